@@ -10,31 +10,31 @@ _PORT_MAX = 65_535
 
 
 def address_text(address: Address) -> str:
-    """HOST:PORT with a lower-case host, an IPv6 address in brackets. Raises `InvalidArgument`."""
+    """Return HOST:PORT with a lower-case host, an IPv6 address in brackets. Raises `InvalidArgument`."""
     host, port = address
     host = host.strip().strip("[]").rstrip(".").lower()
     if not host or any(character.isspace() for character in host) or not 0 < port <= _PORT_MAX:
-        raise InvalidArgument(f"{address[0]}:{port} is not an address: HOST:PORT with a port of 1 to {_PORT_MAX}")
+        raise InvalidArgument(f"{address[0]}:{port} is not an address; use HOST:PORT with a port of 1 to {_PORT_MAX}")
     return joined(host, port)
 
 
 def joined(host: str, port: int) -> str:
-    """HOST:PORT as it was given, an IPv6 address in brackets; nothing is checked."""
+    """Return HOST:PORT as given, an IPv6 address in brackets, without any check."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> Address:
-    """The address that HOST:PORT names; raises `InvalidArgument`."""
+    """Return host and port of a text HOST:PORT; raise `InvalidArgument` for another text."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or not port.isascii():
-        raise InvalidArgument(f"{text!r} is not an address: HOST:PORT is wanted")
+        raise InvalidArgument(f"{text!r} is not an address; use HOST:PORT")
     address = host.strip("[]"), int(port)
     address_text(address)
     return address
 
 
 def maybe_address(text: str) -> Address | None:
-    """The same; None for an empty text, and for one that is no address."""
+    """Return host and port of a text; None for an empty text and for one that is no address."""
     try:
         return parse_address(text) if text else None
     except InvalidArgument:
@@ -42,5 +42,5 @@ def maybe_address(text: str) -> Address | None:
 
 
 def canonical(addresses: Iterable[Address]) -> tuple[str, ...]:
-    """A list of seeds as it is compared: without order and repetition."""
+    """Return a list of seeds in a form that can be compared: sorted, without duplicates."""
     return tuple(sorted({address_text(address) for address in addresses}))

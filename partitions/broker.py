@@ -1,12 +1,12 @@
-"""The broker: the façade that every API calls, on any node of a cluster, which may be a cluster of one.
+"""Broker: the façade that every API calls, on any node of a cluster, which may be a cluster of one.
 
     open      everything on this disk is recovered, nothing is sent
     start     listens and connects, founds or joins its cluster, registers; from then on `is_ready`
-    close     leaderships are handed over, what was taken is durable, the directory is free
+    close     leaderships are transferred, acknowledged records are durable, the directory is unlocked
 
-Any broker takes any request: what another node leads is asked there by one hop (`routing`). One event loop owns it.
-Every call raises from the tree in `raftlog.errors`; what may have happened all the same has the outcome `unknown`.
-"""
+Any broker takes any request: a request for a partition that another node leads is forwarded there by one hop
+(`routing`). One event loop owns the broker. Every call raises from the tree in `raftlog.errors`; errors of calls that
+may have happened nevertheless have the outcome `unknown`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -52,20 +52,22 @@ from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMemb
 
 
 class Broker:
-    """Use `open`, then `start`. Faces reach its public names, which are the gate; parts for faces are declared here."""
+    """Façade of a broker: use `open`, then `start`.
+
+    API servers use its public names; the parts for them are declared here."""
 
     groups: Groups
     """Consumer groups."""
     consumers: Consumers
-    """Consumer instances of the HTTP face."""
+    """Consumer instances of the HTTP API."""
     operations: Operations
-    """What operators order."""
+    """Operations for administrators."""
     producers: Producers
     """Ids of idempotent producers."""
     measuring: Measuring
     """Sources of metrics."""
     opener: BatchOpener
-    """Of batches whose records are counted or become JSON."""
+    """Decompressor of batches whose records are counted or become JSON."""
 
     def __init__(
         self, settings: BrokerSettings, node: Node, metadata: ControllerHost, surroundings: Surroundings
@@ -81,11 +83,11 @@ class Broker:
 
     @classmethod
     async def open(cls, settings: BrokerSettings, surroundings: Surroundings | None = None) -> Self:
-        """Open the data directory and recover everything in it; `surroundings` take the place of the real ones.
+        """Open the data directory and recover everything in it.
 
-        Raises `DirectoryLocked`, `FormatError`, `InvalidArgument` and `StorageError`. A damaged partition does not stop
-        the broker.
-        """
+        `surroundings` replace the real clock, disk and network. Raises `DirectoryLocked`, `FormatError`,
+        `InvalidArgument` and
+        `StorageError`. A damaged partition does not stop the broker."""
         node_settings = settings.node_settings()
         surroundings = surroundings or real_surroundings(node_settings)
         node = await Node.open(node_settings, surroundings)
@@ -97,32 +99,32 @@ class Broker:
             raise
 
     async def start(self, http: str = "") -> None:
-        """Found or join the cluster; returns when this broker is one of it. `http` is where clients reach it.
+        """Found or join the cluster; return once this broker is registered. `http` is the address for clients.
 
-        Raises `InvalidArgument` for addresses and seeds that cannot be, and what a refusal by the cluster raises.
-        """
+        Raises `InvalidArgument` for invalid addresses and seeds, and the error with which the cluster refuses the
+        broker."""
         await self.parts.start(http)
         self.is_ready = True
 
     async def close(self) -> None:
-        """An orderly end, in bounded time."""
+        """Stop in order and in bounded time."""
         self.is_ready = False
         await self.parts.stop()
 
     def fail(self, error: RaftlogError) -> None:
-        """Go on with nothing: `ended` has the error."""
+        """Stop all work because of an error, which `ended` then has."""
         self.node.fail(error)
 
     @property
     def ended(self) -> "asyncio.Future[RaftlogError | None]":
-        """Done when the process cannot go on, or has stopped."""
+        """Future that is done when the process cannot go on, or has stopped."""
         return self.node.ended
 
     def wake_fetches(self) -> None:
-        """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
+        """Answer every waiting fetch with the records at hand, and let none wait from now on: the broker is to stop."""
         self.parts.wake_fetches()
 
-    # ---- who we are
+    # ---- identity
 
     @property
     def node_id(self) -> NodeId:
@@ -130,23 +132,23 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        """Empty until the cluster is founded or joined."""
+        """Id of the cluster; empty until the cluster is founded or joined."""
         return self.metadata.cluster_id or ""
 
     @property
     def controller_id(self) -> NodeId | None:
-        """Who leads the controller's group, as far as this node knows."""
+        """Leader of the controller's Raft group, as known to this node."""
         return self.metadata.freshness().leader
 
     @property
     def rpc_address(self) -> str | None:
-        """Where this process listens for other brokers."""
+        """Address at which this process listens for other brokers; None when it does not listen."""
         address = self.node.transport.address
         return None if address is None else joined(*address)
 
     @property
     def gossip_address(self) -> str | None:
-        """Where it gossips; None without gossip."""
+        """Advertised address of gossip; None without gossip."""
         return self.parts.gossip.address or None
 
     @property
@@ -156,23 +158,23 @@ class Broker:
 
     @property
     def descriptor_shortage(self) -> str | None:
-        """Why no files can be opened, while that is so."""
+        """Reason why no files can be opened at present; None when they can."""
         return self.node.driver.descriptors.shortage
 
     def broker_ids(self) -> list[NodeId]:
-        """Of all brokers of the cluster, sorted."""
+        """Return the node ids of all brokers of the cluster, sorted."""
         self.check_ready()
         return [broker.node_id for broker in self.metadata.state.all_brokers()]
 
     def check_ready(self) -> None:
-        """Raises `Unavailable` while the broker starts or stops."""
+        """Raise `Unavailable` while the broker starts or stops."""
         if not self.is_ready:
-            raise Unavailable(f"node {self.node_id} is starting or stopping; ask another one, or again")
+            raise Unavailable(f"node {self.node_id} is starting or stopping; retry, or use another broker")
 
-    # ---- finding
+    # ---- lookup
 
     async def _topic(self, name: str, deadline: Deadline) -> Topic:
-        """The topic; one that is not known here is asked for at the controller first. Raises `UnknownTopic`."""
+        """Return the topic; ask the controller when it is not known here. Raises `UnknownTopic`."""
         self.check_ready()
         return await self._finder.topic(name, deadline)
 
@@ -180,11 +182,11 @@ class Broker:
         return (await self._topic(topic, deadline)).partition(number)
 
     def leader_of(self, topic: str, partition: int) -> NodeId | None:
-        """Return the node that leads a partition, as far as known here; a face turns it into an address."""
+        """Return the node that leads a partition, as far as known here; API servers look up its address."""
         return self._finder.leader_of(topic, partition)
 
     def addresses_of(self, node: NodeId) -> Addresses | None:
-        """Return the addresses that a broker advertises; None: it is not registered."""
+        """Return the addresses that a broker advertises; None when it is not registered."""
         row = self.metadata.state.brokers.get(node)
         return None if row is None else row.addresses
 
@@ -201,13 +203,13 @@ class Broker:
         producer: ProducerSequence | None = None,
         is_large: bool = False,
     ) -> list[RecordResult]:
-        """Append records; one result each, in their order. A call `is_large` when it may not be worked on at once.
+        """Append records and return one result each, in their order. A large call (`is_large`) is processed in slices.
 
-        `partition` is a number for all of them, or `None` to choose by key and in turn without one, or a list that
-        says so for each. Records of an idempotent `producer` all go to one partition that is named, as one batch.
-        Raises only what concerns the whole call (`UnknownTopic`); what concerns a record or a partition is in the
-        results.
-        """
+        `partition` is a number for all records, or `None` to choose by key and in turn without one, or a list with
+        one of these
+        for each record. Records of an idempotent `producer` all go to one named partition, as one batch. Errors of
+        the whole
+        call (`UnknownTopic`) are raised; errors of a record or a partition are in the results."""
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable(topic, deadline)
@@ -224,10 +226,9 @@ class Broker:
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
     ) -> Produced:
-        """Append a client's record batches as they are; all or nothing.
+        """Append a client's record batches as they are, all or nothing.
 
-        Raises `InvalidBatch`, `RecordTooLarge`, and what a produce of records has in its results.
-        """
+        Raises `InvalidBatch`, `RecordTooLarge`, and the errors that `produce_records` has in its results."""
         found = await self._writable(topic, deadline)
         target = found.partition(partition)
         try:
@@ -237,7 +238,7 @@ class Broker:
         return produced._replace(topic_id=target.topic_id)
 
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
-        """For records that come without end. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
+        """Open a stream of records to append. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
         found = await self._writable(topic, deadline)
         return ProduceStream(found, partition, self._wall_ms, self._finder.put_right)
 
@@ -250,11 +251,11 @@ class Broker:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int = 1, deadline: Deadline
     ) -> Fetched:
-        """Stored batches from the one that holds `offset` on, so its first records may lie below.
+        """Return stored batches from the one that holds `offset`, so that the first records may lie below it.
 
-        Waits until `min_bytes` are there or the deadline passes; then what there is, also nothing. Raises
-        `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`.
-        """
+        Wait until `min_bytes` are available or the deadline passes; then return the batches at hand, perhaps none.
+
+        Raises `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`."""
         target = await self._partition(topic, partition, deadline)
         max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))
         min_bytes = min(min_bytes, max_bytes)
@@ -264,26 +265,24 @@ class Broker:
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline
     ) -> OffsetRange:
-        """The first offset and the one after the last that can be read.
+        """Return the log start offset and the high watermark.
 
-        `linearizable`: not older than anything that was acknowledged before the call (ReadIndex).
-        """
+        `linearizable`: not older than any record that was acknowledged before the call (ReadIndex)."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offsets(target, linearizable, deadline)
 
     async def offset_for_timestamp(
         self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline
     ) -> tuple[Offset, int] | None:
-        """The first record whose timestamp is at least this: its offset and timestamp."""
+        """Return offset and timestamp of the first record whose timestamp is at least this."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline)
 
     async def delete_records(self, topic: str, partition: int, before_offset: int, *, deadline: Deadline) -> Offset:
-        """Delete the records below an offset, on every replica; where the log begins then.
+        """Delete the records below an offset, on every replica; return the new log start offset.
 
-        Raises `OffsetOutOfRange` above what is committed, and `InvalidArgument` for an internal topic. Can be asked
-        again.
-        """
+        Raises `OffsetOutOfRange` above the high watermark, and `InvalidArgument` for an internal topic. Can be
+        repeated."""
         target = (await self._writable(topic, deadline)).partition(partition)
         return await self._reader.delete_before(target, before_offset, deadline)
 
@@ -299,14 +298,15 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
-        """Make a topic; its existence is on a majority of the controller's disks when this returns, and normally its
-        partitions have leaders. Raises `TopicExists` and `InvalidArgument`."""
+        """Create a topic; return once a majority of the controller's disks has it.
+
+        Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
         self.check_ready()
         created = await self.parts.changes.create(
             name, partitions, replication_factor, config or {}, deadline, validate_only=validate_only
         )
         topic = None if validate_only else self._topics.by_id(created.topic_id)
-        if topic is None:  # not made, or deleted again already
+        if topic is None:  # not created, or deleted already
             return self._view.planned(created, self.settings.topic_config.updated(config or {}))
         await self._led(topic, Deadline(min(deadline, deadline_in(LEADERS_MS))))
         return self._view.outline(topic)
@@ -318,28 +318,28 @@ class Broker:
             await self.node.wait_for_leader(partition.group_id, deadline)
 
     async def delete_topic(self, name: str, *, deadline: Deadline) -> None:
-        """Delete a topic with its records and the groups' offsets in it."""
+        """Delete a topic with its records and the offsets that consumer groups committed for it."""
         self.check_ready()
         await self.parts.changes.delete(name, deadline)
 
     async def alter_topic_config(
         self, name: str, changes: Mapping[str, str | None], *, deadline: Deadline, validate_only: bool = False
     ) -> None:
-        """Set some settings; `None` takes the broker's default again. All or nothing."""
+        """Set settings of a topic, all or nothing; `None` restores the broker's default."""
         self.check_ready()
         await self.parts.changes.alter(name, changes, deadline, validate_only=validate_only)
 
     def topics(self) -> list[str]:
-        """The names of those that are not internal, sorted."""
+        """Return the names of the topics that are not internal, sorted."""
         self.check_ready()
         return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     def outline_topics(self) -> list[TopicState]:
-        """All that are not internal, by name, with what is known here of their partitions."""
+        """Return all topics that are not internal, by name, with the state of their partitions as known here."""
         return [self._view.outline(self._topics.find(name)) for name in self.topics()]
 
     async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicState:
-        """With what the partitions' leaders say. Raises `UnknownTopic`."""
+        """Return the topic with the state that its partitions' leaders report. Raises `UnknownTopic`."""
         return (await self._view.describe([await self._topic(name, deadline)], deadline))[0]
 
     async def describe_topics(self, *, deadline: Deadline) -> list[TopicState]:
@@ -349,22 +349,22 @@ class Broker:
     # ---- state
 
     async def brokers(self, *, deadline: Deadline) -> list[BrokerDescription]:
-        """All brokers of the cluster, and whether they answer."""
+        """Return all brokers of the cluster, and whether they answer."""
         self.check_ready()
         return await self._view.brokers(deadline)
 
     def members(self) -> list[ClusterMember]:
-        """All brokers that are registered or gossip, as gossip has them here."""
+        """Return all brokers that are registered or gossip, with their state by gossip on this node."""
         self.check_ready()
         return self.parts.gossip.members()
 
     async def cluster_view(self) -> Picture:
-        """Which brokers are up and which partitions are where, as known here (`gossip.cluster_map`)."""
+        """Return the map of brokers and partitions, as known here (`gossip.cluster_map`)."""
         self.check_ready()
         return await self.parts.map.picture()
 
     async def health(self, *, deadline: Deadline) -> ClusterHealth:
-        """The whole cluster in one look, with reasons."""
+        """Return the health of the whole cluster, with reasons."""
         return await self._view.health(deadline)
 
     async def recover_partition(
@@ -377,7 +377,7 @@ class Broker:
         survivor: int | None,
         deadline: Deadline,
     ) -> Recovered:
-        """What is left of a partition that cannot go on, and what that costs; with `accept_loss` let it go on."""
+        """Report the rest of a broken partition and the loss of its recovery; with `accept_loss` recover it."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
         recovering = self.parts.recovering

@@ -1,7 +1,6 @@
-"""A bounded amount of bytes that producers share. Who finds no room waits in line, and is told so when time is up.
+"""Bounded amount of bytes that producers share; callers wait in line for room, and fail when their deadline passes.
 
-Invariant: `used ≤ limit`, except that one taker is always let in when nothing is used, however large it is.
-"""
+Invariant: `used ≤ limit`, except that one caller always gets in when nothing is used, however large its request is."""
 
 import asyncio
 from collections import deque
@@ -11,7 +10,7 @@ from raftlog.partitions.deadline import NEVER, Deadline
 
 
 class Budget:
-    """Takers are served in the order in which they came."""
+    """Budget of bytes that serves callers in the order of their arrival."""
 
     __slots__ = ("_line", "limit", "name", "used")
 
@@ -22,7 +21,7 @@ class Budget:
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def maybe_take(self, size: int) -> bool:
-        """Take `size` bytes if they are free and nobody waits for them."""
+        """Take `size` bytes and return True if they are free and no caller waits; return False otherwise."""
         used = self.used
         if self._line or (used and used + size > self.limit):
             return False
@@ -42,7 +41,7 @@ class Budget:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._serve()
-            elif turn.exception() is None:  # let in at the same moment as the caller went away
+            elif turn.exception() is None:  # admitted at the moment when the caller was cancelled
                 self.give(size)
             raise
         finally:
@@ -50,7 +49,7 @@ class Budget:
                 timer.cancel()
 
     def give(self, size: int) -> None:
-        """Give bytes back, and let in whoever fits now."""
+        """Give bytes back, and admit waiting callers that fit now."""
         self.used -= size
         assert self.used >= 0, f"{self.name}: gave back {-self.used} bytes more than were taken"
         if self._line:
@@ -71,7 +70,7 @@ class Budget:
             turn.set_exception(
                 Overloaded(
                     f"{self.name}: {self.used} of {self.limit} bytes wait for the disk, and no room came free in time; "
-                    "send more slowly and try again"
+                    "send more slowly and retry"
                 )
             )
             self._serve()

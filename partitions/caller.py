@@ -1,4 +1,4 @@
-"""The client behind a request, as its listener knows it. Made by faces, once for each connection."""
+"""Client behind a request, as its listener knows it. Made by API servers, once for each connection."""
 
 from typing import Final, NamedTuple
 
@@ -7,8 +7,10 @@ ANONYMOUS: Final = "ANONYMOUS"
 
 
 class Caller(NamedTuple):
-    """`address` is the host of the connection, `client_id` the name that the client gives itself, empty for none, and
-    `listener` the name of the listener that the request came through."""
+    """Client of a connection.
+
+    `address` is the host of the connection, `client_id` the name that the client gives itself, empty for none, and
+    `listener` the name of the listener that received the request."""
 
     principal: str
     client_id: str

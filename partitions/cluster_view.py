@@ -1,8 +1,7 @@
-"""The cluster as operators and clients want to see it: topics with their leaders, brokers, health with reasons.
+"""View of the cluster for operators and clients: topics with their leaders, brokers, health with reasons.
 
-Who leads and what is in sync is asked of the nodes, all at once and one question each; who does not answer in time is
-down as far as this view goes. What the controller knows comes from the copy here. Called by the broker.
-"""
+Leaders and replicas in sync are requested from all nodes at once, with one request each; a node that does not answer in
+time counts as down. The controller's state comes from the copy here. Called by the broker."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,19 +42,19 @@ from raftlog.values.value import leader_number
 _DESCRIBE: Final = "view.partitions"
 _STATUS: Final = "view.broker"
 ASK_MS: Final = 1_500
-"""How long a node may take before it counts as down."""
+"""Time to answer, in ms, after which a node counts as down."""
 DOUBTED_ASK_MS: Final = 500
-"""The same where gossip says that it is gone."""
+"""Time to answer, in ms, of a node that gossip does not have as alive."""
 _ASKED_AT_ONCE: Final = 4_000
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
 _DOWN: Final = "no answer"
 LEADERLESS_S: Final = 1.5
-"""A partition without a leader for longer is unhealthy. A hand-over takes less, and two elections of 0.6 s."""
+"""Seconds without a leader after which a partition is unhealthy; a leadership transfer and two elections take less."""
 
 
 class ClusterObserver:
-    """One for each process."""
+    """Observer of the whole cluster, and server of this node's part of the view; one instance for each process."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class ClusterObserver:
     # topics
 
     def outline(self, topic: Topic) -> TopicState:
-        """What is known here, without asking anybody."""
+        """Return the state of a topic as known here, without a request to other nodes."""
         return _described(topic, self._versioned(topic, map(self._believed, topic.partitions)))
 
     def _believed(self, partition: Partition) -> PartitionState:
@@ -87,7 +86,7 @@ class ClusterObserver:
         return _partition(partition, [*rest, () if damage is None else ((self._me, damage),)], is_belief=True)
 
     def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
-        """A topic that is not there, as it would be."""
+        """Return a topic that does not exist, as it would be created."""
         partitions = [
             PartitionState(number, None, [replica.node_id for replica in replicas], (), None)
             for number, replicas in enumerate(creation.partitions)
@@ -95,7 +94,7 @@ class ClusterObserver:
         return _shape(creation, config, dict(creation.configs), partitions)
 
     async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
-        """Describe topics by what the partitions' leaders answer; each broker gets one request for all."""
+        """Describe topics by the answers of the partitions' leaders; each broker gets one request for all."""
         rows, _ = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         described = []
         for topic in topics:
@@ -105,7 +104,7 @@ class ClusterObserver:
         return described
 
     def _versioned(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
-        """With the versions of their assignments, which the topic's deletion may have taken just now."""
+        """Add the versions of the assignments, unless the topic has just been deleted."""
         row = self._metadata.state.topics.get(topic.row.topic_id)
         if row is None:
             return list(described)
@@ -115,17 +114,17 @@ class ClusterObserver:
         ]
 
     def _seen(self, partition: Partition, row: list[Any] | None) -> PartitionState:
-        """As the nodes say. Where none of them has anything, perhaps nobody ever will again."""
+        """Return the state of a partition by the answers of the nodes, with a problem when its data may be lost."""
         described = _partition(partition, row)
         if row is not None or not self._is_replaced(partition):
             return described
         return described._replace(
-            problem="no broker that answers holds anything of it, and disks that did were replaced; "
-            f"`raftlog partition recover {partition.name}` says what can be done"
+            problem="no broker that answers has a replica of it, and disks that had one were replaced; "
+            f"see `raftlog partition recover {partition.name}`"
         )
 
     def _is_replaced(self, partition: Partition) -> bool:
-        """Whether a disk of its creation is gone for good."""
+        """Return whether a disk on which the partition was created has been replaced."""
         state = self._metadata.state
         topic = state.topics.get(partition.topic_id)
         first = () if topic is None else topic.creation.partitions[partition.number]
@@ -134,7 +133,7 @@ class ClusterObserver:
     async def _ask_leaders(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> tuple[dict[bytes, list[Any]], dict[bytes, int]]:
-        """Return by group id the leader's row, and for how many ms no replica that answers has known a leader."""
+        """Return by group id the leader's row, and the ms for which no replica that answers has known a leader."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
         answers = await asyncio.gather(
             *(self._ask_about(node, partitions, self._patience(node, deadline)) for node in nodes)
@@ -152,7 +151,7 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     def _patience(self, node: NodeId, deadline: Deadline) -> Deadline:
-        """Until when to wait for a node; one that answers is there, whatever gossip says of it."""
+        """Return the deadline for an answer; a node that answers counts as up, whatever its state by gossip."""
         patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(patience_ms)))
 
@@ -172,14 +171,14 @@ class ClusterObserver:
             try:
                 answer = await self._node.ask(node, _DESCRIBE, header, (), deadline)
             except RaftlogError:
-                return rows  # it is down, as far as this view goes
+                return rows  # it counts as down
             for key, row in zip(header, answer.value, strict=True):
                 if row is not None:
                     rows[key] = row[:10]  # later releases may have more
         return rows
 
     async def _locals(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
-        """What the replicas here say; others have the loop now and then meanwhile."""
+        """Return the rows of the replicas here; yield to the event loop now and then."""
         rows = []
         for number, partition in enumerate(partitions):
             rows.append(self._local(partition))
@@ -206,7 +205,10 @@ class ClusterObserver:
             case [*keys] if all(type(key) is bytes and len(key) == 16 for key in keys):
                 wanted = dict.fromkeys(keys)
             case _:
-                raise InvalidArgument(f"a request {_DESCRIBE!r} that cannot be read")
+                raise InvalidArgument(
+                    f"the request {_DESCRIBE!r} cannot be decoded; check that the other broker runs a compatible "
+                    "release"
+                )
         partitions = [each for topic in self._topics for each in topic.partitions if each.group_id.bytes in wanted]
         rows = zip([each.group_id.bytes for each in partitions], await self._locals(partitions), strict=True)
         found = dict(rows)
@@ -215,11 +217,11 @@ class ClusterObserver:
     # brokers
 
     async def brokers(self, deadline: Deadline) -> list[BrokerDescription]:
-        """All that the controller knows, and how they are."""
+        """Return all registered brokers and their state."""
         return (await self._seen_brokers(deadline))[0]
 
     async def _seen_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int]:
-        """All brokers, and how many partitions with a pending reassignment they lead."""
+        """Return all brokers, and the number of pending reassignments of partitions that they lead."""
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
@@ -245,7 +247,7 @@ class ClusterObserver:
             problems.append(problem)
         stuck = self._moves.stuck()
         if stuck:
-            problems.append(f"{len(stuck)} groups that it leads cannot get other replicas: {'; '.join(stuck[:3])}")
+            problems.append(f"{len(stuck)} reassignments of partitions that it leads are stuck: {'; '.join(stuck[:3])}")
         return {
             "version": raftlog.__version__,
             "disk": asdict(self._disk()),
@@ -261,7 +263,7 @@ class ClusterObserver:
     # health
 
     async def health(self, deadline: Deadline) -> ClusterHealth:
-        """Everything that is not as it should be, and why."""
+        """Return all problems of the cluster and their reasons."""
         brokers, moving = await self._seen_brokers(deadline)
         topics = list(self._topics)
         rows, leaderless_ms = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
@@ -321,21 +323,22 @@ class ClusterObserver:
         )
 
     def _is_controller_leaderless(self) -> bool:
-        """Whether no leader of the controller has been known here for too long."""
+        """Return whether this node has known no leader of the controller for too long."""
         group_id = self._metadata.group_id
         group = None if group_id is None else self._node.group(group_id)
         return group is None or self._node.turnover.leaderless_s(group) > LEADERLESS_S
 
     def _is_leaderless(self, topic: Topic, leaderless_ms: int | None) -> bool:
-        """Whether a partition without a leader now has had none for too long. Of a new topic perhaps no replica is made
-        yet; else a partition of which none answers has no leader."""
+        """Return whether a partition without a leader has had none for too long.
+
+        No replica of a new topic may exist yet; an older partition of which no replica answers has no leader."""
         if leaderless_ms is None:
             age_ms = self._node.surroundings.wall_ms() - topic.row.creation.created_ms
             leaderless_ms = age_ms if age_ms >= 0 else None
         return leaderless_ms is None or leaderless_ms > LEADERLESS_S * 1000
 
     def _why_not_emptied(self, draining: Iterable[int]) -> list[str]:
-        """Of brokers that are decommissioned: what has no place elsewhere."""
+        """Return for brokers that are decommissioned why replicas have no place elsewhere."""
         state = self._metadata.state
         rows = [row for node in draining if (row := state.brokers.get(node)) is not None]
         summaries = [(row.node_id, allocation_failures(state, state.groups_of(row.replica)).summary) for row in rows]
@@ -343,13 +346,13 @@ class ClusterObserver:
 
 
 def _rank(row: list[Any]) -> tuple[bool, int]:
-    """A leader's word before a follower's, that of a later term before an earlier one's."""
+    """Return a key that orders a leader's row above a follower's, and a later term above an earlier one."""
     _, term, in_sync, *_ = row
     return (in_sync is not None, term)
 
 
 def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool = False) -> PartitionState:
-    """`is_belief`: whom a follower takes for the leader will do."""
+    """Return the state in a row; `is_belief`: the leader that a follower knows is good enough."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionState(partition.number, None, replicas, (), None)
@@ -374,7 +377,7 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool =
 
 
 def _catching_up(behind: Iterable[ReplicaLag]) -> list[str]:
-    """A line for each node that fetches what it lacks."""
+    """Return a line for each node that catches up."""
     by_node: dict[int, list[ReplicaLag]] = {}
     for lag in behind:
         if lag.bytes_per_s:

@@ -1,11 +1,10 @@
-"""Composition of a broker: every part is made here, and the order in which parts start, follow the controller and stop.
+"""Composition of a broker: makes every part, and orders how parts start, follow the controller and stop.
 
-    start     network, then what moves and balances replicas, then the controller, then housekeeping
+    start     network, then moves and balancing of replicas, then the controller, then maintenance
     observe   `observers`, in this order after each batch of applied controller commands; later ones read earlier ones
     stop      the reverse of the start
 
-Called by the façade (`broker`), which is the gate to what is here.
-"""
+Called by the façade (`broker`), which is the gate to the parts."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -48,14 +47,14 @@ from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.batch_opener import BatchOpener
 
 LEADERS_MS = 3_000
-"""Leaders of partitions that were just made are waited for no longer than this."""
+"""Longest time to wait for leaders of new partitions."""
 
 
 class BrokerGate(RecordReader, Protocol):
-    """What parts need of the façade."""
+    """Methods of the façade that parts call."""
 
     def check_ready(self) -> None:
-        """Raises `Unavailable` while the broker starts or stops."""
+        """Raise `Unavailable` while the broker starts or stops."""
 
 
 class BrokerParts:
@@ -73,13 +72,13 @@ class BrokerParts:
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self.settings, self.node, self.metadata = settings, node, metadata
         self.counters = Counters()
-        # finding topics, and their leaders
+        # topics and their leaders
         self.router = PartitionRouter(node)
         self.reader = Reader(node, self.router)
         self.shared = Shared(settings, self.router, self.counters, wall_ms, GivenIds(metadata).check)
         self.topics = Topics(self.shared)
         self.finder = Finder(self.topics, metadata, self.router)
-        # replicas here, and where they are
+        # replicas and their placement
         self.assignments = Assignments(
             node, metadata, self.topics, self.counters, settings.producers_max, lag_ticks_max
         )
@@ -127,7 +126,7 @@ class BrokerParts:
         self.opener = BatchOpener(settings.opened_bytes_max)
         self.consumers = Consumers(settings, self.groups, gate, self.topics, self.finder, self.opener)
         self.producers = Producers(node, metadata)
-        # by itself, and for others
+        # maintenance and requests of other nodes
         coordinators = CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max)
         self.housekeeping = Housekeeping(node, self.assignments, coordinators, settings.retention_interval_s, wall_ms)
         DataRequests(node, self.finder.replica, settings.fetch_bytes_max)
@@ -135,7 +134,7 @@ class BrokerParts:
         metadata.observers += self.observers()
 
     def observers(self) -> list[Callable[[], None]]:
-        """Observers of the controller's state, in order."""
+        """Return the observers of the controller's state, in order."""
         return [
             self.finder.state_changed,
             self.refresh_topics,
@@ -150,7 +149,7 @@ class BrokerParts:
         ]
 
     def refresh_topics(self) -> None:
-        """Let the topics be those of the controller's state."""
+        """Update the topics to the controller's state."""
         self.topics.refresh(self.metadata.state)
 
     async def start(self, http: str) -> None:

@@ -1,4 +1,4 @@
-"""Plain integers that the hot path adds to; they become metrics only when somebody asks."""
+"""Plain integers that the hot path increments; they become metrics only when metrics are read."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ class Counters:
     batches_in: int = 0
     """Batches appended."""
     appends: int = 0
-    """Appends to a log; each is one group of produce calls that share a sync."""
+    """Appends to a log; each is one set of produce calls that share a sync."""
     produce_failures: int = 0
     """Produce calls that definitely failed after they were queued."""
     produce_unknown: int = 0
@@ -26,15 +26,15 @@ class Counters:
     duplicates: int = 0
     """Produce calls of idempotent producers that were appended before."""
     throttled: int = 0
-    """Produce calls that had to wait for room."""
+    """Produce calls that had to wait for room in a budget."""
     append_times: Histogram = field(default_factory=Histogram)
-    """From the arrival of an append's oldest call to its answer."""
+    """Times from the arrival of an append's oldest call to its answer."""
     fetches: int = 0
     bytes_out: int = 0
     segments_bytes_deleted: int = 0
     group_commits: int = 0
-    """Offsets of groups that were committed at coordinators here."""
+    """Offsets of consumer groups that were committed at coordinators here."""
     group_expired: int = 0
-    """Committed offsets that were forgotten because their groups were empty for so long."""
+    """Committed offsets that expired because their consumer groups were empty for too long."""
     group_rebalances: int = 0
-    """Generations with members that coordinators here made."""
+    """Generations with group members that coordinators here made."""

@@ -5,21 +5,20 @@ from collections.abc import Callable
 from typing import NewType
 
 Deadline = NewType("Deadline", float)
-"""A `loop.time()` after which the caller no longer waits."""
+"""Value of `loop.time()` after which the caller no longer waits."""
 
 NEVER = Deadline(float("inf"))
 
 
 def deadline_in(milliseconds: float) -> Deadline:
-    """The deadline that lies this far from now."""
+    """Return the deadline this many milliseconds from now."""
     return Deadline(asyncio.get_running_loop().time() + milliseconds / 1000)
 
 
 class DeadlineSweep:
-    """One timer for many waiters: it goes off at the earliest deadline noted, and again while any is left.
+    """One timer for many waiters: it fires at the earliest deadline noted, and again while any is left.
 
-    `expire(now)` answers whoever's deadline has passed and returns the earliest that is left, or `NEVER`.
-    """
+    `expire(now)` answers all waiters whose deadline has passed and returns the earliest deadline left, or `NEVER`."""
 
     __slots__ = ("_at", "_expire", "_loop", "_timer")
 
@@ -30,14 +29,14 @@ class DeadlineSweep:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, deadline: float) -> None:
-        """Somebody waits until this deadline."""
+        """Fire at this deadline, or earlier."""
         if deadline < self._at:
             self.cancel()
             self._at = deadline
             self._timer = self._loop.call_at(deadline, self._run)
 
     def cancel(self) -> None:
-        """Forget everything noted."""
+        """Forget all deadlines."""
         if self._timer is not None:
             self._timer.cancel()
         self._at, self._timer = NEVER, None

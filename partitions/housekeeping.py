@@ -1,8 +1,6 @@
-"""What a broker does by itself now and then: retention, rolls by age, and what groups leave
-behind. In slices, so that requests are served.
+"""Periodic maintenance of a broker: retention, rolls by age, expiry of committed offsets. In slices between requests.
 
-The scrub is the driver's; a deleted topic's files go with its groups. Called by the broker.
-"""
+The scrub belongs to the driver; a deleted topic's files are removed with its Raft groups. Called by the broker."""
 
 import asyncio
 import logging
@@ -16,11 +14,11 @@ from raftlog.partitions.placement.assignments.assignments import Assignments
 
 _logger = logging.getLogger(__name__)
 _SLICE = 64
-"""Replicas looked at in one turn of the loop."""
+"""Replicas maintained in one turn of the loop."""
 
 
 class Housekeeping(BackgroundLoop):
-    """Runs from `start` to `stop`."""
+    """Background loop of maintenance, from `start` to `stop`."""
 
     purpose = "housekeeping"
 
@@ -45,10 +43,10 @@ class Housekeeping(BackgroundLoop):
             try:
                 await self.keep()
             except RaftlogError as error:
-                _logger.warning("housekeeping is interrupted, and tried again: %s", error)
+                _logger.warning("maintenance was interrupted and will be retried: %s", error)
 
     async def keep(self) -> None:
-        """Look at every replica once."""
+        """Maintain every replica once, and begin the maintenance of coordinators."""
         now_ms = self._wall_ms()
         for number, replica in enumerate(list(self._assignments.replicas.values())):
             replica.keep_house(now_ms)

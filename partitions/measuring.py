@@ -1,8 +1,7 @@
-"""What a broker has, in numbers, for metrics: looked at when somebody asks, and nothing is kept.
+"""Figures of a broker for metrics, computed when metrics are read; nothing is stored.
 
-Thousands of groups are looked at in slices, so the picture is of a moment that lasts some turns of the loop. What is
-counted as it happens (`counters`, histograms, traffic) is read where it is counted. Made by the broker.
-"""
+Thousands of Raft groups are read in slices, so the figures come from several turns of the loop. Counters of events
+(`counters`, histograms, traffic) are read where they are counted. Made by the broker."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,11 +24,11 @@ from raftlog.types import NodeId
 from raftlog.values.brokers import DiskSpace
 
 _SLICE: Final = 64
-"""Groups that are looked at in one turn of the loop: about a millisecond."""
+"""Raft groups read in one turn of the loop: about a millisecond."""
 
 
 class ReplicaFigures(NamedTuple):
-    """One partition's replica here. Offsets count records, `log_bytes` what the segments hold."""
+    """Figures of one replica of a partition here; `log_bytes` is the size of its segments."""
 
     topic: str
     partition: int
@@ -38,11 +37,11 @@ class ReplicaFigures(NamedTuple):
     log_bytes: int
     is_led: bool
     lags: tuple[tuple[NodeId, int], ...]
-    """Of each other member, how many entries of the log it lacks, as far as the leader knows; only where it is led."""
+    """Missing log entries of each other replica, as known to the leader; empty on followers."""
 
 
 class Figures(NamedTuple):
-    """All groups here, the controller's among them but for `replicas`, which are the topics' and in order."""
+    """Figures of all Raft groups here including the controller's; `replicas` has only those of topics, in order."""
 
     replicas: list[ReplicaFigures]
     led: int
@@ -52,21 +51,20 @@ class Figures(NamedTuple):
     unavailable: int
     """Replicas of partitions that are damaged or stopped."""
     under_replicated: int
-    """Groups led here in which a voter is away or not in sync."""
+    """Raft groups led here in which a voter is away or not in sync."""
     moving: int
-    """Groups led here whose members are not yet what the controller wants."""
+    """Raft groups led here with a pending reassignment."""
     waiting_fetches: int
     forwarded: int
-    """Requests to leaders on other brokers since the start, and how many of them have no answer yet."""
+    """Requests to leaders on other brokers since the start of the process; `forwarding` of them have no answer yet."""
     forwarding: int
     pending_bytes: int
 
 
 class Measuring:
-    """See the module. `replicas` are those of the assignments, `budget` that of all producers.
+    """Sources of metrics. `replicas` are those of the assignments, `budget` is that of all producers.
 
-    Its attributes count as things happen: `driver`, `transport`, `turnover` and `leaders` of the node, `gossip`.
-    """
+    Its attributes count events: `driver`, `transport`, `turnover` and `leaders` of the node, `gossip`."""
 
     def __init__(
         self,
@@ -87,7 +85,7 @@ class Measuring:
         self._router, self._moves, self._replicas, self._budget = router, moves, replicas, budget
 
     def disk_space(self) -> DiskSpace:
-        """Path, free and all bytes of the file system of the data directory; -1 when it does not say."""
+        """Return path, free and total bytes of the file system of the data directory; -1 when they cannot be read."""
         disk, path = self.driver.disk, self.driver.data_dir
         try:
             free, total = disk.free_bytes(path), disk.total_bytes(path)
@@ -96,7 +94,7 @@ class Measuring:
         return DiskSpace(path, free, total)
 
     async def look(self) -> Figures:
-        """Look through all groups; others have the loop meanwhile."""
+        """Return the figures of all Raft groups; yield to the event loop between slices."""
         rows: list[ReplicaFigures] = []
         groups = list(self.driver.groups.values())
         led = leaderless = asleep = quarantined = unavailable = under_replicated = waiting = 0
@@ -133,7 +131,7 @@ class Measuring:
 
 
 def _is_whole(status: Status, lag_ticks_max: int) -> bool:
-    """Every voter is in sync."""
+    """Return whether every voter is in sync."""
     in_sync = voters_in_sync(status, lag_ticks_max)
     return all(voter in in_sync for voter in status.configuration.voters)
 

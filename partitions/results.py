@@ -1,4 +1,4 @@
-"""What the broker's façade takes and answers."""
+"""Arguments and results of the broker's façade."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -9,35 +9,35 @@ from raftlog.types import Offset
 
 Acks: TypeAlias = Literal[-1, 0, 1]
 ALL: Acks = -1
-"""Answer when the record is as durable as the topic's flush policy says; the meaning of every produce."""
+"""Answer when the record is as durable as the topic's flush policy requires; the default of every produce."""
 
 
 class RecordResult(NamedTuple):
-    """What became of one record: its offset, or the error. With `acks=0` neither is known."""
+    """Result of one record: its offset, or the error. With `acks=0` both are None."""
 
     partition: int | None
     offset: int | None
     error: RaftlogError | None
     is_duplicate: bool = False
-    """It was appended before: an idempotent producer asked again."""
+    """Whether it was appended before by an earlier attempt of an idempotent producer."""
 
 
 class Produced(NamedTuple):
-    """Where the batches of one request stand; `base_offset` is -1 with `acks=0`.
+    """Offsets of the batches of one request; `base_offset` is -1 with `acks=0`.
 
-    `topic_id` is told by the broker that was asked, as in `Fetched`."""
+    `topic_id` is set by the broker that received the request, as in `Fetched`."""
 
     base_offset: Offset
     next_offset: Offset
     leader_epoch: int
     high_watermark: Offset
     is_duplicate: bool = False
-    """All of it was appended before, and the answer is that of then: an idempotent producer asked again."""
+    """Whether all of it was appended before by an idempotent producer; the other fields are those of that append."""
     topic_id: UUID | None = None
 
 
 class ProducerSequence(NamedTuple):
-    """What an idempotent producer says of the records of a call; `sequence` is that of the first one."""
+    """Identity of an idempotent producer's call; `sequence` is that of its first record."""
 
     producer_id: int
     producer_epoch: int
@@ -45,9 +45,9 @@ class ProducerSequence(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Stored batches as they stand, each a view of one batch, and the bounds of the log when they were read.
+    """Stored batches, each a view of one batch, and the bounds of the log when they were read.
 
-    `topic_id` is told by the broker that was asked: a name may have gone to another topic meanwhile."""
+    `topic_id` is set by the broker that received the request: the name may belong to another topic meanwhile."""
 
     batches: list[memoryview]
     high_watermark: Offset
@@ -57,10 +57,9 @@ class Fetched(NamedTuple):
 
 
 class ReplicaLag(NamedTuple):
-    """What a replica lacks of its leader's log; `bytes` is about, and without what the leader has in memory.
+    """Entries and bytes of its leader's log that a replica lacks; `bytes` is estimated, without those in memory only.
 
-    `bytes_per_s` is what it fetches by itself now.
-    """
+    `bytes_per_s` is the present rate of its catch-up."""
 
     node_id: int
     entries: int
@@ -69,10 +68,9 @@ class ReplicaLag(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """One partition as its leader sees it; `problem` says why it cannot be written or read.
+    """State of one partition by its leader; `problem` is why it cannot be written or read.
 
-    Without a leader that answers, `leader` is None, nobody is known to be in sync, and the offsets are None.
-    """
+    Without a leader that answers, `leader` and the offsets are None and `in_sync` is empty."""
 
     partition: int
     leader: int | None
@@ -83,13 +81,15 @@ class PartitionState(NamedTuple):
     high_watermark: Offset | None = None
     log_start_offset: Offset | None = None
     behind: Sequence[ReplicaLag] = ()
-    """Replicas of which it is known how much they lack."""
+    """Replicas whose lag is known."""
     damaged: Mapping[int, str] = {}
-    """Node ids of quarantined replicas, with file, position and offset, and how far their repair is."""
+    """Node ids of quarantined replicas, with file, position and offset of the damage, and the progress of the repair.
+    """
     version: int | None = None
-    """Of its assignment: what an order about its replicas is compared with. None for a topic that is not there yet."""
+    """Version of the assignment, with which a requested change is compared; None for a topic that does not exist yet.
+    """
     caught_up: Sequence[int] = ()
-    """Those in sync that hold everything committed at this moment."""
+    """Replicas in sync that hold everything committed at this moment."""
 
 
 class TopicState(NamedTuple):

@@ -1,4 +1,4 @@
-"""What one broker can be told. Settings of topics and logs are in `raftlog.config`."""
+"""Settings of one broker. Settings of topics and logs are in `raftlog.config`."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -19,93 +19,98 @@ from raftlog.runtime.rpc.tls import TlsContexts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Sizes in bytes, times in the unit that the name ends with."""
+    """Settings of one broker: sizes in bytes, times in the unit that the name ends with."""
 
     data_dir: str
-    """Where everything is kept; made when it is missing."""
+    """Data directory; created when it is missing."""
     node_id: int = 1
-    """The number of this broker; a data directory belongs to one number."""
+    """Number of this broker; a data directory belongs to one number."""
     rpc: tuple[str, int] | None = None
-    """Where other brokers reach this one; None: a broker alone, which listens to no other one. Port 0: any free one."""
+    """Address to listen on for other brokers; None: a single broker that does not listen. Port 0: any free port."""
     advertise_rpc: tuple[str, int] | None = None
-    """The address that others are told, where it is not `rpc`."""
+    """Address that is advertised to other brokers, when it is not `rpc`."""
     advertise_http: str = ""
-    """HOST:PORT that clients are told; empty: where the HTTP server listens."""
+    """HOST:PORT that is advertised to clients; empty: the address on which the HTTP server listens."""
     seeds: tuple[tuple[str, int], ...] = ()
     """RPC addresses of the first brokers, the same list on each of them, or of any brokers of a cluster to join."""
     cluster_id: str | None = None
-    """The cluster to found or to belong to; None: a new id, or whatever the data directory and the seeds say."""
+    """Cluster to found or to belong to; None: the one of the data directory or the seeds, else a new id."""
     host_label: str = ""
-    """Replicas of a partition never share one; empty: `node-{node_id}`."""
+    """Name of the machine; replicas of a partition never share one. Empty: `node-{node_id}`."""
     rack: str = ""
-    """Where the machine stands, as the others are told by gossip."""
+    """Rack of the machine, which is gossiped to the other brokers."""
     gossip: GossipSettings | None = None
-    """Where and how to gossip with other brokers; None: not at all."""
+    """Settings of gossip with other brokers; None: no gossip."""
     secret: ClusterSecret | None = None
-    """What proves to other brokers that this one belongs to the cluster; needed with `rpc` unless the certificate names
-    the node (`raftlog:node:<id>`)."""
+    """Secret that authenticates this broker to the others; needed with `rpc` unless the certificate names the node.
+
+    Such a certificate has the name `raftlog:node:<id>`."""
     tls: TlsContexts | None = None
     """Certificates for the connections between brokers."""
     insecure: bool = False
-    """Listen for other brokers where other machines can connect, without TLS."""
+    """Whether to listen for other brokers without TLS where other machines can connect."""
     partitioner: str = "murmur2"
-    """How a key chooses its partition: `murmur2`, as Kafka's clients do, or `crc32`."""
+    """Hash from a key to its partition: `murmur2`, as in Kafka's clients, or `crc32`."""
     topic_config: TopicConfig = field(default_factory=TopicConfig)
-    """Settings of topics that do not say otherwise."""
+    """Defaults for settings of topics."""
     partitions_per_topic_max: int = 10_000
-    """A topic cannot be created with more partitions than this."""
+    """Most partitions of a topic at its creation."""
     offsets_partitions: int = 16
-    """Partitions of the internal topic for groups and their offsets, when it is created."""
+    """Partitions of the internal topic for consumer groups and their offsets, when it is created."""
     offsets_retention_ms: int = 7 * DAY_MS
-    """What a group committed is forgotten when it had no members, and committed nothing, for so long."""
+    """Time after which committed offsets expire when the consumer group has had no members and no commits."""
     group_min_session_timeout_ms: int = GroupSettings().min_session_timeout_ms
-    """A member cannot ask for a shorter session: the time without a heartbeat after which it is out."""
+    """Shortest session timeout that a group member may ask for: time without a heartbeat after which it is removed."""
     group_max_session_timeout_ms: int = GroupSettings().max_session_timeout_ms
-    """Nor for a longer one."""
+    """Longest session timeout that a group member may ask for."""
     group_initial_rebalance_delay_ms: int = GroupSettings().initial_rebalance_delay_ms
-    """An empty group waits so long for more members after the first one."""
+    """Time that an empty consumer group waits for more group members after the first one."""
     group_members_max: int = GroupSettings().max_members
-    """Members of one group."""
+    """Most group members of one consumer group."""
     groups_max: int = GroupSettings().max_groups
-    """Groups of one partition of the internal topic."""
+    """Most consumer groups in one partition of the internal topic."""
     consumer_instances_max: int = 1_000
-    """Consumer instances of the REST face that may live on this broker; more are refused (429)."""
+    """Most consumer instances of the REST API on this broker; more are refused (429)."""
     consumer_instance_timeout_ms: int = 300_000
-    """An instance that nobody used for so long is deleted."""
+    """Idle time after which a consumer instance is deleted."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
-    """Held for all connections together: frames from other brokers, bodies of requests, answers (`MemoryShares`)."""
+    """Bytes held for all connections: frames from other brokers, bodies of requests, answers (`MemoryShares`)."""
     open_files_max: int = 512
-    """Descriptors of segments kept open; more files than these are reopened when they are used."""
+    """Descriptors of segments kept open; further files are reopened when they are used."""
     sync_threads: int = 4
     """Syncs that can run at once."""
     producers_max: int = 100_000
-    """Idempotent producers that a partition led here knows; for one more the least recently used are expired."""
+    """Idempotent producers that a partition led here remembers; past it the least recently used expire."""
     partition_pending_bytes_max: int = 32 * MIB
     """Bytes of one partition that may wait for their append and sync; past it producers wait, then get 429."""
     broker_pending_bytes_max: int = 64 * MIB
     """The same for all partitions together."""
     accumulate_bytes_max: int = MIB
-    """Single records that arrive together are put into batches of at most this size."""
+    """Largest batch that is built from single records that arrive together."""
     fetch_bytes_max: int = 16 * MIB
-    """A fetch answers at most this much, and at least one batch, whatever it asks for."""
+    """Most bytes in the answer to a fetch, which has at least one batch."""
     fetch_wait_ms_max: int = 60_000
-    """A fetch waits for new records at most this long, whatever it asks for."""
+    """Longest time that a fetch waits for new records."""
     opened_bytes_max: int = 64 * MIB
-    """A compressed batch that opens to more than this is only given out as it is stored."""
+    """Largest size after decompression of a batch that is opened; larger ones are only returned as stored."""
     retention_interval_s: float = 60.0
-    """Seconds between two looks for segments that retention deletes."""
+    """Seconds between two checks for segments that retention deletes."""
     storage_min_free_bytes: int = 64 * MIB
-    """With less room on the file system no records are taken (507), and leaderships go to brokers that have more;
-    reads, trims and deletions go on in what is left. 1: only a disk that is really full refuses."""
+    """Free bytes on the file system below which records are refused (507) and leaderships are transferred.
+
+    Leaderships go to brokers that have more room; reads, trims and deletions go on. 1: only a full disk refuses
+    records."""
     replica_lag_time_max_ms: int = 10_000
-    """A replica is shown as in sync while it holds what was committed so long ago. For operators only:
-    acknowledgements, `min.insync.replicas`, moves and rolling restarts go by what is committed now."""
+    """Age up to which a replica must hold committed records to be shown as in sync.
+
+    For operators only: acknowledgements, `min.insync.replicas`, moves and rolling restarts use the present high
+    watermark."""
     catch_up_bytes_per_s: int = 100 * MIB
-    """What this broker sends a second, all together, to replicas elsewhere that catch up or are repaired."""
+    """Bytes a second that this broker sends in total to replicas elsewhere that catch up or are repaired."""
     scrub_interval_days: float = 7.0
     """Days in which the background scrub reads everything once; 0 turns it off."""
     metadata_growth_bytes_max: int = 4 * MIB
-    """A log of metadata or of committed offsets is made shorter when it has grown by so much."""
+    """Growth after which a log of metadata or of committed offsets is shortened."""
 
     driver: DriverConfig = field(default_factory=node_driver_config)
     """Timing and sizes of the Raft groups and their journal."""
@@ -121,7 +126,7 @@ class BrokerSettings:
                 raise InvalidArgument(f"{name}={value} is out of range: it must lie in {low} … {high}")
 
     def node_settings(self) -> NodeSettings:
-        """What the process below the façade is told."""
+        """Return the settings of the node below the façade."""
         host, port = self.rpc or (_LOOPBACK, None)
         scrub_ms = max(1, round(self.scrub_interval_days * DAY_MS)) if self.scrub_interval_days else _NO_SCRUB_MS
         return NodeSettings(
@@ -145,7 +150,7 @@ class BrokerSettings:
         )
 
     def group_settings(self) -> GroupSettings:
-        """What coordinators of groups are told."""
+        """Return the settings of coordinators."""
         return GroupSettings(
             min_session_timeout_ms=self.group_min_session_timeout_ms,
             max_session_timeout_ms=self.group_max_session_timeout_ms,
@@ -155,7 +160,7 @@ class BrokerSettings:
         )
 
     def metadata_settings(self) -> MetadataSettings:
-        """What the host of the controller's group is told."""
+        """Return the settings of the controller's host."""
         return MetadataSettings(seeds=self.seeds, snapshot_log_bytes=self.metadata_growth_bytes_max)
 
 

@@ -1,8 +1,7 @@
-"""Creating, deleting and altering topics from any node: checked here, placed here, decided by the controller.
+"""Creation, deletion and alteration of topics from any node: checked and placed here, decided by the controller.
 
-The local copy of the controller's state is brought up to date first, so what is refused here is refused rightly. A
-change that was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker.
-"""
+The local copy of the controller's state is brought up to date first, so that refusals here are correct. A change that
+was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -28,11 +27,11 @@ from raftlog.types import NodeId
 
 _LOOK_S = 0.05
 REPLICATION_FACTOR = 3
-"""Of topics that do not say otherwise, as far as there are so many hosts."""
+"""Default replication factor of topics; lower in a cluster with fewer hosts."""
 
 
 class TopicChanges:
-    """One for each process. `random` decides between hosts that are equally loaded, and draws uuids."""
+    """Changes of topics; `random` chooses between equally loaded hosts and draws uuids. One instance a process."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class TopicChanges:
         wall_ms: Callable[[], int],
         free_bytes: Callable[[], Mapping[NodeId, int]] = dict,
     ) -> None:
-        """`free_bytes` of the disks of those that said so lately; it decides between equals only."""
+        """Keep the parts; `free_bytes` of the disks that were gossiped lately only decides between equal hosts."""
         self._settings, self._node, self._metadata, self._topics = settings, node, metadata, topics
         self._random, self._wall_ms, self._free_bytes = random, wall_ms, free_bytes
 
@@ -58,7 +57,7 @@ class TopicChanges:
         *,
         validate_only: bool = False,
     ) -> CreateTopic:
-        """Make a topic; what was asked is the answer. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`."""
+        """Create a topic and return the command. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`."""
         check_topic_name(name)
         self._check(count, replication_factor, overrides)
         await self._metadata.barrier(deadline)
@@ -71,29 +70,30 @@ class TopicChanges:
         return command
 
     async def ensure_internal(self, name: str, count: int, config: Mapping[str, str], deadline: Deadline) -> Topic:
-        """The internal topic of this name, which is made when it is missing."""
+        """Return the internal topic of this name; create it when it is missing."""
         if name not in self._topics:
             await self._metadata.barrier(deadline)
         if name not in self._topics:
             try:
                 factor = await self._hosts_for(None, deadline)
                 await self._metadata.submit(self._command(name, count, factor, config), deadline)
-            except TopicExists:  # another node was faster
+            except TopicExists:  # another node created it first
                 await self._metadata.barrier(deadline)
         return self._topics.find(name)
 
     def _check(self, count: int, factor: int | None, overrides: Mapping[str, str]) -> None:
         if not 1 <= count <= self._settings.partitions_per_topic_max:
             raise InvalidArgument(
-                f"a topic cannot have {count} partitions; it can have 1 to {self._settings.partitions_per_topic_max}"
+                f"a topic cannot have {count} partitions; set 1 to {self._settings.partitions_per_topic_max}"
             )
         if factor is not None and factor < 1:
-            raise InvalidArgument(f"replication factor {factor} is not possible; it is at least 1")
+            raise InvalidArgument(f"replication factor {factor} is out of range: it must be at least 1")
         self._settings.topic_config.updated(overrides)
 
     async def _hosts_for(self, factor: int | None, deadline: Deadline) -> int:
-        """The replication factor, once so many brokers are registered, as far as more will come: in a cluster that is
-        just being founded the seeds that are still starting count."""
+        """Return the replication factor, once so many brokers are registered.
+
+        In a cluster that is being founded, wait for seeds that are still starting."""
         while True:
             state = self._metadata.state
             present, absent = _host_count(state.candidates()), len(list(state.absent_seeds()))
@@ -105,7 +105,7 @@ class TopicChanges:
     def _command(self, name: str, count: int, factor: int, overrides: Mapping[str, str]) -> CreateTopic:
         candidates = self._metadata.state.candidates()
         alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
-        if _host_count(alive) >= factor:  # a new topic need not wait for a broker that is away
+        if _host_count(alive) >= factor:  # a new topic need not wait for a broker that does not answer
             candidates = alive
         free = self._free_bytes()
         candidates = [each._replace(free_bytes=free.get(each.replica.node_id, 0)) for each in candidates]
@@ -125,11 +125,12 @@ class TopicChanges:
     def _check_insync(self, config: TopicConfig, factor: int) -> None:
         if config.min_insync_replicas > factor:
             raise InvalidArgument(
-                f"min.insync.replicas={config.min_insync_replicas} can never be met with {factor} replicas"
+                f"min.insync.replicas={config.min_insync_replicas} can never be met with {factor} replicas; "
+                f"set it to at most {factor}"
             )
 
     async def delete(self, name: str, deadline: Deadline) -> None:
-        """Raises `UnknownTopic`."""
+        """Delete a topic; raise `UnknownTopic` if it does not exist."""
         check_topic_name(name)
         await self._metadata.barrier(deadline)
         topic = self._topics.find(name)
@@ -138,7 +139,9 @@ class TopicChanges:
     async def alter(
         self, name: str, changes: Mapping[str, str | None], deadline: Deadline, *, validate_only: bool
     ) -> None:
-        """Raises `UnknownTopic`, `InvalidArgument`, and `VersionConflict` when somebody else changed it meanwhile."""
+        """Change settings of a topic.
+
+        Raises `UnknownTopic`, `InvalidArgument`, and `VersionConflict` when the topic was changed concurrently."""
         check_topic_name(name)
         await self._metadata.barrier(deadline)
         topic = self._topics.find(name)

@@ -1,12 +1,11 @@
-"""The coordinator of one partition of an internal topic that is led here, for one term of its leader.
+"""Coordinator of one partition of an internal topic that is led here, for one term of its leader.
 
-    loading   its log is folded up to an entry of this leader's own term: everybody waits, or hears `CoordinatorLoading`
+    loading   its log is folded up to an entry of this leader's own term: requests wait, or get `CoordinatorLoading`
     serving   its machine decides, and its log follows
-    over      the leadership or the term is lost: whoever waits is told `NotLeader`, and everything is dropped
+    over      the leadership or the term is lost: waiting requests fail with `NotLeader`, and all state is dropped
 
-What the machine decides is appended in the order in which that was decided, by the replica of this leader and in its
-term (`log`). A subclass has the machine. Made and ended by `coordinators`.
-"""
+Decisions of the machine are appended in the order in which they were made, by the replica of this leader and in its
+term (`log`). A subclass has the machine. Made and ended by `coordinators`."""
 
 import asyncio
 import logging
@@ -34,13 +33,13 @@ _logger = logging.getLogger(__name__)
 F = TypeVar("F", bound=FoldedLog[Any, Any])
 _LOOK_MS: Final = 2_000
 _PAUSE_MS: Final = 50
-"""Between two attempts to load."""
+"""Pause between two attempts to load."""
 _PART: Final = "coordinator"
-"""Its key in `Group.unreadable`."""
+"""Key of the coordinator in `Group.unreadable`."""
 
 
 class PartitionCoordinator(ABC, Generic[F]):
-    """See the module. `failed` is called when it cannot go on with what it has, and has to be loaded anew."""
+    """Coordinator of a partition; see the module. `failed` is called when it has to be loaded anew."""
 
     def __init__(self, replica: Replica, folded: F, wall_ms: Callable[[], int], failed: Callable[[Any], None]) -> None:
         self.replica = replica
@@ -48,9 +47,9 @@ class PartitionCoordinator(ABC, Generic[F]):
         self.folded = folded
         self.is_loaded = False
         self.stated_bytes = 0
-        """Size of the log when everything was stated anew last."""
+        """Size of the log after everything was last written anew."""
         self.problem: FormatError | None = None
-        """What cannot be read in its log by this release."""
+        """Error of a log that this release cannot read."""
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self.writer = LogWriter(replica, self.term, folded, wall_ms, self._reach)
@@ -63,15 +62,15 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def begin(self) -> None:
-        """Take over what is folded; it serves from now on."""
+        """Take over the folded state and begin to serve."""
 
     @abstractmethod
     def stop(self, error: NotLeader) -> None:
-        """Fail everything that waits for the machine, and drop it."""
+        """Fail all requests that wait for the machine, and drop its state."""
 
     @abstractmethod
     def topics_changed(self) -> None:
-        """There are other topics than before, or other partitions of them."""
+        """Follow a change of topics or of their partitions."""
 
     @abstractmethod
     async def expire(self) -> None:
@@ -79,23 +78,23 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def is_kept(self, key: Any) -> bool:
-        """Whether a key is worth stating when the log is made shorter."""
+        """Return whether a key has to be written again when the log is shortened."""
 
-    # its life
+    # begin and end
 
     @property
     def is_over(self) -> bool:
-        """Whether another one takes its place."""
+        """Whether the coordinator has ended, and another one takes its place."""
         return self._over is not None
 
     async def load(self) -> bool:
-        """Fold the log, in slices, and begin; false when it is over before it began."""
+        """Fold the log, in slices, and begin; return False when it ended before it began."""
         while not self.is_over and self.leads():
             try:
                 await self.replica.offsets(False, deadline_in(_LOOK_MS))
                 await self.folded.catch_up(self.replica.group)
             except FormatError as error:
-                if self.is_over:  # the leadership went away between two slices
+                if self.is_over:  # it lost the leadership between two slices
                     return False
                 self.problem = error
                 self._readiness.set_result(None)
@@ -115,21 +114,22 @@ class PartitionCoordinator(ABC, Generic[F]):
         return False
 
     def end(self, leader: ReplicaId | None = None) -> None:
-        """Another one takes its place, at `leader` as far as known."""
+        """End it; `leader` is the next leader as far as known."""
         if self._over is not None:
             return
         self._over = self._elsewhere(leader)
         self.stop(self._over)
-        self.replica.group.unreadable.pop(_PART, None)  # from now on the next leader's broker says so
+        self.replica.group.unreadable.pop(_PART, None)  # from now on the next leader's broker reports it
         if not self._readiness.done():
             self._readiness.set_result(None)
 
     def _elsewhere(self, leader: object) -> NotLeader:
-        return NotLeader(f"{self.replica.name}: its coordinator is another broker", leader)
+        return NotLeader(f"{self.replica.name}: another broker is its coordinator", leader)
 
     async def ready(self, deadline: Deadline) -> None:
-        """Wait until it serves. Raises `NotLeader`, `CoordinatorLoading`, and `FormatError` for a log of a newer
-        release."""
+        """Wait until it serves.
+
+        Raises `NotLeader`, `CoordinatorLoading`, and `FormatError` for a log of a newer release."""
         if not self._readiness.done():
             try:
                 async with asyncio.timeout_at(deadline):
@@ -139,13 +139,13 @@ class PartitionCoordinator(ABC, Generic[F]):
         self.check()
 
     def check(self) -> None:
-        """Raises what `ready` raises."""
+        """Raise the errors of `ready` unless it serves."""
         if self._over is not None:
             raise self._elsewhere(self._over.leader)
         if self.problem is not None:
             raise FormatError(str(self.problem))
         if not self.is_loaded:
-            raise CoordinatorLoading(f"{self.replica.name}: its coordinator still reads its log; ask again")
+            raise CoordinatorLoading(f"{self.replica.name}: its coordinator is still loading; retry")
         if not self.leads():
             raise self._elsewhere(self.replica.group.core.leader)
 
@@ -159,19 +159,21 @@ class PartitionCoordinator(ABC, Generic[F]):
             while folded.next_offset < appended.next_offset:
                 folded.read_on(group)
         except RaftlogError as error:
-            _logger.warning("%s has to be read anew: %s", self.replica.name, error)
+            _logger.warning("%s: the coordinator loads its log anew: %s", self.replica.name, error)
             self._loop.call_soon(self._failed, self)
         return False
 
-    # its log
+    # log
 
     async def written(self, entries: Sequence[LogEntry[Any, Any]], deadline: Deadline) -> None:
-        """Append these, and wait until they are committed. Raises what an append raises, and `DeadlineExceeded`."""
+        """Append the entries and wait for their commit. Raises the errors of an append, and `DeadlineExceeded`."""
         if entries:
             await self._done(self.writer.write(entries), deadline)
 
     async def settled(self, deadline: Deadline) -> bool:
-        """Wait until what is on its way into the log is committed; raises like `written`. False: nothing was."""
+        """Wait until pending appends are committed; return whether there were any.
+
+        Raises the errors of `written`."""
         barrier = self.writer.barrier()
         if barrier is None:
             return False
@@ -183,28 +185,27 @@ class PartitionCoordinator(ABC, Generic[F]):
             async with asyncio.timeout_at(deadline):
                 await done
         except TimeoutError:
-            raise DeadlineExceeded(f"{self.replica.name}: appended, and not committed before the deadline") from None
+            raise DeadlineExceeded(f"{self.replica.name}: appended, but not committed before the deadline") from None
 
     async def confirm(self, deadline: Deadline) -> None:
-        """Make sure that no other coordinator knows more, before somebody is refused by what this one believes.
+        """Confirm that no newer coordinator exists, before a request is refused because of the local state.
 
-        A deposed one that has not heard of it may think that a member is gone, or fenced, that goes on elsewhere.
-        Raises `NotLeader` and `OffsetNotAvailable`.
-        """
+        A deposed coordinator may have removed or fenced a group member that goes on elsewhere. Raises `NotLeader` and
+        `OffsetNotAvailable`."""
         await self.replica.offsets(True, deadline)
         self.check()
 
     async def current(self, deadline: Deadline) -> None:
-        """Wait until everything is folded that was answered before this call, by whichever coordinator."""
+        """Wait until everything is folded that any coordinator acknowledged before this call."""
         await self.ready(deadline)
         await self.replica.offsets(True, deadline)
         await self.catch_up(deadline)
 
     async def catch_up(self, deadline: Deadline) -> None:
-        """Fold what is committed here."""
+        """Fold all entries that are committed here."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self.folded.catch_up(self.replica.group)
         except TimeoutError:
-            raise Overloaded(f"{self.replica.name}: its log is being read, and the deadline passed") from None
+            raise Overloaded(f"{self.replica.name}: the deadline passed while its log was read; retry") from None
         self.check()

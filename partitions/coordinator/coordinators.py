@@ -1,10 +1,9 @@
-"""The coordinators of a process: one for each partition of an internal topic that is led here, for each term.
+"""Coordinators of a process: one for each partition of an internal topic that is led here, for each term.
 
     the replica leads, in a term      ⇒  a coordinator loads;      it leads no more, or in another term  ⇒  it is ended
 
 Follows the replicas' Readys, so a coordinator ends in the turn after its leadership, and until then its writer refuses.
-Called by the router and by maintenance.
-"""
+Called by the router and by maintenance."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -24,17 +23,20 @@ S = TypeVar("S", bound=PartitionCoordinator[Any], contravariant=True)
 
 
 class CoordinatorObserver(Protocol[S]):
-    """What lives beside coordinators, such as consumer instances."""
+    """Observer of coordinators, for example consumer instances."""
 
     def coordinator_began(self, coordinator: S) -> None:
-        """It has loaded, and serves: `coordinator.folded` has what was stored."""
+        """Handle the begin of a coordinator: it serves, and `coordinator.folded` has the stored state."""
 
     def coordinator_ended(self, coordinator: S) -> None:
-        """It serves no more: another broker does. Everything that belongs to it is to be forgotten."""
+        """Drop everything of a coordinator that no longer serves: another broker does."""
 
 
 class Coordinators(Generic[C]):
-    """`make` a coordinator of a replica; it takes as well what to call when it has to be loaded anew."""
+    """Coordinators of the partitions led here.
+
+    `make` returns a coordinator of a replica; its second argument is the function to call when it has to be loaded
+    anew."""
 
     def __init__(self, node: Node, make: Callable[[Replica, Callable[[C], None]], C]) -> None:
         self._node, self._make = node, make
@@ -45,15 +47,15 @@ class Coordinators(Generic[C]):
         self._is_closed = False
 
     def __iter__(self) -> Iterator[C]:
-        """Those that serve."""
+        """Iterate over the coordinators that serve."""
         return (coordinator for coordinator in list(self._active.values()) if coordinator.is_loaded)
 
     def follow(self, follower: CoordinatorObserver[C]) -> None:
-        """Tell it when coordinators begin and end."""
+        """Call the observer when coordinators begin and end."""
         self._followers.append(follower)
 
     def watch(self, partitions: list[Partition]) -> None:
-        """These are the partitions of the internal topic; called again with the same."""
+        """Follow these partitions of the internal topic; repeated calls have no effect."""
         for partition in partitions:
             if partition not in self._watched:
                 self._watched[partition] = None
@@ -61,12 +63,14 @@ class Coordinators(Generic[C]):
             self.look(partition)
 
     def topics_changed(self) -> None:
-        """There are other topics than before, or other partitions of them."""
+        """Pass a change of topics or of their partitions to all coordinators that serve."""
         for coordinator in self:
             coordinator.topics_changed()
 
     def of(self, partition: Partition) -> C:
-        """Raises `NotLeader`; it may be loading still."""
+        """Return the coordinator of a partition, which may still be loading.
+
+        Raises `NotLeader` when it is another broker."""
         coordinator = self._active.get(partition)
         if coordinator is not None and coordinator.replica is partition.replica and coordinator.leads():
             return coordinator
@@ -75,7 +79,7 @@ class Coordinators(Generic[C]):
         if coordinator is None:
             replica = partition.replica
             leader = None if replica is None else replica.group.core.leader
-            raise NotLeader(f"{partition.name}: its coordinator is another broker", leader)
+            raise NotLeader(f"{partition.name}: another broker is its coordinator", leader)
         return coordinator
 
     def _stepped(self, partition: Partition, group: Group, ready: Ready) -> None:
@@ -84,7 +88,7 @@ class Coordinators(Generic[C]):
             self._node.loop.call_soon(self.look, partition)
 
     def look(self, partition: Partition) -> None:
-        """Let whoever shall coordinate do so."""
+        """Begin or end the coordinator of a partition if the leadership changed."""
         replica, known = partition.replica, self._active.get(partition)
         if known is not None and (known.replica is not replica or not known.leads()):
             self._end(partition, replica.group.core.leader if replica is not None else None)
@@ -103,7 +107,7 @@ class Coordinators(Generic[C]):
                 follower.coordinator_began(coordinator)
 
     def _renew(self, partition: Partition, coordinator: C) -> None:
-        """It cannot go on: another one reads the log from its beginning."""
+        """Replace a coordinator that cannot go on by one that reads the log from its beginning."""
         if self._active.get(partition) is coordinator:
             self._end(partition, None)
             self.look(partition)
@@ -116,7 +120,7 @@ class Coordinators(Generic[C]):
                 follower.coordinator_ended(coordinator)
 
     def close(self) -> None:
-        """The broker stops: whoever waits asks another one."""
+        """End all coordinators because the broker stops; waiting requests go to other brokers."""
         self._is_closed = True
         for partition in list(self._active):
             self._end(partition, None)

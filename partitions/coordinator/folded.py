@@ -1,10 +1,9 @@
-"""What the log of one coordinator says, and what is on its way into it. Pure but for reading.
+"""Folded log of one coordinator, and the entries on their way into it. Pure but for reading.
 
-    next offset ≤ high watermark;   `latest` = what is on its way, or else what is folded
+    next offset ≤ high watermark;   `latest` = the entry on its way, or else the folded one
 
-The last record of a key counts; a tombstone ends what its key said. Whoever wrote a record with success puts it here
-instead of reading it back; what others appended meanwhile is read. Owned by a coordinator.
-"""
+The last record of a key counts; a tombstone removes the key. Records that this coordinator appended are folded without
+reading them back; records that others appended meanwhile are read. Owned by a coordinator."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -17,63 +16,64 @@ from raftlog.runtime.replica.group import Group
 from raftlog.types import Buffer, Offset
 
 READ_BYTES = 1 << 16
-"""Folded in one turn of the loop."""
+"""Bytes folded in one turn of the loop."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class LogEntry(NamedTuple, Generic[K, V]):
-    """One record that is to be appended; without value a tombstone."""
+    """Record to append; a tombstone when it has no value."""
 
     key: K
     value: V | None
 
 
 class FoldedLog(ABC, Generic[K, V]):
-    """A subclass holds the values by their keys."""
+    """Latest values of a log; a subclass holds them by their keys."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.next_offset = Offset(0)
         self._ahead: dict[K, list[LogEntry[K, V]]] = {}
-        """On their way into the log, in its order."""
+        """Entries on their way into the log, in its order."""
 
     @abstractmethod
     def encode(self, entry: LogEntry[K, V]) -> NewRecord:
-        """Raises `InvalidArgument` above the bounds."""
+        """Return the record of an entry; raise `InvalidArgument` for one that is too large."""
 
     @abstractmethod
     def decode(self, key: bytes, value: bytes | None) -> LogEntry[K, V]:
-        """Raises `FormatError`."""
+        """Return the entry of a record; raise `FormatError` for one that cannot be read."""
 
     @abstractmethod
     def put(self, key: K, value: V | None) -> None:
-        """Keep what the log says of a key now."""
+        """Store the latest value of a key; None removes it."""
 
     @abstractmethod
     def known(self, key: K) -> V | None:
-        """What is folded of a key."""
+        """Return the folded value of a key; None without one."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Nothing is folded any more."""
+        """Drop all folded values."""
 
     @abstractmethod
     def keys(self) -> Iterator[K]:
-        """Of everything that is folded; not to be changed meanwhile."""
+        """Iterate over all folded keys; the log must not change meanwhile."""
 
     # reading
 
     async def catch_up(self, group: Group) -> None:
-        """Fold what is committed here; gives others the loop between two reads. Raises `CorruptBatch`, `FormatError`,
-        and `OffsetNotAvailable` where it cannot be read now."""
+        """Fold the entries that are committed here; yield to the event loop between two reads.
+
+        Raises `CorruptBatch`, `FormatError`, and `OffsetNotAvailable` for a log that cannot be read now."""
         while self.next_offset < group.high_watermark:
             self.read_on(group)
             await asyncio.sleep(0)
 
     def read_on(self, group: Group) -> None:
-        """Fold one slice; raises likewise."""
-        if self.next_offset < group.log_start_offset:  # what lies before was trimmed, and stands again behind
+        """Fold one slice; raises like `catch_up`."""
+        if self.next_offset < group.log_start_offset:  # the log before it was trimmed, after it was written anew
             self.clear()
             self.next_offset = group.log_start_offset
         begin = after = self.next_offset
@@ -86,7 +86,7 @@ class FoldedLog(ABC, Generic[K, V]):
                     after = Offset(record.offset + 1)
         for key, value in newest.items():
             self.put(*self.decode(key, value))
-        self.next_offset = after  # what could not be read half way is read again from its beginning
+        self.next_offset = after  # a slice that fails is read again from its beginning
         if after == begin:
             raise OffsetNotAvailable(f"{self._name}: offset {begin} is committed and cannot be read yet")
 
@@ -99,18 +99,18 @@ class FoldedLog(ABC, Generic[K, V]):
     # writing
 
     def expect(self, entries: Iterable[LogEntry[K, V]]) -> None:
-        """These are to be appended now, behind all that were expected before."""
+        """Note entries that are appended now, behind all that were expected before."""
         for entry in entries:
             self._ahead.setdefault(entry.key, []).append(entry)
 
     def advance(self, entries: Iterable[LogEntry[K, V]], count: int) -> None:
-        """They are the next `count` records of the log. Without entries: records that change nothing."""
+        """Fold entries that are the next `count` records of the log. Without entries: records that change nothing."""
         for entry in entries:
             self.put(*entry)
         self.next_offset = Offset(self.next_offset + count)
 
     def forget(self, entries: Iterable[LogEntry[K, V]]) -> None:
-        """They are on their way no more."""
+        """Remove entries that are no longer on their way."""
         for entry in entries:
             ahead = self._ahead[entry.key]
             ahead.pop(next(number for number, each in enumerate(ahead) if each is entry))
@@ -118,6 +118,6 @@ class FoldedLog(ABC, Generic[K, V]):
                 del self._ahead[entry.key]
 
     def latest(self, key: K) -> V | None:
-        """What the log will say of a key once everything that is on its way has arrived."""
+        """Return the value of a key once everything on its way has been appended."""
         ahead = self._ahead.get(key)
         return ahead[-1].value if ahead else self.known(key)

@@ -1,10 +1,9 @@
-"""Appending to the log of a coordinator: what is given in one turn of the loop is one append, in the order given.
+"""Writer to the log of a coordinator: entries of one turn of the loop are one append, in the order given.
 
     every append is made by the replica of this leader, in this leader's term, or not at all
 
-So nothing that an older coordinator checked can land behind what a newer one decided. What a turn's append is refused
-for is said to everybody in it: none of it happened. Owned by a coordinator.
-"""
+So no decision of an older coordinator can land behind one of a newer coordinator. When the append of a turn is refused,
+all its entries fail with the error: none of them was written. Owned by a coordinator."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from raftlog.records import BatchBuilder, NewRecord
 from raftlog.types import Term
 
 PENDING_BYTES_MAX: Final = 8 << 20
-"""Of one coordinator: given and not yet committed."""
+"""Most bytes of one coordinator that are given and not yet committed."""
 _BATCH_BYTES: Final = 512 * 1024
 
 
@@ -31,8 +30,11 @@ class _Given(NamedTuple):
 
 
 class LogWriter:
-    """`reach(appended)` lets `folded` read what others appended before an append of ours that is committed, and says
-    whether ours is the next to be folded then: it may have been read as well, or something may be in the way."""
+    """Writer to the log of a coordinator.
+
+    `reach(appended)` folds entries that others appended before a committed append of this writer, and returns
+    whether that
+    append is the next to be folded: it may have been read as well, or its predecessors cannot be read."""
 
     def __init__(
         self,
@@ -47,27 +49,27 @@ class LogWriter:
         self._loop = asyncio.get_running_loop()
         self._given: list[_Given] = []
         self._size = 0
-        """Given and not settled."""
+        """Bytes given and not settled."""
         self._newest: list[_Given] = []
-        """What was appended last, until that is settled."""
+        """Entries of the last append, until it is settled."""
 
     def leads(self) -> bool:
-        """Whether this replica still is the leader that it was when the coordinator began."""
+        """Return whether this replica is still leader in the term in which the coordinator began."""
         replica = self._replica
         return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
 
     def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
-        """Append these at the end of the turn; done when they are committed.
+        """Append the entries at the end of the turn; the future is done when they are committed.
 
-        Raises `InvalidArgument` for what cannot be encoded, `Overloaded` and `NotLeader`: nothing happens. The future
-        fails as an append does.
-        """
+        Raises `InvalidArgument` for entries that cannot be encoded, `Overloaded` and `NotLeader`: nothing is
+        written. The
+        future fails as an append does."""
         records = [self._folded.encode(entry) for entry in entries]
         size = sum(map(record_size, records))
         if not self.leads():
             raise self._lost()
         if self._size and self._size + size > PENDING_BYTES_MAX:
-            raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; come again")
+            raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; retry later")
         if not self._given:
             self._loop.call_soon(self._flush)
         done: asyncio.Future[None] = self._loop.create_future()
@@ -77,8 +79,9 @@ class LogWriter:
         return done
 
     def barrier(self) -> "asyncio.Future[None] | None":
-        """Done when everything given so far is committed, and fails as the last of it does; None: nothing is under
-        way."""
+        """Return a future that is done when everything given so far is committed; None when nothing is pending.
+
+        It fails as the last append fails."""
         turn = self._given or self._newest
         if not turn:
             return None
@@ -87,7 +90,7 @@ class LogWriter:
         return done
 
     def _lost(self) -> NotLeader:
-        return NotLeader(f"{self._replica.name}: its coordinator is another broker", self._replica.group.core.leader)
+        return NotLeader(f"{self._replica.name}: another broker is its coordinator", self._replica.group.core.leader)
 
     def _flush(self) -> None:
         given, self._given = self._given, []

@@ -1,10 +1,9 @@
-"""What coordinators do by themselves now and then: expire entries, and make their logs shorter.
+"""Periodic maintenance of coordinators: expire entries, and shorten their logs.
 
-    shorter    everything is stated anew, then what lies before is trimmed (docs/adr/0016)
+    shorten    everything is written anew, then the log before it is trimmed (docs/adr/0016)
 
 Expiry is a committed tombstone like an operator's, so every later coordinator agrees; only the leader decides. In
-slices. Called by the broker's housekeeping.
-"""
+slices. Called by the broker's maintenance."""
 
 import asyncio
 import logging
@@ -19,24 +18,26 @@ from raftlog.partitions.deadline import deadline_in
 
 _logger = logging.getLogger(__name__)
 _SLICE: Final = 500
-"""Keys stated in one turn of the loop."""
+"""Keys written anew in one turn of the loop."""
 _WRITE_MS: Final = 30_000
 
 
 class CoordinatorMaintenance:
-    """`growth_bytes_max`: how much a log grows before everything in it is stated anew."""
+    """Maintenance of the coordinators.
+
+    `growth_bytes_max` is the growth of a log after which everything in it is written anew."""
 
     def __init__(self, coordinators: Iterable[PartitionCoordinator[Any]], growth_bytes_max: int) -> None:
         self._coordinators, self._growth_bytes_max = coordinators, growth_bytes_max
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look at every coordinator here once, unless that goes on already; it goes on behind."""
+        """Maintain every coordinator here once, in a background task, unless that is running."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="maintenance of coordinators")
 
     async def stop(self) -> None:
-        """Go on with nothing."""
+        """Cancel the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -48,10 +49,10 @@ class CoordinatorMaintenance:
                 if _size(coordinator) - coordinator.stated_bytes > self._growth_bytes_max:
                     await self._shorten(coordinator)
             except (RaftlogError, TimeoutError) as error:
-                _logger.warning("%s: maintenance is tried again: %s", coordinator.replica.name, error)
+                _logger.warning("%s: maintenance failed and will be retried: %s", coordinator.replica.name, error)
 
     async def _shorten(self, coordinator: PartitionCoordinator[Any]) -> None:
-        """State everything again, then let go of what lies before."""
+        """Write everything again, then trim the log before it."""
         await coordinator.catch_up(deadline_in(_WRITE_MS))
         begin = coordinator.folded.next_offset
         keys = iter(list(coordinator.folded.keys()))
@@ -64,7 +65,7 @@ class CoordinatorMaintenance:
         coordinator.stated_bytes = _size(coordinator)
 
     def _state(self, coordinator: PartitionCoordinator[Any], keys: Sequence[Any]) -> "asyncio.Future[None]":
-        """Append what the keys say by now, in one turn with looking at it."""
+        """Append the latest values of the keys, read in the same turn."""
         said = [LogEntry(key, coordinator.folded.latest(key)) for key in keys if coordinator.is_kept(key)]
         return coordinator.writer.write([entry for entry in said if entry.value is not None])
 

@@ -1,8 +1,7 @@
 """Typed operations of coordinators: one line each for name, function that serves it, request and answer.
 
-At a coordinator in this process the function is called with the request itself. Between brokers request and answer are
-packed by their types: what does not have its shape is refused, and answers may carry fields that are not known here.
-"""
+A coordinator in this process gets the request itself. Between brokers request and answer are packed by their types:
+values of another shape are refused, and answers may carry fields that are not known here."""
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
@@ -26,11 +25,11 @@ PACKED_BYTES_MAX: Final = 16 << 20
 def _plain(value: Any) -> Any:
     if isinstance(value, RaftlogError):
         return as_fields(value)
-    raise TypeError(f"{type(value).__name__} does not travel between brokers")
+    raise TypeError(f"{type(value).__name__} cannot be sent between brokers")
 
 
 def _made(kind: type, fields: Any) -> Any:
-    assert issubclass(kind, RaftlogError), f"{kind.__name__} does not travel between brokers"
+    assert issubclass(kind, RaftlogError), f"{kind.__name__} cannot be sent between brokers"
     try:
         return from_fields(fields)
     except BadFrame as error:
@@ -38,7 +37,7 @@ def _made(kind: type, fields: Any) -> Any:
 
 
 def growing(kind: Any) -> Any:
-    """Return the type as which an answer of tuple types is read: unknown fields behind theirs are ignored."""
+    """Return the type as which an answer of tuple types is decoded: unknown fields behind theirs are ignored."""
     if _is_row(kind):
         hints, defaults = get_type_hints(kind), kind._field_defaults
         fields = [(name, hints[name], *([defaults[name]] if name in defaults else [])) for name in kind._fields]
@@ -48,7 +47,7 @@ def growing(kind: Any) -> Any:
 
 
 def grown(kind: Any, value: Any) -> Any:
-    """Return an answer of a type from what was read as `growing(kind)`."""
+    """Return an answer of type `kind` from a value decoded as `growing(kind)`."""
     if _is_row(kind):
         return kind(*astuple(value))
     row = (get_args(kind) or (None,))[-1]
@@ -68,11 +67,11 @@ _MALFORMED: Final = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 class CoordinatorOperation(Generic[Q, A]):
-    """`serve` takes the coordinator, the request and the deadline, after what it is bound to when it is registered.
+    """Operation of a coordinator.
 
+    `serve` takes the coordinator, the request and the deadline, after the arguments bound at its registration.
     `is_repeatable`: sent again when the answer was lost, which otherwise raises `OutcomeUnknown`. `only_reads`: a lost
-    answer leaves nothing unknown.
-    """
+    answer leaves nothing unknown."""
 
     def __init__(
         self,
@@ -97,21 +96,25 @@ class CoordinatorOperation(Generic[Q, A]):
         return msgspec.msgpack.Decoder(growing(self._answer), dec_hook=_made)
 
     def pack_request(self, request: Q) -> bytes:
-        """Raises `InvalidArgument` for one that cannot travel, or is too large for it."""
+        """Return the packed request; raise `InvalidArgument` if it cannot be encoded or is too large."""
         return _packed(request)
 
     def unpack_request(self, packed: Buffer) -> Q:
-        """Raises `InvalidArgument`."""
+        """Return the request; raise `InvalidArgument` if it cannot be decoded."""
         try:
             return self._requests.decode(packed)
         except _MALFORMED as error:
             raise InvalidArgument(
-                f"a request {self.name!r} that cannot be read ({error}); does the other broker run another release?"
+                f"the request {self.name!r} cannot be decoded ({error}); check that the other broker runs a compatible "
+                "release"
             ) from None
 
     def pack_answer(self, answer: A) -> Answer:
-        """Raises an error for one that is too large to travel: `InvalidArgument` for what was only read, otherwise
-        `OutcomeUnknown`, for it is done."""
+        """Return the packed answer.
+
+        For one that is too large it raises `InvalidArgument` after a read, and otherwise `OutcomeUnknown`, since the
+        operation
+        was carried out."""
         try:
             return Answer(None, (_packed(answer),))
         except InvalidArgument as error:
@@ -120,17 +123,17 @@ class CoordinatorOperation(Generic[Q, A]):
             raise OutcomeUnknown(f"{self.name!r} was carried out, but its answer is too large: {error}") from None
 
     def unpack_answer(self, answer: Answer) -> A:
-        """Raises `OutcomeUnknown`."""
+        """Return the answer; raise `OutcomeUnknown` if it cannot be decoded."""
         try:
             (piece,) = answer.payload
             answered: A = grown(self._answer, self._answers.decode(piece))
             return answered
         except _MALFORMED as error:
-            raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
+            raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be decoded: {error}") from None
 
 
 def operations_of(module: ModuleType) -> list[CoordinatorOperation[Any, Any]]:
-    """Return those that a module declares, in order."""
+    """Return the operations that a module declares, in order."""
     return [each for each in vars(module).values() if isinstance(each, CoordinatorOperation)]
 
 
@@ -138,7 +141,9 @@ def _packed(value: object) -> bytes:
     try:
         packed = _ENCODER.encode(value)
     except (ValueError, OverflowError) as error:  # lone surrogates, and integers of more than 64 bits
-        raise InvalidArgument(f"it cannot travel between brokers: {error}") from None
+        raise InvalidArgument(f"it cannot be encoded for another broker: {error}") from None
     if len(packed) > PACKED_BYTES_MAX:
-        raise InvalidArgument(f"{len(packed)} bytes cannot travel between brokers; the bound is {PACKED_BYTES_MAX}")
+        raise InvalidArgument(
+            f"{len(packed)} bytes are too many for a message between brokers; the limit is {PACKED_BYTES_MAX}"
+        )
     return packed

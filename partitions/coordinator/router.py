@@ -1,9 +1,8 @@
-"""From any broker to the coordinator of a key: a direct call when it is in this process, one hop when it is not.
+"""Router from any broker to the coordinator of a key: a direct call in this process, otherwise one hop.
 
-Every request names the internal topic by its uuid and the partition, as `routing.serving` does. What was definitely
-refused because another broker coordinates is asked again there; what was lost is asked again only where that is the
-same. Called by the faces of the machine (`groups.service`, `consumers.service`).
-"""
+Every request names the internal topic by its uuid and the partition, as `routing.serving` does. A request that was
+definitely refused because another broker coordinates is sent to that broker; one whose answer was lost is sent again
+only if it is repeatable. Called by the services of the machine (`groups.service`, `consumers.service`)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -31,19 +30,19 @@ WAIT_MS_MAX: Final = 600_000
 
 
 class InternalTopic(NamedTuple):
-    """Topic that keeps the log of a machine. It is made with the first key."""
+    """Topic that keeps the log of a machine. It is created with the first key."""
 
     name: str
     partitions: int
     config: Mapping[str, str]
     check_key: Callable[[str], None]
-    """Raises `InvalidArgument` for a key that cannot be."""
+    """Function that raises `InvalidArgument` for an invalid key."""
     unknown: Callable[[str], RaftlogError]
-    """The error for a key while there is no such topic."""
+    """Function that returns the error for a key while the topic does not exist."""
 
 
 class ClusterParts(NamedTuple):
-    """The parts of a broker that a router uses."""
+    """Parts of a broker that a router uses."""
 
     node: Node
     metadata: ControllerHost
@@ -52,11 +51,11 @@ class ClusterParts(NamedTuple):
     router: PartitionRouter
     changes: TopicChanges
     check_ready: Callable[[], None]
-    """Raises `Unavailable` while the broker starts or stops."""
+    """Function that raises `Unavailable` while the broker starts or stops."""
 
 
 class CoordinatorRouter(Generic[C]):
-    """One for each internal topic in a process."""
+    """Router to the coordinators of one internal topic; one instance for each such topic in a process."""
 
     def __init__(self, parts: ClusterParts, topic: InternalTopic, coordinators: Coordinators[C]) -> None:
         self._parts, self._topic, self._coordinators = parts, topic, coordinators
@@ -64,7 +63,7 @@ class CoordinatorRouter(Generic[C]):
         self._serving: dict[str, Callable[..., Any]] = {}
 
     def register(self, operations: Iterable[CoordinatorOperation[Any, Any]], *bound: object) -> None:
-        """Serve these, here and for other brokers; their functions take `bound` before the coordinator."""
+        """Serve these operations, here and for other brokers; their functions take `bound` before the coordinator."""
         for operation in operations:
             self._serving[operation.name] = partial(operation.serve, *bound) if bound else operation.serve
             self._parts.node.on_request(operation.name, partial(self._serve, operation))
@@ -79,11 +78,11 @@ class CoordinatorRouter(Generic[C]):
         is_repeatable: bool | None = None,
         creates: bool = False,
     ) -> A:
-        """Have `operation` served at the key's coordinator, which is found again until the deadline.
+        """Call `operation` at the key's coordinator, which is looked up again until the deadline.
 
-        Raises what it raises, `NoLeader` when there is none until the deadline, and `OutcomeUnknown` for an answer that
-        was lost. `creates`: the internal topic is made when it is missing; otherwise there is no such key.
-        """
+        Raises the errors of the operation, `NoLeader` without a coordinator until the deadline, and `OutcomeUnknown`
+        for a lost
+        answer. `creates`: create the internal topic when it is missing; otherwise the key is unknown then."""
         if creates:
             partition = await self.partition_for(key, deadline)
         else:
@@ -102,7 +101,7 @@ class CoordinatorRouter(Generic[C]):
         deadline: Deadline,
         is_repeatable: bool | None = None,
     ) -> A:
-        """The same at the coordinator of a partition; `key` may be empty."""
+        """Call `operation` at the coordinator of a partition; `key` may be empty."""
 
         async def here(_: Replica) -> A:
             served: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
@@ -129,7 +128,7 @@ class CoordinatorRouter(Generic[C]):
             ):
                 topic = self._topics.by_id(UUID(bytes=topic_id))
                 if topic is None or not 0 <= number < len(topic.partitions):
-                    raise NotLeader(f"there is no replica of partition {number} of the topic {topic_id.hex()} here")
+                    raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")
                 partition = topic.partitions[number]
                 if not key or _partition_of(topic, key) is partition:
                     asked = operation.unpack_request(packed)
@@ -137,13 +136,15 @@ class CoordinatorRouter(Generic[C]):
                     served = self._serving[operation.name](self._coordinators.of(partition), asked, deadline)
                     return operation.pack_answer(await served)
         raise InvalidArgument(
-            f"a request {operation.name!r} that cannot be read; does the other broker run another release?"
+            f"the request {operation.name!r} cannot be decoded; check that the other broker runs a compatible release"
         )
 
     # the internal topic
 
     async def has_topic(self, deadline: Deadline) -> bool:
-        """Another node may have made it just now, for a request that was answered."""
+        """Return whether the internal topic exists; ask the controller when it is not known here.
+
+        Another node may have created it just now, for a request that was answered."""
         self._check_ready()
         if self._topic.name in self._topics:
             return True
@@ -151,7 +152,7 @@ class CoordinatorRouter(Generic[C]):
         return self._topic.name in self._topics
 
     async def partition_for(self, key: str, deadline: Deadline) -> Partition:
-        """The partition whose leader coordinates the key; the internal topic is made when it is missing."""
+        """Return the partition whose leader coordinates the key; create the internal topic when it is missing."""
         self._check_ready()
         self._topic.check_key(key)
         topic = self._topics.get(self._topic.name)
@@ -160,16 +161,16 @@ class CoordinatorRouter(Generic[C]):
         return _partition_of(topic, key)
 
     def partition_of(self, key: str) -> Partition:
-        """The same of a topic that is there."""
+        """Return the partition of a key in the existing internal topic."""
         return _partition_of(self._topics.find(self._topic.name), key)
 
     def partitions(self) -> list[Partition]:
-        """All of them; none while there is no topic."""
+        """Return all partitions of the internal topic; none while it does not exist."""
         topic = self._topics.get(self._topic.name)
         return [] if topic is None else topic.partitions
 
     def coordinator_id(self, partition: Partition) -> int:
-        """Node id of its leader; −1: not known."""
+        """Return the node id of the partition's leader; −1 when it is not known."""
         leader = self._router.leader_of(partition)
         return -1 if leader is None else int(leader)
 

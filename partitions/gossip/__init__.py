@@ -1,9 +1,8 @@
-"""What gossip is good for in a broker: who is up, as a hint; addresses and load; a picture of the cluster for clients.
+"""Gossip of a broker: hints about liveness, addresses and load of other brokers, and the cluster map for clients.
 
-Who may come in: the façade, by `service`, `cluster_map` and `load`. Nothing here changes what a group's log or the
-controller says: voters, leaders and assignments are what they are with gossip switched off. The protocol is
-`raftlog.membership`.
-"""
+Entrance: the façade, by `service`, `cluster_map` and `load`. Gossip never changes the log of a Raft group or the
+controller's state: voters, leaders and assignments are the same with gossip switched off. The protocol is
+`raftlog.membership`."""
 
 from raftlog.partitions.gossip.settings import GossipSettings
 

@@ -1,9 +1,8 @@
-"""Which brokers are up and which partitions are where: a picture for clients, from what is known on this node alone.
+"""Map of the cluster for clients: liveness of brokers and places of partitions, from the state of this node alone.
 
-Nobody is asked for it, so it costs no round trip and is there also while others are not; what it says may be a moment
-old. It is made at most once in `FRESH_S`, in slices, and then given to everybody who polls; its tag is a hash of what
-it says, so that who has it already need not be sent it again. Called by the façade.
-"""
+It costs no round trip and is available while other brokers do not answer; it may be a moment old. It is built at most
+once in `FRESH_S`, in slices, and then served to all clients that poll. Its tag is a hash of the content, so that
+a client that has it need not receive it again. Called by the façade."""
 
 import asyncio
 import hashlib
@@ -23,19 +22,19 @@ from raftlog.values.value import to_json
 
 FRESH_S: Final = 1.0
 _SLICE: Final = 256
-"""Partitions in one turn of the loop."""
+"""Partitions described in one turn of the loop."""
 _TAG_BYTES: Final = 12
 
 
 class Picture(NamedTuple):
-    """`body` is JSON; `tag` names what it says."""
+    """Map of the cluster: `body` is JSON, `tag` a hash of it."""
 
     body: bytes
     tag: str
 
 
 class ClusterMap:
-    """One for each process."""
+    """Builder and cache of the cluster map; one instance for each process."""
 
     def __init__(
         self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter, gossip: Gossip
@@ -47,11 +46,11 @@ class ClusterMap:
         self._making: asyncio.Task[Picture] | None = None
 
     async def picture(self) -> Picture:
-        """At most `FRESH_S` old."""
+        """Return the map, at most `FRESH_S` old."""
         if self._picture is not None and self._node.loop.time() - self._made_at < FRESH_S:
             return self._picture
         if self._making is None:
-            self._making = self._node.loop.create_task(self._make(), name="the picture of the cluster")
+            self._making = self._node.loop.create_task(self._make(), name="cluster map")
             self._making.add_done_callback(self._made)
         return await asyncio.shield(self._making)
 
@@ -81,7 +80,7 @@ class ClusterMap:
         )
 
     def _state(self, row: BrokerRow) -> GossipState:
-        """As gossip has it; where it has nothing, a broker that is connected is there."""
+        """Return the state by gossip; without one, a broker with an open connection counts as alive."""
         node = row.node_id
         said = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
         if said is None:
@@ -89,7 +88,7 @@ class ClusterMap:
         return UNKNOWN if said is None else state_name(said)
 
     async def _topic(self, topic: Topic) -> TopicView | None:
-        """None for one that only brokers use."""
+        """Return the view of a topic; None for an internal topic."""
         if topic.row.creation.is_internal:
             return None
         partitions = []

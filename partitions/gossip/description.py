@@ -1,12 +1,11 @@
-"""What a broker tells of itself by gossip, at most 400 bytes: addresses, host, rack, version, load. Pure.
+"""Description that a broker gossips of itself, at most 400 bytes: addresses, host, rack, version, load. Pure.
 
     msgpack list   [http, rpc, gossip, host label, rack, version, load]
     load           [replicas, leaders, bytes of the disk free, in all, bytes of records a second]
 
-Both lists grow at their end: a reader ignores fields that it does not know, and gives missing numbers of the load and
-all behind the version its default. Nothing of it decides anything: the controller's state says which brokers
-belong to the cluster, and at which addresses. Called by the room's service.
-"""
+Both lists grow at their end: a reader ignores unknown fields, and uses defaults for missing numbers of the load and for
+all fields after the version. Descriptions decide nothing: the controller's state lists the brokers of the cluster and
+their addresses. Called by `service`."""
 
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +21,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 _CHANGE: Final = 0.1
 _LOAD_FIELDS: Final = len(fields(BrokerLoad))
 _LEFT_OUT: Final = ((), (4,), (4, 3), (4, 3, 0))
-"""Places of texts that go where there is no room: rack, then host label, then http."""
+"""Indexes of the texts to leave out when the description is too long: rack, then host label, then http."""
 
 
 def differs(load: BrokerLoad, told: BrokerLoad) -> bool:
@@ -44,7 +43,7 @@ class Description(NamedTuple):
 
 
 def encode(described: Description) -> bytes:
-    """At most `DESCRIPTION_BYTES_MAX`: texts that are too long for that are left out, the least needed first."""
+    """Encode a description in at most `DESCRIPTION_BYTES_MAX`; leave out the least needed texts that do not fit."""
     *texts, load = described
     texts = list(map(_text, texts))
     for left_out in _LEFT_OUT:
@@ -52,7 +51,7 @@ def encode(described: Description) -> bytes:
         encoded: bytes = msgpack.packb([*kept, astuple(load)])
         if len(encoded) <= DESCRIPTION_BYTES_MAX:
             return encoded
-    raise AssertionError(f"a description of {len(encoded)} bytes without its texts")
+    raise AssertionError(f"the gossip description has {len(encoded)} bytes without its texts")
 
 
 def _text(text: str) -> str:
@@ -60,20 +59,20 @@ def _text(text: str) -> str:
 
 
 def decode(encoded: bytes) -> Description:
-    """Raises `FormatError` for anything else."""
+    """Decode a description; raise `FormatError` for any other bytes."""
     if len(encoded) > DESCRIPTION_BYTES_MAX:
-        raise FormatError(f"a description of {len(encoded)} bytes, more than {DESCRIPTION_BYTES_MAX}")
+        raise FormatError(f"the gossip description has {len(encoded)} bytes; the limit is {DESCRIPTION_BYTES_MAX}")
     try:
         row = msgpack.unpackb(encoded, max_array_len=32, max_map_len=32)
-    except ValueError as error:  # all of msgpack's errors are
-        raise FormatError(f"a description that cannot be read: {type(error).__name__}") from None
+    except ValueError as error:  # all errors of msgpack are ValueErrors
+        raise FormatError(f"the gossip description is no msgpack: {type(error).__name__}") from None
     match row:
         case [str(http), str(rpc), str(gossip), str(host), str(rack), str(version), *behind]:
             load = behind[0] if behind else []
             numbers = load[:_LOAD_FIELDS] if type(load) is list else [None]
             if all(map(_is_number, numbers)):
                 return Description(http, rpc, gossip, host, rack, version, BrokerLoad(*numbers))
-    raise FormatError("a description that is none")
+    raise FormatError("the gossip description does not have the fields of one")
 
 
 def _is_number(value: Any) -> bool:

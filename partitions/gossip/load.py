@@ -1,4 +1,4 @@
-"""What this broker has to do, in a few numbers that the others are told."""
+"""Load of this broker in a few numbers, which it gossips to the others."""
 
 from collections.abc import Callable, Sized
 from typing import Final
@@ -9,11 +9,11 @@ from raftlog.partitions.node import Node
 from raftlog.values.brokers import BrokerLoad
 
 _WEIGHT: Final = 0.2
-"""Of the newest look in the rate."""
+"""Weight of the newest measurement in the smoothed rate."""
 
 
 class LoadMeter:
-    """Each call looks anew. The rate is smoothed, so that others are told of a change and not of every wave."""
+    """Meter of the broker's load: each call measures it. The rate is smoothed, so that short peaks are not gossiped."""
 
     def __init__(self, node: Node, counters: Counters, replicas: Callable[[], Sized]) -> None:
         self._node, self._counters, self._replicas = node, counters, replicas

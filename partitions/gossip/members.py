@@ -1,4 +1,4 @@
-"""The members of a cluster as one broker sees them: what gossip says, beside what the controller's state says. Pure."""
+"""Brokers of a cluster as this node sees them: gossip combined with the controller's state. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
@@ -15,7 +15,7 @@ UNKNOWN: Final[GossipState] = "unknown"
 
 
 def description_of(member: GossipMember) -> Description | None:
-    """What a member tells of itself; None when it cannot be read."""
+    """Return the description that a gossip member sent; None when it cannot be decoded."""
     try:
         return decode(member.description)
     except FormatError:
@@ -25,7 +25,7 @@ def description_of(member: GossipMember) -> Description | None:
 def combined(
     rows: Iterable[RegisteredBroker], members: Mapping[NodeId, GossipMember], now: float
 ) -> list[ClusterMember]:
-    """Everybody that is registered or gossips, by node id."""
+    """Return all brokers that are registered or gossip, by node id."""
     registered = {row.node_id: row for row in rows}
     return [
         _combined(node, registered.get(node), members.get(node), now)

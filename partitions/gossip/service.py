@@ -1,15 +1,14 @@
-"""Gossip in a broker, from the port to what follows from what is heard.
+"""Gossip of one broker, from its port to the hints that follow from received messages.
 
     gossip = Gossip(node, metadata, settings, rack, load)
     address = await gossip.bind()                     before the broker registers; "" when gossip is off
-    gossip.start(addresses)                           once the cluster is known; before that nothing is said
-    gossip.state_changed()                            the controller's state may name other addresses
+    gossip.start(addresses)                           once the cluster is known; before that nothing is sent
+    gossip.state_changed()                            the controller's state may have other addresses
     gossip.leave(); …; await gossip.close()
 
-What is heard is a hint: a member that is said to be gone makes sleeping groups look, shortens the patience of views,
-and gives an address to try. It never keeps a group asleep, deposes a leader or changes a member of a group. Whoever is
-not heard of is treated as with gossip switched off. Called by the façade.
-"""
+Received states are hints: a dead member wakes quiesced Raft groups, shortens the timeouts of views and yields an
+address to try. Gossip never keeps a Raft group quiesced, deposes a leader or changes a Raft configuration. A broker
+without gossip is treated as if gossip were switched off. Called by the façade."""
 
 import asyncio
 import logging
@@ -42,13 +41,13 @@ _logger = logging.getLogger(__name__)
 
 _PURPOSE: Final = b"raftlog gossip 1"
 LOAD_INTERVAL_S: Final = 5.0
-"""Load is told at most so often, and only when it differs."""
+"""Shortest time between two announcements of the load; it is only announced after a change."""
 HINT_INTERVAL_S: Final = 10.0
-"""One node's groups are woken at most so often on the word of gossip."""
+"""Shortest time between two wake-ups of one node's Raft groups by gossip."""
 
 
 class Gossip:
-    """One for each broker, also where it is switched off: then it knows nobody."""
+    """Gossip service of a broker; it exists also while gossip is off, and has no members then."""
 
     def __init__(
         self,
@@ -69,13 +68,14 @@ class Gossip:
         metadata.introductions.hint = self.rpc_of
         node.on_lost = self._lost
         self.address = ""
-        """HOST:PORT that others are told; empty while there is none."""
+        """HOST:PORT that is advertised to other brokers; empty without gossip."""
 
-    # life
+    # start and stop
 
     async def bind(self) -> str:
-        """Take the port; the address that others are told. Raises `InvalidArgument` and `OSError` where gossip was
-        asked for and cannot be had."""
+        """Bind the port and return the advertised address.
+
+        Raises `InvalidArgument` and `OSError` when gossip is required and cannot start."""
         settings = self._settings
         if settings is None:
             return ""
@@ -84,19 +84,27 @@ class Gossip:
         except (OSError, InvalidArgument) as error:
             if settings.is_required:
                 raise InvalidArgument(
-                    f"gossip cannot be had at {settings.host}:{settings.port}: {error}; give another --gossip, or off"
+                    f"gossip cannot listen on {settings.host}:{settings.port}: {error}; "
+                    "set --gossip to another address or to off"
                 ) from error
-            _logger.warning("gossip is off: %s:%s: %s; give --gossip", settings.host, settings.port, error)
+            _logger.warning(
+                "gossip is off: cannot listen on %s:%s: %s; set --gossip to another address",
+                settings.host,
+                settings.port,
+                error,
+            )
             return ""
-        assert wire.address is not None, "a wire that was started has an address"
+        assert wire.address is not None, "a started wire has no address"
         host, port = wire.address
         self.address = address_text(settings.advertise or (settings.advertise_host or host, port))
         return self.address
 
     async def _listening(self, settings: GossipSettings) -> Wire:
-        """At the port of the settings; where that was not asked for, it leaves those alone that others have."""
+        """Listen on the port of the settings; an optional port must not be an RPC port of another broker."""
         if self._node.settings.secret is None:
-            raise InvalidArgument("it is signed with the cluster secret, and there is none: give --cluster-secret-file")
+            raise InvalidArgument(
+                "gossip is signed with the cluster secret, and none is set: give --cluster-secret-file"
+            )
         host = (await resolve(self._node.loop, settings.host))[0]
         ports = [settings.port] if settings.is_required or settings.port not in self._rpc_ports() else []
         if not settings.is_required:
@@ -110,15 +118,15 @@ class Gossip:
                     raise
             else:
                 return wire
-        raise AssertionError("there is a port to be tried")
+        raise AssertionError("no port to try")
 
     def _rpc_ports(self) -> set[int]:
-        """Of registered brokers, which may be on this machine, and be started after this one."""
+        """Return the RPC ports of registered brokers: they may run on this machine and start after this broker."""
         texts = (row.addresses.rpc for row in self._metadata.state.all_brokers())
         return {address[1] for text in texts if (address := maybe_address(text)) is not None}
 
     def start(self, at: Addresses) -> None:
-        """Take part, unless that is so already, or the cluster is not known yet, or gossip is off."""
+        """Begin to gossip, unless it has begun, the cluster is not known yet, or gossip is off."""
         identity, secret = self._node.identity, self._node.settings.secret
         if self._wire is None or self._agent is not None or identity.cluster_id is None:
             return
@@ -140,7 +148,7 @@ class Gossip:
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
 
     def state_changed(self) -> None:
-        """Learn the addresses that brokers have registered."""
+        """Give the agent the addresses that brokers have registered."""
         addresses = self._registered() if self._agent is not None else []
         if self._agent is not None and addresses != self._introduced:
             self._introduced = addresses
@@ -152,51 +160,51 @@ class Gossip:
         return [address for text in texts if (address := maybe_address(text)) is not None]
 
     def leave(self) -> None:
-        """Begin to say goodbye at an orderly stop; after a failure the others shall look for this broker."""
+        """Announce an orderly stop; after a failure nothing is announced, so that other brokers detect it."""
         if self._timer is not None:
             self._timer.cancel()
         if self._agent is not None and self._node.is_working:
             self._agent.leave()
 
     async def close(self) -> None:
-        """Say what is left to say, for a moment, and give the port back."""
+        """Send pending announcements for a moment, and release the port."""
         if self._agent is not None:
             await self._agent.close(FAREWELL_S_MAX)
         elif self._wire is not None:
             await self._wire.close()
 
-    # what is known
+    # state
 
     @property
     def is_on(self) -> bool:
         return self._agent is not None
 
     def members(self) -> list[ClusterMember]:
-        """All brokers that are registered, or gossip, by node id."""
+        """Return all brokers that are registered or gossip, by node id."""
         members = [] if self._agent is None else self._agent.members()
         rows = self._metadata.state.all_brokers()
         return combined(rows, {member.node_id: member for member in members}, self._node.loop.time())
 
     def counters(self) -> AgentCounters | None:
-        """None while it is off."""
+        """Return the counters of the agent; None while gossip is off."""
         return None if self._agent is None else self._agent.counters()
 
     def state_of(self, node: NodeId) -> MemberState | None:
-        """What is said of a node; None when nothing is."""
+        """Return the state of a node by gossip; None when it has none."""
         member = self._member(node)
         return None if member is None else member.state
 
     def is_doubtful(self, node: NodeId) -> bool:
-        """Whether it is said not to answer, or to be gone: it need not be waited for long. That may be wrong."""
+        """Return whether gossip has the node as suspect, dead or left: wait less for it. The hint may be wrong."""
         state = self.state_of(node)
         return state is not None and state is not MemberState.ALIVE
 
     def racks(self) -> dict[NodeId, str]:
-        """Where nodes that are there say that they stand."""
+        """Return the racks that nodes which are up have gossiped."""
         return {node: told.rack for node, told in self._told().items() if told.rack}
 
     def free_bytes(self) -> dict[NodeId, int]:
-        """How much room nodes that are there said that their disks have, some seconds ago."""
+        """Return the free bytes on disk that nodes which are up gossiped some seconds ago."""
         return {node: max(0, told.load.disk_free) for node, told in self._told().items()}
 
     def _told(self) -> dict[NodeId, Description]:
@@ -205,7 +213,7 @@ class Gossip:
         return {node: description for node, description in told if description is not None}
 
     def rpc_of(self, replica: ReplicaId) -> Address | None:
-        """Where the process with this disk says that it is reached by the others."""
+        """Return the RPC address that the process with this disk has gossiped; None when it is unknown or not up."""
         member = self._member(replica.node_id)
         if member is None or member.disk_uuid != replica.disk_uuid.bytes or not member.state.is_up:
             return None
@@ -215,7 +223,7 @@ class Gossip:
     def _member(self, node: NodeId) -> GossipMember | None:
         return None if self._agent is None else self._agent.member(node)
 
-    # what is told
+    # announcements
 
     def _look_at_load(self) -> None:
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
@@ -224,7 +232,7 @@ class Gossip:
             self._described = told._replace(load=load)
             self._agent.describe(encode(self._described))
 
-    # what is heard
+    # received changes
 
     def _changed(self, change: MemberChange) -> None:
         if change.before is change.after or change.node_id == self._node.identity.node_id:
@@ -241,7 +249,7 @@ class Gossip:
             event(_logger, "member_alive", node=change.node_id, incarnation=change.member.incarnation)
 
     def _lost(self, node: NodeId) -> None:
-        """A connection broke: the member is probed now, and not when it is its turn."""
+        """Probe a member at once whose connection broke, instead of in its turn."""
         if self._agent is not None:
             self._agent.doubt(node)
 
@@ -256,7 +264,7 @@ class Gossip:
         )
 
     def _hint(self, node: NodeId) -> None:
-        """Groups that sleep on the heartbeat of a process which is said to be gone wake, and look for themselves."""
+        """Wake Raft groups that are quiesced by the heartbeat of a node that gossip has as dead or left."""
         now = self._node.loop.time()
         if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:
             self._hinted_at[node] = now

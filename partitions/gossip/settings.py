@@ -10,17 +10,18 @@ RACK_BYTES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipSettings:
-    """Where to gossip. The keys are derived from the cluster secret; without one there is no gossip."""
+    """Address for gossip. The keys are derived from the cluster secret; without a secret there is no gossip."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0: any that is free for UDP and TCP."""
+    """Port for UDP and TCP; 0 takes any port that is free for both."""
     advertise: tuple[str, int] | None = None
-    """The address that others are told, where it is not the one that is bound."""
+    """Address that is advertised to other brokers; None: the bound one."""
     advertise_host: str = ""
-    """Without that: the host that they are told, with the port that is bound."""
+    """Host to advertise with the bound port, when `advertise` is None; empty: the bound host."""
     is_required: bool = True
-    """Without it, any other port will do, and where there is none the broker goes on without gossip."""
+    """Whether the port must be available; otherwise any port will do, and the broker goes on without gossip if none is
+    free."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -28,6 +29,6 @@ class GossipSettings:
 
 
 def check_rack(rack: str) -> None:
-    """Raises `InvalidArgument` for a rack that a description has no room for."""
+    """Raise `InvalidArgument` for a rack that is too long for a description."""
     if len(rack.encode()) > RACK_BYTES_MAX:
-        raise InvalidArgument(f"the rack {rack[:80]!r} is too long: it can have {RACK_BYTES_MAX} bytes")
+        raise InvalidArgument(f"the rack {rack[:80]!r} is too long: the limit is {RACK_BYTES_MAX} bytes")

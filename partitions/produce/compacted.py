@@ -1,7 +1,7 @@
-"""What compacted topics ask of records: a key each, for without one nobody could say which record is the newest of its
-kind (Kafka's INVALID_RECORD). Stored batches are opened for that, and only for that: within bounds, and with others in
-between, for a few bytes may open to very many. Whoever compacts opens them again, as often as a mark rises.
-"""
+"""Keys of records for compacted topics: without a key no record can replace another (Kafka's INVALID_RECORD).
+
+Stored batches are opened only for this check, within bounds and in slices, since a few bytes may open to very many.
+Compaction opens them again each time the high watermark rises."""
 
 import asyncio
 from collections.abc import Generator, Iterable, Iterator
@@ -13,17 +13,18 @@ from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer
 
 OPENED_BYTES_MIN: Final = 16 * 1024 * 1024
-"""A compressed batch may open to so much, or to four times `max.message.bytes` where that is more."""
+"""Size that a compressed batch may open to, or four times `max.message.bytes` where that is more."""
 _BATCHES_OPENED: Final = 4
-"""All batches of a call together open to no more than so many of the largest."""
+"""Bound of all batches of a call together, in batches of the largest size."""
 _SLICE_BYTES: Final = 1024 * 1024
 _RECORD_COST: Final = 100
-"""What a record costs beside its bytes."""
+"""Cost of a record besides its bytes, in bytes."""
 
 
 async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
-    """Raises `InvalidArgument` for a record without a key, and `InvalidBatch` for what cannot be decoded, or opens to
-    too much."""
+    """Raise `InvalidArgument` for a record without a key.
+
+    Raises `InvalidBatch` for a batch that cannot be decoded, or opens to too much."""
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
     for number, (header, batch) in enumerate(batches):
@@ -41,7 +42,7 @@ async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buff
 
 
 def _opened(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None, None, Buffer]:
-    """As `open_in_steps`, but that a batch which is offered has no offsets to go on at."""
+    """Open a batch like `open_in_steps`; raise `InvalidBatch`, since an offered batch has no offsets yet."""
     try:
         return (yield from open_in_steps(batch, opened_bytes_max))
     except UndecodableBatch as error:
@@ -49,7 +50,7 @@ def _opened(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None
 
 
 def _records(number: int, batch: Buffer) -> Iterator[Record]:
-    """As `read_records`, in the same way."""
+    """Yield records like `read_records`; raise `InvalidBatch` for a batch that cannot be decoded."""
     try:
         yield from read_records(batch)
     except UndecodableBatch as error:
@@ -62,5 +63,5 @@ def _undecodable(number: int, error: UndecodableBatch) -> InvalidBatch:
 
 def no_key(name: str) -> InvalidArgument:
     return InvalidArgument(
-        f"{name}: a record has no key, and the topic is compacted (cleanup.policy): send every record with a key"
+        f"{name}: a record has no key, and the topic is compacted (cleanup.policy); send every record with a key"
     )

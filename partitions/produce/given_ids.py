@@ -1,11 +1,10 @@
-"""Check that a producer id was given out by the controller, at the broker that receives a produce request.
+"""Check that the controller allocated a producer id, at the broker that receives a produce request.
 
-    ids given out < `next_producer_id` of the controller
+    allocated ids < `next_producer_id` of the controller
 
-The local copy of the controller's state answers for ids it knows. It may lag behind an id that another broker has just
-given out, so an unknown id is refused only after a read of the controller (ReadIndex) that began after the request
-arrived; concurrent requests share one read. Called by `Partition` for each request of an idempotent producer.
-"""
+The local copy of the controller's state answers for ids it has. It may lag behind an id that another broker has just
+handed out, so an unknown id is refused only after a read of the controller (ReadIndex) that began after the request
+arrived; concurrent requests share one read. Called by `Partition` for each request of an idempotent producer."""
 
 import asyncio
 from collections.abc import Collection
@@ -21,27 +20,26 @@ _READ_MS: Final = 3_000
 
 
 class GivenIds:
-    """One for each process."""
+    """Checker of producer ids; one instance for each process."""
 
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata
         self._running: asyncio.Task[None] | None = None
         self._queued: asyncio.Task[None] | None = None
-        """A read that has not begun, and so is new enough for every request that has arrived."""
+        """Read that has not begun, and is therefore new enough for every request that has arrived."""
 
     async def check(self, name: str, producer_ids: Collection[int], deadline: Deadline) -> None:
-        """Raise `UnknownProducer` for an id that was never given out; `name` is the partition's.
+        """Raise `UnknownProducer` for an id that was never allocated; `name` is the partition's.
 
-        Raises `Unavailable` when the controller does not answer before the deadline.
-        """
+        Raises `Unavailable` when the controller does not answer before the deadline."""
         if self._unknown(producer_ids) is None:
             return
         await self._read_controller(name, deadline)
         unknown = self._unknown(producer_ids)
         if unknown is not None:
             raise UnknownProducer(
-                f"{name}: producer id {unknown} was never given out by this cluster, and nothing was appended; take "
-                "an id from POST /producers"
+                f"{name}: producer id {unknown} was never given out by this cluster; nothing was appended; get an "
+                "id from POST /producers"
             )
 
     def _unknown(self, producer_ids: Collection[int]) -> int | None:
@@ -62,8 +60,8 @@ class GivenIds:
             raise error
         why = "" if error is None else f" ({error})"
         raise Unavailable(
-            f"{name}: the producer id is not known here yet, and the controller did not answer whether it was given "
-            f"out{why}; nothing was appended; ask again"
+            f"{name}: the producer id is not known here yet, and the controller did not confirm it before the "
+            f"deadline{why}; nothing was appended; retry"
         )
 
     async def _read(self, earlier: "asyncio.Task[None] | None") -> None:
@@ -74,6 +72,6 @@ class GivenIds:
 
 
 def _retrieve(read: "asyncio.Task[None]") -> None:
-    """Every request that waited for it may have reached its deadline before the read failed."""
+    """Retrieve the error of a read, in case every waiting request reached its deadline before the read failed."""
     if not read.cancelled():
         read.exception()

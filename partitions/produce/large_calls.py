@@ -1,9 +1,8 @@
 """Produce calls of very many or very large records: checked, spread over partitions and built into batches in slices.
 
-A call of a few records is built where its partition's queue takes it. One of 200,000 would hold the loop for half a
-second there, so it brings ready-made batches. Nothing is queued before all records were looked at. Called by the
-broker.
-"""
+Records of a small call are built into batches by the queue of their partition. A call with 200,000 records would block
+the loop for half a second there, so it brings ready-made batches. Nothing is queued before all records are checked.
+Called by the broker."""
 
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final
@@ -20,11 +19,11 @@ from raftlog.runtime.slices import in_slices
 
 _STEP_RECORDS: Final = 64
 _STEP_BYTES: Final = 16 * 1024
-"""After so many bytes, or records, others may run: hashing a key takes 50 ns a byte."""
+"""Bytes or records after which other work may run: hashing a key takes 50 ns a byte."""
 
 
 class _Share:
-    """What one partition gets of a call."""
+    """Records of a call for one partition."""
 
     __slots__ = ("_builder", "_room", "batches", "number", "partition", "places")
 
@@ -36,7 +35,7 @@ class _Share:
         self._room = 0
 
     def add(self, place: int, record: NewRecord, size: int, now_ms: int) -> None:
-        """Raises what refuses the record."""
+        """Add a record; raise the error that refuses it."""
         self.partition.check_size(size)
         self.partition.check_keys((record,))
         if self._builder is None or size > self._room:
@@ -47,7 +46,7 @@ class _Share:
         self.places.append(place)
 
     def end_batch(self) -> None:
-        """The next record begins another one."""
+        """End the batch; the next record begins another one."""
         if self._builder is not None and self._builder.count:
             self.batches.append(self._builder.build())
         self._builder = None
@@ -56,7 +55,7 @@ class _Share:
 async def produce_large(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline, now_ms: int
 ) -> list[RecordResult]:
-    """One result for each record, in their order; `now_ms` for records without a time."""
+    """Append the records and return one result for each, in order; `now_ms` is for records without a timestamp."""
     results: list[RecordResult | None] = [None] * len(records)
     shares = await in_slices(_shares(topic, choice, records, results, now_ms))
     queued = []
@@ -83,7 +82,7 @@ def _shares(
     results: list[RecordResult | None],
     now_ms: int,
 ) -> Generator[None, None, list[_Share]]:
-    """In the order in which each partition is first named; records that cannot be stored get their result at once."""
+    """Return the shares in the order in which partitions first appear; set the results of refused records."""
     shares: dict[int, _Share] = {}
     count = looked_at = 0
     for place, record in enumerate(records):

@@ -1,4 +1,4 @@
-"""What waits in a produce queue: calls before their append, in the order in which they came.
+"""Entries of a produce queue: calls before their append, in the order of arrival.
 
 Single records of neighbouring calls are put into one batch; ready-made batches stay as they are and keep their place.
 """
@@ -15,7 +15,7 @@ from raftlog.partitions.results import Acks, ProducerSequence
 from raftlog.records import BatchBuilder, NewRecord
 
 RECORD_OVERHEAD_BYTES = 64
-"""What a waiting record costs in memory and in its batch besides its key, value and headers; an upper bound."""
+"""Cost of a waiting record in memory and in its batch besides key, value and headers; an upper bound."""
 
 
 _STEP_RECORDS: Final = 64
@@ -24,7 +24,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Pending:
-    """One produce call to one partition. `future` gets the offset of its first record; `None` with `acks=0`."""
+    """Produce call to one partition. `future` gets the offset of its first record; it is `None` with `acks=0`."""
 
     __slots__ = (
         "acks",
@@ -60,28 +60,29 @@ class Pending:
         self.deadline = deadline
         self.future = future
         self.producers = producers
-        """The idempotent ones whose batches these are."""
+        """Idempotent producers of the batches."""
         self.maybe_appended: RaftlogError | None = None
-        """Why an earlier attempt may have appended it; only an idempotent producer's call is tried again then."""
+        """Error after which an earlier attempt may have appended it; then only calls of idempotent producers are
+        retried."""
         self.appended: ReplicaAppended | None = None
-        """Of the append that it was part of, before `future` is done."""
+        """Result of the append that it was part of, set before `future` is done."""
         self.number = -1
-        """Its place in the queue."""
+        """Place in the queue."""
         self.arrived = 0.0
-        """When it got there, by the stopwatch."""
+        """Time of arrival, by the stopwatch."""
 
     def resolve(self, base_offset: int) -> None:
-        """Answer with the base offset, unless somebody gave up waiting."""
+        """Set the base offset as the result, unless the caller gave up waiting."""
         future = self.future
         if future is not None and not future.done():
             future.set_result(base_offset)
 
     def renew_batches(self) -> None:
-        """Ready-made batches were stamped by a log that may still hold them: go on with copies."""
+        """Copy ready-made batches: a log stamped them and may still hold them."""
         self.batches = [bytearray(batch) for batch in self.batches]
 
     def fail(self, error: Exception) -> bool:
-        """Answer with the error; says whether anybody heard it."""
+        """Set the error as the result; return whether the caller was still waiting."""
         if self.future is None or self.future.done():
             return False
         self.future.set_exception(error)
@@ -89,12 +90,12 @@ class Pending:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits any more: it expired, or its caller went away."""
+        """Whether its caller no longer waits: the call expired or was cancelled."""
         return self.future is not None and self.future.done()
 
 
 def record_size(record: NewRecord) -> int:
-    """Bytes that a record counts for; raises `InvalidArgument` when its fields are no bytes."""
+    """Return the bytes that a record counts for; raise `InvalidArgument` when its fields are not bytes."""
     value, key, _, headers = record
     size = RECORD_OVERHEAD_BYTES
     try:
@@ -106,16 +107,15 @@ def record_size(record: NewRecord) -> int:
             size += 10 + 4 * len(name) + (len(header) if header is not None else 0)
     except (TypeError, ValueError):
         raise InvalidArgument(
-            "a record has a key and a value of bytes or None, and headers that are pairs of str and bytes"
+            "a record must have a key and a value of bytes or None, and headers that are pairs of str and bytes"
         ) from None
     return size
 
 
 def build_batches(pendings: list[Pending], bytes_max: int, now_ms: int) -> tuple[list[bytearray], list[Pending]]:
-    """The batches of these calls in their order, and the calls that are in them; `now_ms` for records without a time.
+    """Return the batches of these calls in order, and the calls in them; `now_ms` is for records without a timestamp.
 
-    A call whose records cannot be encoded is answered with `InvalidArgument` and left out.
-    """
+    A call whose records cannot be encoded fails with `InvalidArgument` and is left out."""
     while True:
         batches: list[bytearray] = []
         culprit = _build(pendings, bytes_max, now_ms, batches)
@@ -154,8 +154,9 @@ def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: li
 def build_sequenced(
     records: Sequence[NewRecord], producer: ProducerSequence, now_ms: int, check_size: Callable[[int], None]
 ) -> Generator[None, None, bytearray]:
-    """One batch of an idempotent producer, in steps. Raises `InvalidArgument` for records that cannot be encoded, and
-    what `check_size` raises for the size so far."""
+    """Build one batch of an idempotent producer, in steps.
+
+    Raises `InvalidArgument` for records that cannot be encoded, and the error of `check_size` for the size so far."""
     builder = BatchBuilder(
         producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.sequence
     )
@@ -168,7 +169,7 @@ def build_sequenced(
 
 
 def as_raised_again(error: BaseException) -> RaftlogError:
-    """The error for one more caller: a shared one would collect everybody's tracebacks."""
+    """Return a copy of the error for one more caller: a shared error would collect the tracebacks of all callers."""
     if not isinstance(error, RaftlogError):
         return OutcomeUnknown(f"it failed in a way that was not foreseen: {error!r}")
     if isinstance(error, NotLeader):
@@ -177,5 +178,5 @@ def as_raised_again(error: BaseException) -> RaftlogError:
         each for each in type(error).__mro__ if each.__module__ == errors.__name__ and "__init__" not in vars(each)
     )
     again = next(plain)(str(error))
-    assert isinstance(again, RaftlogError), f"{type(error).__name__} is outside the tree"
+    assert isinstance(again, RaftlogError), f"{type(error).__name__} is not in raftlog.errors"
     return again

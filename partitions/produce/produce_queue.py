@@ -1,14 +1,14 @@
-"""The produce calls of one partition on their way to its leader, wherever that is: in order, and in few appends.
+"""Queue of produce calls of one partition on their way to its leader, on any node: in order, and in few appends.
 
-    queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends; what comes meanwhile accumulates
+    queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends; calls that arrive meanwhile
+accumulate
 
-Calls that arrive while appends are in flight are appended together. What a leader definitely refused, because it does
-not lead any more, cannot be reached or has no room, goes back to its place in the queue and is tried again until the
-deadlines of its calls; what may have been appended never is. A call whose deadline passes while it is queued did not
-happen; one in flight is unknown. Calls of idempotent producers fly alone, in their order. They are tried again also
-when they may have been appended, and when one that was sent before has to come first; whatever comes of that, what may
-have been appended once stays unknown until a leader says where it is. Owned by `Partition`.
-"""
+Calls that arrive while appends are in flight are appended together. Calls that a leader definitely refused, because it
+no longer leads, cannot be reached or has no room, return to their place in the queue and are retried until their
+deadlines; calls that may have been appended are not. A call whose deadline passes while it is queued did not
+happen; the outcome of one in flight is unknown. Calls of idempotent producers are sent alone, in their order. They are
+retried also when they may have been appended, and when an earlier call has to come first; a call that may have been
+appended stays unknown until a leader answers with its offset. Owned by `Partition`."""
 
 import asyncio
 from collections import deque
@@ -39,52 +39,52 @@ from raftlog.records import HEADER_SIZE
 from raftlog.runtime.histogram import stopwatch
 
 _FLIGHTS_MAX = 4
-"""Appends on their way at the same time: more of them would only be smaller."""
+"""Most appends in flight: more of them would only be smaller."""
 _SEQUENCED_FLIGHTS_MAX = 32
-"""Appends of idempotent producers on their way at the same time."""
+"""Most appends of idempotent producers in flight."""
 _ALL_FLIGHTS_MAX = 64
-"""Those included that were sent to earlier leaders, and may hang until their deadlines."""
+"""Most appends in flight including those to earlier leaders, which may hang until their deadlines."""
 _LOOK_S = 0.25
-"""A full queue looks so often whether somebody else leads by now."""
+"""Interval at which a full queue checks for another leader."""
 _DRAIN_BYTES_MAX = 4 * 1024 * 1024
 _DRAIN_RECORDS_MAX = 4_000
-"""One append takes no more than these, unless one call has more, so that building never holds up the loop for long."""
+"""Bounds of one append, unless one call has more: building it must not block the loop for long."""
 
 
 class Destination(Protocol):
-    """The partition, as its queue sees it."""
+    """Partition, as its queue uses it."""
 
     name: str
 
     @property
     def batch_bytes_max(self) -> int:
-        """The largest batch that single records are put into."""
+        """Largest batch that single records are put into."""
         ...
 
     @property
     def leader(self) -> object:
-        """Who leads, as far as known: appends to an earlier leader do not hold up those to the next one."""
+        """Leader as far as known: appends to an earlier leader do not hold up those to the next one."""
         ...
 
     def why_no_leader(self) -> RaftlogError | None:
-        """Why an append would be refused at once because nobody is known to lead."""
+        """Return the error with which an append fails at once for lack of a leader; None with a leader."""
         ...
 
     def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
-        """Hand batches to the leader as it is known now; fails with a `RaftlogError`."""
+        """Send batches to the leader as known now; the future fails with a `RaftlogError`."""
         ...
 
     def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
-        """Wait until the leader may be another one, a short time at most."""
+        """Wait until the leader may have changed, a short time at most."""
         ...
 
 
 _SILENCE_S = 0.5
-"""A leader that has not answered an append for so long is the reason why others wait, and not their number."""
+"""Age of an unanswered append after which the leader, not the load, is the reason why other calls wait."""
 
 
 class _Flight:
-    """Calls that were appended together; `began` is by the loop's clock."""
+    """Calls that are appended together; `began` is by the loop's clock."""
 
     __slots__ = ("arrived", "began", "count", "is_sequenced", "leader", "pendings", "size")
 
@@ -94,11 +94,11 @@ class _Flight:
         self.size = sum(pending.size for pending in pendings)
         self.arrived = pendings[0].arrived if pendings else 0.0
         self.is_sequenced = bool(pendings and pendings[0].producers)
-        """It is one call of idempotent producers."""
+        """Whether it is one call of idempotent producers."""
 
 
 class ProduceQueue:
-    """See the module. `budgets` are the partition's own and the one that it shares with the others."""
+    """Queue of produce calls; see the module. `budgets` are the partition's own and that of all partitions."""
 
     def __init__(
         self,
@@ -117,17 +117,17 @@ class ProduceQueue:
         self._number = 0
         self._flights: dict[_Flight, None] = {}
         self._refusal: RaftlogError | None = None
-        """Why the head of the queue was refused last."""
+        """Last error that refused the head of the queue."""
         self._pause: asyncio.Task[None] | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._is_drain_scheduled = False
         self._closed_because: RaftlogError | None = None
         self._sweep = DeadlineSweep(self._expire)
 
-    # arriving
+    # arrival
 
     def maybe_add(self, pending: Pending) -> bool:
-        """Queue the call if there is room for it; raises when the queue is closed."""
+        """Queue the call and return True if there is room for it; raise when the queue is closed."""
         if self._closed_because is not None:
             raise as_raised_again(self._closed_because)
         own, shared = self._budgets
@@ -166,7 +166,7 @@ class ProduceQueue:
         for budget in self._budgets:
             budget.give(size)
 
-    # leaving
+    # appends
 
     def _schedule(self) -> None:
         if not self._is_drain_scheduled and self._may_send():
@@ -174,7 +174,7 @@ class ProduceQueue:
             self._loop.call_soon(self._drain)
 
     def _may_send(self) -> bool:
-        """One append at a time tries whether what was refused is possible again."""
+        """Return whether the next append may be sent; after a refusal only one append at a time tries again."""
         if not self._queue or self._pause is not None:
             return False
         is_sequenced = bool(self._queue[0].producers)
@@ -192,7 +192,7 @@ class ProduceQueue:
         return False
 
     def _look_again(self) -> None:
-        """The appends in flight may hang at a leader that is none any more."""
+        """Try to send again: the appends in flight may hang at a former leader."""
         self._look_timer = None
         self._schedule()
 
@@ -209,14 +209,15 @@ class ProduceQueue:
             self._schedule()
 
     def _hold(self, refusal: RaftlogError) -> None:
-        """What is queued waits until the leader may be another one."""
+        """Keep the queued calls until the leader may have changed."""
         self._refusal = refusal
         if self._pause is None:
             self._pause = self._loop.create_task(self._wait())
 
     def _take(self) -> list[Pending]:
-        """What goes into the next append: calls with the same acknowledgement whom somebody waits for, or a single one
-        of idempotent producers."""
+        """Take the calls for the next append out of the queue.
+
+        These are awaited calls with the same acknowledgement, or a single call of idempotent producers."""
         now = self._loop.time()
         taken: list[Pending] = []
         size = count = dropped = 0
@@ -250,14 +251,14 @@ class ProduceQueue:
         self._counters.appends += 1
         future.add_done_callback(lambda done: self._landed(flight, done, batches))
 
-    # answering
+    # answers
 
     def _landed(self, flight: _Flight, done: "asyncio.Future[ReplicaAppended]", batches: Sequence[bytearray]) -> None:
         del self._flights[flight]
         error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
         if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:
             error = OutcomeUnknown(
-                f"{self._destination.name}: an answer for another number of records: {done.result()}"
+                f"{self._destination.name}: the answer is for another number of records: {done.result()}"
             )
         if error is None:
             self._resolve(flight, done.result(), batches)
@@ -288,7 +289,7 @@ class ProduceQueue:
         self._release(flight.size)
 
     def _may_try_again(self, flight: _Flight, error: RaftlogError) -> bool:
-        """Definite, and perhaps not so at the next leader or a little later; or safe to repeat."""
+        """Return whether the flight is retried: it definitely failed and may succeed later, or is safe to repeat."""
         if self._closed_because is not None:
             return False
         if flight.is_sequenced:
@@ -300,7 +301,7 @@ class ProduceQueue:
         return isinstance(error, Unavailable) and not isinstance(error, StorageFull | DescriptorsExhausted | LogDamaged)
 
     def _is_behind(self, later: Pending) -> bool:
-        """Whether a call that came before, of the same producer, has no outcome yet."""
+        """Return whether an earlier call of the same producer has no outcome yet."""
         flying = (pending for flight in self._flights for pending in flight.pendings)
         return any(
             pending.number < later.number and not pending.producers.isdisjoint(later.producers)
@@ -308,7 +309,7 @@ class ProduceQueue:
         )
 
     def _take_back(self, flight: _Flight, error: RaftlogError) -> None:
-        """Nothing of it was appended: it waits in its old place until the leader may be another one."""
+        """Return calls that were not appended to their place in the queue until the leader may have changed."""
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
         if error.outcome == "unknown":
             for pending in back:
@@ -322,8 +323,8 @@ class ProduceQueue:
             self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
         else:
             self._queue.extendleft(reversed(back))
-        if not isinstance(error, Unavailable):  # what became of one producer's call says nothing to others
-            error = NotLeader(f"{self._destination.name}: earlier calls have no answer yet: {error}")
+        if not isinstance(error, Unavailable):  # the error of one producer's call does not concern others
+            error = NotLeader(f"{self._destination.name}: earlier calls have no outcome yet: {error}")
         self._hold(error)
 
     async def _wait(self) -> None:
@@ -340,7 +341,7 @@ class ProduceQueue:
 
     def _fail_one(self, pending: Pending, error: RaftlogError) -> None:
         if pending.maybe_appended is not None and error.outcome != "unknown":
-            error = OutcomeUnknown(f"{pending.maybe_appended}; and when it was tried again: {error}")
+            error = OutcomeUnknown(f"{pending.maybe_appended}; the retry failed: {error}")
         if pending.fail(error):
             if error.outcome == "unknown":
                 self._counters.produce_unknown += 1
@@ -348,7 +349,7 @@ class ProduceQueue:
                 self._counters.produce_failures += 1
 
     def close(self, why: RaftlogError) -> None:
-        """Nothing more is taken, and what is queued did not happen. What is in flight gets its answer."""
+        """Refuse further calls and fail the queued ones, which did not happen; calls in flight get their answer."""
         self._closed_because = why
         if self._pause is not None:
             self._pause.cancel()
@@ -394,7 +395,7 @@ class ProduceQueue:
             )
         elif isinstance(refusal, Overloaded) or refusal is None:
             error = Overloaded(
-                f"{name}: the deadline passed before the record was appended, and it was not"
+                f"{name}: the deadline passed before the append; nothing was appended"
                 f"{f' ({refusal})' if refusal else ''}; send more slowly, or allow more time"
             )
         elif isinstance(refusal, NotLeader | ConnectionError):

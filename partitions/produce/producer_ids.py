@@ -1,9 +1,8 @@
-"""Producer ids of this broker, from the controller in blocks (KIP-730). An id is given once, by one broker, ever.
+"""Producer ids of this broker, allocated by the controller in blocks (KIP-730). Each id is handed out at most once.
 
-    next id ≤ end of the block          what is left of a block when the process stops is lost
+    next id ≤ end of the block          the rest of a block is lost when the process stops
 
-Called by the broker.
-"""
+Called by the broker."""
 
 import asyncio
 from typing import Final, NamedTuple
@@ -19,29 +18,30 @@ _LOOK_S: Final = 0.05
 
 
 class ProducerId(NamedTuple):
-    """What an idempotent producer writes into its batches."""
+    """Identity that an idempotent producer writes into its batches."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Producers:
-    """One for each process."""
+    """Allocator of producer ids; one instance for each process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
         self._next = self._end = 0
         self._asked = self._block = 0
-        """Blocks that were ever asked for, and which of them the one at hand is."""
+        """Number of blocks requested so far; `_block` is the number of the present one."""
         self._lock = asyncio.Lock()
 
     async def allocate(self, deadline: Deadline, *, is_fresh: bool = False) -> ProducerId:
-        """A new id, with epoch 0. `is_fresh`: greater than all that were given out before the call, so that no
-        partition has expired it.
+        """Return a new id, with epoch 0.
 
-        A broker that was just started waits until the controller knows that. Raises `Unavailable`, and
-        `DeadlineExceeded` when the controller did not answer (then at most a block is lost).
-        """
+        `is_fresh`: greater than all that were handed out before the call, so that no partition has expired it. A
+        broker that
+        was just started waits until the controller has registered the start. Raises `Unavailable`, and
+        `DeadlineExceeded` when
+        the controller did not answer (then at most a block is lost)."""
         asked = self._asked
         while not self._metadata.is_ready and self._node.loop.time() < deadline and self._node.is_working:
             await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
@@ -52,7 +52,7 @@ class Producers:
                 self._next += 1
                 return ProducerId(self._next - 1, 0)
         except TimeoutError:
-            raise Overloaded("the controller gave no producer ids before the deadline; ask again") from None
+            raise Overloaded("the controller allocated no producer ids before the deadline; retry") from None
 
     async def _take_block(self, deadline: Deadline) -> None:
         me = self._node.identity
@@ -60,6 +60,8 @@ class Producers:
         command = AllocateProducerIds(me.node_id, me.disk_uuid, me.boot_epoch, _BLOCK)
         try:
             first = await self._metadata.submit(command, deadline)
-        except (IdentityRefused, UnknownBroker) as error:  # of another start of this broker; another one may do
-            raise Unavailable(f"this broker gets no producer ids now, ask again, or another one: {error}") from None
+        except (IdentityRefused, UnknownBroker) as error:  # the controller has another start of this broker
+            raise Unavailable(
+                f"this broker cannot get producer ids now: {error}; retry, or use another broker"
+            ) from None
         self._next, self._end, self._block = first, first + _BLOCK, self._asked

@@ -1,9 +1,8 @@
-"""The shares of a produce call: the places of its records by partition, and the outcome of each partition's append.
+"""Shares of a produce call: indexes of its records by partition, and the outcome of each partition's append.
 
     records → spread → one share for each partition → queued → settled
 
-Shares succeed and fail apart. Used by calls of a few records (`spreading`) and by streams (`streams`).
-"""
+Shares succeed and fail independently. Used by calls of a few records (`spreading`) and by streams (`streams`)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,17 +14,16 @@ from raftlog.records import NewRecord
 from raftlog.types import Offset
 
 Streamed: TypeAlias = bytes | NewRecord
-"""A record, or the value of one that has nothing else."""
+"""Record, or only its value when it has nothing else."""
 AnyRecord = TypeVar("AnyRecord", NewRecord, Streamed)
 PartitionChoice: TypeAlias = int | Sequence[int | None] | None
-"""One partition for all records, or one for each; None chooses by the key."""
+"""Partition for all records, or one for each; None chooses by the key."""
 
 
 class Share(NamedTuple):
-    """The outcome of one partition's records; `base_offset` is None when it failed, and with `acks=0`.
+    """Outcome of one partition's records; `base_offset` is None when it failed, and with `acks=0`.
 
-    `places` are their places in the call.
-    """
+    `places` are the indexes of the records in the call."""
 
     partition: int
     places: Sequence[int]
@@ -34,7 +32,7 @@ class Share(NamedTuple):
 
 
 class QueuedShare(NamedTuple):
-    """A share whose records are queued; `future` is None when they could not be, and with `acks=0`."""
+    """Share whose records are queued; `future` is None when they were refused, and with `acks=0`."""
 
     partition: int
     places: Sequence[int]
@@ -42,7 +40,7 @@ class QueuedShare(NamedTuple):
     error: RaftlogError | None = None
 
     async def settled(self) -> Share:
-        """Wait for the append."""
+        """Wait for the append and return its outcome."""
         partition, places, future, error = self
         if future is None:
             return Share(partition, places, None, error)
@@ -53,7 +51,7 @@ class QueuedShare(NamedTuple):
 
 
 def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -> dict[int, Sequence[int]]:
-    """Places of the records by partition, in the order in which each partition is first named."""
+    """Return the indexes of the records by partition, in the order in which partitions first appear."""
     if choice is None and len(topic.partitions) == 1:
         choice = 0
     if type(choice) is int:
@@ -69,5 +67,5 @@ def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -
 
 
 def records_at(places: Sequence[int], records: Sequence[AnyRecord]) -> Sequence[AnyRecord]:
-    """The records of a share."""
+    """Return the records of a share."""
     return records if len(places) == len(records) else [records[place] for place in places]

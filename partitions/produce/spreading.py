@@ -1,4 +1,4 @@
-"""One produce call: its records are spread over partitions, queued there in their order, and answered together."""
+"""Produce calls of a few records: spread over partitions, queued there in order, and answered together."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from raftlog.types import Offset
 async def produce_records(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
 ) -> list[RecordResult]:
-    """One result for each record, in their order."""
+    """Append the records and return one result for each, in order."""
     if len(records) == 1:
         record = records[0]
         number = choice if choice is None or type(choice) is int else choice[0]  # type: ignore[index]
@@ -52,11 +52,10 @@ async def produce_sequenced(
     acks: Acks,
     deadline: Deadline,
 ) -> list[RecordResult]:
-    """The same for an idempotent producer, whose records all go to one partition, as one batch.
+    """Append records of an idempotent producer to one partition, as one batch; return one result for each, in order.
 
-    Sequences count in a partition, so a retry has to meet the same one: it has to be named. Raises `InvalidArgument`
-    when it is not.
-    """
+    Sequences count in a partition, so a retry has to meet the same one, and the call has to name it. Raises
+    `InvalidArgument` when it does not."""
     named = {choice} if choice is None or type(choice) is int else set(choice)  # type: ignore[arg-type]
     number = next(iter(named)) if len(named) == 1 else None
     if number is None and len(topic.partitions) == 1 and named == {None}:

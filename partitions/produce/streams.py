@@ -1,12 +1,11 @@
 """Streams of records, appended block by block: spread over partitions, built into batches, answered per partition.
 
-What `spreading` does for a request that wants an answer for each record this does at a cost per batch: nothing is kept
-for a single record but its bytes. A share is all or nothing; shares of one block succeed and fail apart.
+Unlike `spreading`, which answers for each record, the cost is per batch: only the bytes of a record are kept.
+A share is all or nothing; shares of one block succeed and fail independently.
 
     a partition's records of one block stand one after another
 
-Blocks come in their order when each is handed over after the answer to the one before. Used by `api`.
-"""
+Blocks keep their order when each is appended after the answer to the previous one. Used by `api`."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, Self
@@ -23,12 +22,12 @@ from raftlog.records import HEADER_SIZE, NewRecord, build_batch
 
 
 class StreamBounds(NamedTuple):
-    """What a stream into a topic has to keep to, in bytes."""
+    """Bounds of a stream into a topic, in bytes."""
 
     record_bytes_max: int
-    """A record may have no more, its key, headers and overhead included."""
+    """Largest record, including its key, headers and overhead."""
     block_bytes_max: int
-    """A block holds no more, unless it is one record: half a segment, so that segments fill at least by half."""
+    """Largest block of several records: half a segment, so that segments are filled at least by half."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> Self:
@@ -39,10 +38,9 @@ class StreamBounds(NamedTuple):
 
 
 class ProduceStream:
-    """Records without end into one topic, or into the partition that is given. Made by the broker.
+    """Stream of records into one topic, or into the given partition. Made by the broker.
 
-    A topic that is deleted meanwhile refuses what comes; a later one of the same name is another one.
-    """
+    Once the topic is deleted, the stream refuses further records, also when a topic of the same name exists."""
 
     def __init__(
         self,
@@ -51,7 +49,7 @@ class ProduceStream:
         wall_ms: Callable[[], int],
         put_right: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
     ) -> None:
-        """Raises `UnknownPartition`. `put_right`: see `Finder`."""
+        """Keep the parts; raise `UnknownPartition`. `put_right`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
         self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, put_right
@@ -60,11 +58,10 @@ class ProduceStream:
     async def append(
         self, records: Sequence[Streamed], named: Sequence[int | None] | None, acks: Acks, deadline: Deadline
     ) -> list[Share]:
-        """Append a block; one answer for each partition.
+        """Append a block and return one outcome for each partition.
 
-        `named` holds the partition that each record wants, where any wants one. Records without a timestamp get the
-        time of the append. A record too large fails its share.
-        """
+        `named` holds the partition of each record, when any record has one. Records without a timestamp get the
+        time of the append. A record too large fails its share."""
         now_ms = self._wall_ms()
         queued = []
         choice = named if self._partition is None else self._partition
@@ -104,7 +101,7 @@ def _size(record: Streamed) -> int:
 
 
 def _parts(records: Sequence[Streamed], sizes: Sequence[int], bound: int) -> Iterator[list[Streamed]]:
-    """The records in their order, as much in each part as a batch may hold, and at least one."""
+    """Yield the records in order, in parts that fit a batch, with at least one record each."""
     begin = filled = 0
     for place, size in enumerate(sizes):
         if filled + size > bound and place > begin:

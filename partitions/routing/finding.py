@@ -1,8 +1,7 @@
-"""Topics and partitions by name, and where clients reach whoever leads them.
+"""Topics and partitions by name, and the leaders of partitions.
 
-A topic that is not known here is asked for at the controller once, and then believed to be unknown for `_FRESH_S`, or
-until this node hears of any change. Called by the broker.
-"""
+For a topic that is not known here the controller is asked once; then it counts as unknown for `_FRESH_S`, or until the
+controller's state changes. Called by the broker."""
 
 import asyncio
 from typing import TypeVar
@@ -22,24 +21,26 @@ Row = TypeVar("Row", RecordResult, Share)
 
 _FRESH_S = 1.0
 _ASK_MS = 3_000
-"""The controller is given so long at least to say whether there is such a topic."""
+"""Shortest time that the controller gets to answer whether a topic exists."""
 _UNKNOWN_MAX = 1_000
 
 
 class Finder:
-    """One for each process."""
+    """Finder of topics, replicas and leaders; one instance for each process."""
 
     def __init__(self, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._topics, self._metadata, self._router = topics, metadata, router
         self._unknown_until: dict[str, float] = {}
-        """Topics that the controller did not know when it was asked."""
+        """Topics that the controller did not have, and the loop time until which no further request asks for them."""
 
     def state_changed(self) -> None:
-        """The controller's state is another one."""
+        """Forget unknown topics after a change of the controller's state."""
         self._unknown_until.clear()
 
     async def topic(self, name: str, deadline: Deadline) -> Topic:
-        """Raises `UnknownTopic`, and `NoLeader` when that cannot be known in time."""
+        """Return the topic of this name.
+
+        Raises `UnknownTopic`, and `NoLeader` when the controller does not answer in time."""
         try:
             return self._topics.find(name)
         except UnknownTopic:
@@ -54,30 +55,32 @@ class Finder:
             return self._topics.find(name)
 
     async def put_right(self, rows: list[Row], topic: Topic, deadline: Deadline) -> list[Row]:
-        """Results of a topic that was found, with `why_gone` in those that say it is unknown."""
+        """Replace errors that came from stale metadata: `UnknownTopic` of a topic that was found becomes `why_gone`."""
         if not topic.is_deleted or not any(isinstance(row.error, UnknownTopic) for row in rows):
             return rows
         why = await self.why_gone(topic, deadline)
         return [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in rows]
 
     async def why_gone(self, topic: Topic, deadline: Deadline) -> RaftlogError:
-        """What to say to a request that found a topic by a name and wrote nothing before it was gone. What was found
-        may have been old: then the name is another topic's, perhaps since before the request came."""
+        """Return the error for a request that found a topic by name and wrote nothing before the topic was deleted.
+
+        The metadata may have been stale: the name may belong to another topic, perhaps since before the request
+        arrived."""
         try:
             await self.topic(topic.name, deadline)
         except RaftlogError as error:
             return error
-        return Unavailable(f"topic {topic.name!r} was deleted and made again meanwhile; nothing was written; ask again")
+        return Unavailable(f"topic {topic.name!r} was deleted and created again meanwhile; nothing was written; retry")
 
     def replica(self, topic_id: UUID, number: int) -> Replica | None:
-        """The replica here of a partition."""
+        """Return the replica of a partition on this node; None when there is none."""
         topic = self._topics.by_id(topic_id)
         if topic is None or not 0 <= number < len(topic.partitions):
             return None
         return topic.partitions[number].replica
 
     def leader_of(self, topic: str, number: int) -> NodeId | None:
-        """Return the node that leads a partition; None: it or its topic is not known here, or has no leader."""
+        """Return the node that leads a partition; None when the partition is not known here or has no leader."""
         if topic not in self._topics:
             return None
         partitions = self._topics.find(topic).partitions

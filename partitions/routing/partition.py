@@ -1,8 +1,7 @@
-"""One partition of a topic as any node sees it: who leads it, and the produce calls that are on their way there.
+"""Partition of a topic as any node sees it: its leader, and the produce calls on their way there.
 
-`replica` is this node's own, when it has one. Nothing here holds records but the queue. Made by `Topics` for every
-partition of every topic; the queue comes with the first record. Called by the broker.
-"""
+`replica` is this node's own, when it has one. Only the queue holds records. Made by `Topics` for every
+partition of every topic; the queue is made with the first record. Called by the broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -27,18 +26,18 @@ from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer, NodeId, Offset
 
 CALL_BYTES_MAX = 24 * 1024 * 1024
-"""One call gives one partition no more than this: it travels to the leader in one frame."""
+"""Largest produce call to one partition: it travels to the leader in one frame."""
 
 CALL_PRODUCERS_MAX = 1_000
 """Idempotent producers in one call."""
 
 
 CALL_BATCHES_MAX = 10_000
-"""One call has no more batches: each costs a few microseconds wherever it comes to."""
+"""Most batches in one call: each costs a few microseconds at every step."""
 
 
 class Shared:
-    """What all partitions of a broker have in common."""
+    """Settings and services that all partitions of a broker share."""
 
     def __init__(
         self,
@@ -48,14 +47,14 @@ class Shared:
         wall_ms: Callable[[], int],
         check_ids: Callable[[str, Collection[int], Deadline], Awaitable[None]],
     ) -> None:
-        """`check_ids` raises for a producer id that the controller never gave out."""
+        """Keep the parts; `check_ids` raises for a producer id that the controller never allocated."""
         self.settings, self.router, self.counters, self.wall_ms = settings, router, counters, wall_ms
         self.check_ids = check_ids
         self.budget = Budget(settings.broker_pending_bytes_max, "this broker")
 
 
 class Partition:
-    """See the module."""
+    """Partition as any node sees it; see the module."""
 
     __slots__ = (
         "_closed_because",
@@ -85,13 +84,13 @@ class Partition:
         self.name = f"{topic}/{number}"
         self.topic_id, self.number, self.group_id = topic_id, number, group_id
         self.assigned = assigned
-        """Where its replicas shall be, the preferred leader first."""
+        """Assigned replicas, the preferred leader first."""
         self.config = config
         self.replica: Replica | None = None
         self.hint: NodeId | None = None
-        """Who led it when somebody was asked last; only where there is no replica."""
+        """Last known leader; only without a replica here."""
         self.failed: NodeId | None = None
-        """Who was asked last and does not lead or did not answer; only where there is no replica."""
+        """Node that was asked last and does not lead or did not answer; only without a replica here."""
         self._shared = shared
         self._queue: ProduceQueue | None = None
         self._closed_because: RaftlogError | None = None
@@ -101,11 +100,11 @@ class Partition:
     async def enqueue_records(
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
-        """Queue the records; the future gets their first offset. Raises what definitely fails."""
+        """Queue the records; the future gets their first offset. Raises errors that are definite failures."""
         return (await self._queued(self.pending_records(records, acks, deadline))).future
 
     def pending_records(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending:
-        """A call for `queue`. Raises what definitely fails."""
+        """Return a call for `queue`. Raises errors that are definite failures."""
         self.check_keys(records)
         total = 0
         for record in records:
@@ -132,8 +131,8 @@ class Partition:
         if producers:
             if len(producers) > CALL_PRODUCERS_MAX:
                 raise InvalidArgument(
-                    f"{self.name}: one request has batches of {len(producers)} producers, and may have those of "
-                    f"{CALL_PRODUCERS_MAX}: send them in parts; nothing was appended"
+                    f"{self.name}: one request has batches of {len(producers)} producers; the limit is "
+                    f"{CALL_PRODUCERS_MAX}; nothing was appended; send them in several requests"
                 )
             await self._shared.check_ids(self.name, producers, deadline)
         pending = self._pending((), batches, count, len(body), acks, deadline, producers)
@@ -155,9 +154,9 @@ class Partition:
         if pending.future is None:
             return Produced(Offset(-1), Offset(-1), 0, Offset(-1))
         base = await pending.future
-        # Of its own append: another one may have landed since.
+        # The result of this append: another one may have been appended since.
         appended = pending.appended
-        assert appended is not None, f"{self.name}: an answer without an append"
+        assert appended is not None, f"{self.name}: a call was resolved without an append"
         after = appended.next_offset if pending.producers else base + pending.count
         return Produced(
             Offset(base), Offset(after), appended.leader_epoch, appended.high_watermark, appended.is_duplicate
@@ -167,21 +166,21 @@ class Partition:
         if size > self.config.max_message_bytes:
             raise RecordTooLarge(
                 f"{self.name}: the records of an idempotent producer's call are one batch, of {size} bytes here; "
-                f"max.message.bytes is {self.config.max_message_bytes}: send fewer at once"
+                f"max.message.bytes is {self.config.max_message_bytes}; send fewer records at once"
             )
 
     def check_keys(self, records: Iterable[NewRecord]) -> None:
-        """Raises `InvalidArgument` for a record without a key, where the topic is compacted."""
+        """Raise `InvalidArgument` for a record without a key in a compacted topic."""
         if self.config.is_compacted and any(record.key is None for record in records):
             raise no_key(self.name)
 
     def check_size(self, size: int) -> None:
-        """Raises `RecordTooLarge` for a record of this size (`record_size`)."""
+        """Raise `RecordTooLarge` if a record of this size (`record_size`) is too large."""
         limit = self.config.max_message_bytes
         if size + HEADER_SIZE > limit:
             raise RecordTooLarge(
                 f"{self.name}: a record of about {size} bytes does not fit max.message.bytes={limit}; "
-                "send a smaller one, or raise the setting of the topic"
+                "send a smaller record, or raise the setting of the topic"
             )
 
     async def _queued(self, pending: Pending) -> Pending:
@@ -201,7 +200,7 @@ class Partition:
     ) -> Pending:
         if size > CALL_BYTES_MAX:
             raise RecordTooLarge(
-                f"{self.name}: {size} bytes in one call are too many; {CALL_BYTES_MAX} are possible: send them in parts"
+                f"{self.name}: one call has {size} bytes; the limit is {CALL_BYTES_MAX}; send them in several calls"
             )
         if self._closed_because is not None:
             raise as_raised_again(self._closed_because)
@@ -217,7 +216,7 @@ class Partition:
             queue = self._queue = ProduceQueue(self, budgets, shared.counters, shared.wall_ms)
         return queue
 
-    # what the queue needs
+    # methods for the queue
 
     @property
     def batch_bytes_max(self) -> int:
@@ -245,7 +244,7 @@ class Partition:
         leader = router.leader_of(self)
         replica = self.replica
         if replica is not None and leader in (None, router.me):
-            return replica.append(batches, acks)  # without a leader, it says why there is none
+            return replica.append(batches, acks)  # without a leader it fails with the reason
         loop = asyncio.get_running_loop()
         if leader is None or leader == router.me:
             future: asyncio.Future[ReplicaAppended] = loop.create_future()
@@ -265,7 +264,7 @@ class Partition:
             self.replica.reconfigure(config)
 
     def close(self, why: RaftlogError) -> None:
-        """The topic was deleted, or the process stops: what is queued did not happen."""
+        """Fail queued calls with `why`, because the topic was deleted or the process stops; none of them happened."""
         self._closed_because = why
         if self._queue is not None:
             self._queue.close(why)

@@ -1,8 +1,7 @@
-"""What is asked of a partition's leader, wherever that is: records with long poll, bounds, offsets by time; and to
-delete what is old, which can be asked again like a read.
+"""Requests to a partition's leader on any node: fetch with long poll, offsets, deletion of old records.
 
-A long poll is asked in pieces, so that it follows a change of leader. Called by the broker.
-"""
+A deletion can be repeated like a read. A long poll is sent in pieces, so that it follows a change of leader. Called by
+the broker."""
 
 import asyncio
 
@@ -15,19 +14,19 @@ from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, P
 from raftlog.types import NodeId, Offset, OffsetRange
 
 _POLL_MS = 2_000
-"""A long poll is asked of the leader in pieces of this length."""
+"""Longest piece of a long poll that is sent to the leader."""
 _AGAIN_MS = 500
-"""Pause before a leader that does not let a poll wait is asked again."""
+"""Pause before the next request to a leader that refuses to hold a long poll."""
 _LOOK_MS = 1_500
-"""A leader is looked for at least so long before a fetch takes what the replica here has."""
+"""Shortest time to look for a leader before a fetch takes the records of the replica here."""
 
 
 class Reader:
-    """One for each process."""
+    """Sender of reads to the leaders of partitions; one instance for each process."""
 
     def __init__(self, node: Node, router: PartitionRouter) -> None:
         self.lets_wait = True
-        """Fetches may wait for records; not any more once the broker is about to stop."""
+        """Whether fetches may wait for records; False once the broker is about to stop."""
         self._node, self._router = node, router
 
     async def fetch(
@@ -40,15 +39,15 @@ class Reader:
             now = asyncio.get_running_loop().time()
             if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self._node.ended.done():
                 return fetched
-            if not self.lets_wait or (fetched.batches and now < until):  # no more of it fits
+            if not self.lets_wait or (fetched.batches and now < until):  # the next batch does not fit
                 return fetched
-            if now < until:  # the leader has too many who wait, or ends
+            if now < until:  # the leader has too many waiting fetches, or stops
                 await self._node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))
 
     async def _fetch_until(
         self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline
     ) -> Fetched:
-        """Wait for records a while; then whoever leads is looked for again."""
+        """Fetch, and wait for records until `until`; the caller looks for the leader again afterwards."""
 
         async def here(replica: Replica) -> Fetched:
             return await replica.fetch(offset, max_bytes, min_bytes, until)
@@ -60,7 +59,7 @@ class Reader:
             batches = [memoryview(piece) for piece in answer.payload]
             return Fetched(batches, Offset(high_watermark), Offset(log_start), epoch)
 
-        # A fetch that does not want to wait for records still wants an answer.
+        # A fetch that does not wait for records still waits for a leader and its answer.
         patient = Deadline(max(until, deadline_in(_LOOK_MS)))
         return await self._router.call(target, patient, here, there)
 
@@ -95,7 +94,7 @@ class Reader:
         return await self._router.call(target, deadline, here, there)
 
     async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
-        """See `Broker.delete_records`. Unlike a read it has happened perhaps once any attempt got no answer."""
+        """Delete records; see `Broker.delete_records`. It may have happened once an attempt got no answer."""
 
         async def here(replica: Replica) -> Offset:
             return await replica.delete_before(offset, deadline)

@@ -1,11 +1,10 @@
-"""Who leads a partition, and asking the one who does: here, or by one hop to another node.
+"""Router of requests to the leader of a partition: on this node, or by one hop on another one.
 
-    local replica knows its leader  ⇒  that one is asked;   otherwise: who was named last, or the preferred leader
+    local replica knows its leader  ⇒  ask that one;   otherwise: the last leader named, or the preferred leader
 
-What was definitely refused is asked again, of whoever leads by then, until the deadline; so are reads whose answer was
-lost. A produce that may have been sent is never sent again. Remaining time travels, never a clock reading. The other
-side is `serving`. Called by partitions and the broker.
-"""
+Definitely refused requests are sent again, to the leader at that time, until the deadline; so are reads whose answer
+was lost. A produce that may have been sent is never sent again. Requests carry the remaining time, never a clock
+reading. The other side is `serving`. Called by partitions and the broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,15 +29,15 @@ OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
 TRIM = "data.trim"
 APPENDED: Final = 4
-"""Numbers in the answer to a produce; a 1 behind them when all of it was appended before."""
+"""Numbers in the answer to a produce; a 1 behind them marks a duplicate of an earlier append."""
 _PAUSE_S = 0.05
-"""Between two looks at a partition whose leader cannot be reached."""
+"""Pause between two looks at a partition whose leader cannot be reached."""
 _GRACE_S = 1.0
-"""How much longer than a fetch may wait over there its answer is waited for here."""
+"""Time added to the deadline of a forwarded read before its answer counts as lost."""
 
 
 class RoutedPartition(Protocol):
-    """A partition, as far as finding its leader goes."""
+    """Fields of a partition that are needed to find its leader."""
 
     name: str
     number: int
@@ -50,30 +49,30 @@ class RoutedPartition(Protocol):
     failed: NodeId | None
 
     def why_no_leader(self) -> RaftlogError | None:
-        """Why an append would be refused at once because nobody is known to lead."""
+        """Return the error with which an append fails at once for lack of a leader; None with a leader."""
         ...
 
 
 class PartitionRouter:
-    """One for each process."""
+    """Router to the leaders of partitions; one instance for each process."""
 
     def __init__(self, node: Node) -> None:
         self.me = node.identity.node_id
         self.forwarded = 0
         """Requests to leaders on other brokers, since the start of the process."""
         self.forwarding = 0
-        """Those of them that have no answer yet; never below 0."""
+        """Forwarded requests without an answer yet; never below 0."""
         self._node = node
 
     def leader_of(self, partition: RoutedPartition) -> NodeId | None:
-        """As known now; None while nobody is, or while that one cannot be reached or stands still."""
+        """Return the leader as known now; None when it is unknown, cannot be reached or is stalled."""
         replica = partition.replica
         if replica is not None:
             leader = replica.group.core.leader
             if leader is not None and self._is_there(leader.node_id):
                 return leader.node_id
             if any(each.node_id == self.me for each in partition.assigned):
-                return None  # a replica that is on its way out hears nobody; another one knows more
+                return None  # this replica is being removed and gets no messages; other replicas have later state
         if partition.hint is not None and self._is_there(partition.hint):
             return partition.hint
         return self._likeliest(partition)
@@ -82,19 +81,21 @@ class PartitionRouter:
         return node == self.me or self._node.is_alive(node)
 
     def _likeliest(self, partition: RoutedPartition) -> NodeId | None:
-        """The first replica that can be asked, and did not fail to answer just now. Our own has not been made yet."""
+        """Return the first assigned replica on a reachable node other than the last one that failed.
+
+        Called while this node has no replica yet."""
         others = [
             each.node_id for each in partition.assigned if each.node_id != self.me and self._is_there(each.node_id)
         ]
         return next((node for node in others if node != partition.failed), others[0] if others else None)
 
     def lost_end(self, partition: RoutedPartition) -> str | None:
-        """Why the replica here, of which too little is left to lead, cannot go on; None where there is none."""
+        """Return why the replica here lost too much of its log to lead; None without such a replica."""
         group = self._node.group(partition.group_id)
         return None if group is None else lost_end(group)
 
     async def leader_changes(self, partition: RoutedPartition, deadline: Deadline) -> None:
-        """Wait until the leader may be another one, a short time at most."""
+        """Wait until the leader may have changed, a short time at most."""
         until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
         if partition.replica is None:
             await self._node.pause(until)
@@ -111,14 +112,15 @@ class PartitionRouter:
         is_repeatable: bool = True,
         only_reads: bool = True,
     ) -> T:
-        """Ask the leader. Raises `NoLeader` when none was found before the deadline.
+        """Send a request to the leader. Raises `NoLeader` when none was found before the deadline.
 
-        An answer that was lost is asked for again if that `is_repeatable`; unless the request `only_reads`, every error
-        after it is an `OutcomeUnknown`.
+        A request whose answer was lost is sent again if it `is_repeatable`; unless the request `only_reads`, every
+        error after
+        that is an `OutcomeUnknown`.
 
-        The last attempt, when nobody leads as far as the replica here knows, asks that one: what is committed there can
-        be read without a leader, though there may be more.
-        """
+        When the replica here knows no leader, the last attempt uses that replica: its committed records can be read
+        without a
+        leader, though there may be more."""
         loop = asyncio.get_running_loop()
         lost: OutcomeUnknown | None = None
         try:
@@ -144,23 +146,23 @@ class PartitionRouter:
             if lost is None or only_reads or error is lost:
                 raise
             raise OutcomeUnknown(
-                f"an attempt whose answer was lost may have succeeded ({lost}); then: {error}"
+                f"an attempt whose answer was lost may have succeeded ({lost}); a later attempt failed: {error}"
             ) from None
 
     async def _after(
         self, partition: RoutedPartition, asked: NodeId | None, error: RaftlogError, deadline: Deadline
     ) -> None:
-        """Go on with the leader that was named, or wait for another one and ask somebody else."""
+        """Continue with the leader that was named, or wait for a change of leader and forget the node that failed."""
         named = error.leader if isinstance(error, NotLeader) else None
         if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
             partition.hint = named.node_id
             return
         if asked is not None:
-            # Its replica may have gone to others for good; whoever was named last is believed no longer.
+            # Its replica may have been moved: neither that node nor the last leader named is used next.
             partition.failed, partition.hint = asked, None
         await self.leader_changes(partition, deadline)
 
-    # to others
+    # requests to other nodes
 
     async def produce(
         self,
@@ -170,7 +172,7 @@ class PartitionRouter:
         acks: Acks,
         deadline: Deadline,
     ) -> ReplicaAppended:
-        """Let another node append, in one attempt."""
+        """Append on another node, in one attempt."""
         header = [partition.topic_id.bytes, partition.number, acks]
         try:
             answer = await self._forward(leader, PRODUCE, header, batches, deadline)
@@ -189,7 +191,7 @@ class PartitionRouter:
     async def read(
         self, node: NodeId, name: str, partition: RoutedPartition, header: Mapping[str, Any], deadline: Deadline
     ) -> Answer:
-        """Ask another node about a partition that it leads; it may wait until the deadline before it answers."""
+        """Send a read to another node that leads the partition; it may wait until the deadline before it answers."""
         loop = asyncio.get_running_loop()
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]
@@ -207,13 +209,12 @@ class PartitionRouter:
 
 
 def numbers_of(answer: Answer, count: int, *defaults: int) -> list[int]:
-    """Return the first `count` numbers of an answer and those behind them, which have `defaults` where they miss.
+    """Return the first `count` numbers of an answer and those behind them; missing ones get `defaults`.
 
-    Fields behind those are of a later release, and ignored. Raises `OutcomeUnknown` for another answer.
-    """
+    Further fields are of a later release and ignored. Raises `OutcomeUnknown` for another answer."""
     value = answer.value
     if type(value) is list and len(value) >= count:
         numbers = [*value, *defaults[len(value) - count :]][: count + len(defaults)]
         if all(type(each) is int for each in numbers):
             return numbers
-    raise OutcomeUnknown("another node answered something that cannot be read; does it run another release?")
+    raise OutcomeUnknown("the answer of another node cannot be decoded; check that it runs a compatible release")

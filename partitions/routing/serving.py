@@ -1,8 +1,7 @@
-"""What other nodes ask of this one: to append to and read from partitions that it leads. One hop: it asks nobody.
+"""Requests of other nodes to append to and read from partitions that this node leads. They are never forwarded again.
 
-Every request names the topic by its uuid, so that one of a deleted topic never reaches a later one of the same name.
-What is malformed is refused; batches are validated here again. Called by the node's requests.
-"""
+Every request names the topic by its uuid, so that a request for a deleted topic never reaches a later topic of the same
+name. Malformed requests are refused; batches are validated here again. Called by the node's requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,11 +29,11 @@ from raftlog.types import interned_uuid
 FindReplica = Callable[[UUID, int], Replica | None]
 _WAIT_MS_MAX = 60_000
 _WAITING_MAX = 2_048
-"""Fetches of all other nodes that may wait here; half of what one connection may have served at once."""
+"""Most fetches of other nodes that may wait here; half of the requests that one connection may have in service."""
 
 
 class DataRequests:
-    """`find` gives this node's replica of a partition."""
+    """Handlers of produce and read requests from other nodes; `find` returns this node's replica of a partition."""
 
     def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int) -> None:
         self._find, self._fetch_bytes_max = find, fetch_bytes_max
@@ -67,7 +66,7 @@ class DataRequests:
                 numbers = list(appended[:APPENDED])
                 return Answer([*numbers, 1] if appended.is_duplicate else numbers)
         except TimeoutError:
-            raise DeadlineExceeded(f"{replica.name}: appended, and not committed before the deadline") from None
+            raise DeadlineExceeded(f"{replica.name}: appended, but not committed before the deadline") from None
 
     async def _fetch(self, request: Request) -> Answer:
         replica, deadline, header = self._asked(request, FETCH)
@@ -81,7 +80,7 @@ class DataRequests:
     async def _found(
         self, replica: Replica, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
     ) -> Fetched:
-        """Too many that wait would keep others from being served, so past the bound nobody waits."""
+        """Fetch; past the bound of waiting fetches answer at once, so that other requests are served."""
         if self._waiting >= _WAITING_MAX:
             return await replica.fetch(offset, max_bytes, 0, deadline)
         self._waiting += 1
@@ -119,9 +118,11 @@ class DataRequests:
     def _replica(self, topic_id: bytes, number: int) -> Replica:
         replica = self._find(interned_uuid(topic_id), number)
         if replica is None:
-            raise NotLeader(f"there is no replica of partition {number} of the topic {topic_id.hex()} here")
+            raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")
         return replica
 
 
 def _malformed(name: str) -> InvalidArgument:
-    return InvalidArgument(f"a request {name!r} that cannot be read")
+    return InvalidArgument(
+        f"the request {name!r} cannot be decoded; check that the other broker runs a compatible release"
+    )

@@ -1,9 +1,8 @@
-"""The topics as the controller's copy here has them: names, settings, and how their partitions are reached.
+"""Topics of the local copy of the controller's state: names, settings and partitions.
 
-    a topic is known by its uuid: another one of the same name is another one
+    a topic is identified by its uuid: another topic of the same name has another uuid
 
-`refresh` follows the controller's state; nothing here decides. Called by the broker.
-"""
+`refresh` follows the controller's state; nothing is decided here. Called by the broker."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -27,10 +26,10 @@ class Topic:
     ) -> None:
         self.row, self.config, self.partitions = row, config, partitions
         self.is_internal = row.creation.is_internal
-        """Only brokers write to it."""
+        """Whether only brokers may write to the topic."""
         self.is_deleted = False
         self.choose = partitioner.choose
-        """The partition for a record with this key, or for the next one without a key."""
+        """Function from a key to its partition, or to the next one in turn without a key."""
 
     @property
     def name(self) -> str:
@@ -38,11 +37,11 @@ class Topic:
 
     @property
     def overrides(self) -> Mapping[str, str]:
-        """Its own settings."""
+        """Settings of the topic that override the broker's defaults."""
         return dict(self.row.configs)
 
     def partition(self, number: int) -> Partition:
-        """Raises `UnknownPartition`."""
+        """Return the partition; raise `UnknownPartition` if the topic does not have it."""
         partitions = self.partitions
         if 0 <= number < len(partitions):
             return partitions[number]
@@ -52,7 +51,7 @@ class Topic:
 
 
 class Topics:
-    """By name and by uuid."""
+    """Topics by name and by uuid."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -60,10 +59,10 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._hash_key = hash_by_name(shared.settings.partitioner)
         self._moved = b""
-        """Digest of the assignments that are no longer those of the creation."""
+        """Digest of the assignments that differ from those at creation."""
 
     def refresh(self, state: ControllerState) -> None:
-        """Be what the controller's state says."""
+        """Update the topics to the controller's state."""
         for topic_id, topic in list(self._by_id.items()):
             if topic_id not in state.topics:
                 self._forget(topic)
@@ -83,7 +82,7 @@ class Topics:
 
     def _config(self, row: control.TopicRow) -> TopicConfig:
         config = self._shared.settings.topic_config.updated(dict(row.configs))
-        # Internal topics are made shorter by whoever writes them, whatever the broker's default for topics is.
+        # Internal topics are shortened by their writers, whatever the broker's default for topics is.
         return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 
     def _add(self, row: control.TopicRow, state: ControllerState) -> None:
@@ -112,15 +111,15 @@ class Topics:
             partition.close(UnknownTopic(f"topic {topic.name!r} was deleted"))
 
     def close(self) -> None:
-        """The broker stops: what is queued did not happen."""
+        """Fail queued calls of all partitions because the broker stops; none of them happened."""
         for topic in self:
             for partition in topic.partitions:
                 partition.close(LogClosed(f"{partition.name}: the broker stops"))
 
-    # finding
+    # lookup
 
     def find(self, name: str) -> Topic:
-        """Raises `UnknownTopic`."""
+        """Return the topic of this name; raise `UnknownTopic` if it is not known here."""
         try:
             return self._by_name[name]
         except KeyError:

@@ -198,7 +198,7 @@ async def test_a_request_for_a_deleted_topic_does_not_fail_after_its_recreation(
         await as_batch
     assert type(raised.value) is wanted
     if is_made_again:
-        assert "made again" in str(raised.value)
+        assert "created again" in str(raised.value)
         assert await produce(brokers[3], "t", b"y") == [0]
 
 

@@ -380,7 +380,7 @@ async def test_a_deposed_coordinator_answers_nothing_about_instances(world):
     [[G, C, "1", 0, 1, "json"], [G, C, "1", "0", 1, []], [G, C, "1", 0, 1], [G, C, "1", 0, 1, [], 2], {"group": G}],
 )
 def test_requests_that_cannot_be_read_are_refused(fields):
-    with pytest.raises(InvalidArgument, match="does the other broker run another release"):
+    with pytest.raises(InvalidArgument, match="check that the other broker runs a compatible release"):
         POLL.unpack_request(msgspec.msgpack.encode(fields))
 
 

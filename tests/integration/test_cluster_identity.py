@@ -150,11 +150,11 @@ def test_a_partition_whose_only_disk_is_lost_does_not_begin_again_by_itself(raft
     before = {partition: stored(three.addresses[0], "alone", partition) for partition in kept}
     wipe(three.nodes[3])
     three.nodes[3].start()
-    reasons = three.wait_unhealthy(f"alone/{lost}: no broker that answers holds anything of it")
+    reasons = three.wait_unhealthy(f"alone/{lost}: no broker that answers has a replica of it")
     assert any("1 partitions have no leader" in reason for reason in reasons)
     described = three.nodes[1].get(f"/v1/partitions/kafka/alone/{lost}")
     assert "raftlog partition recover" in described["problem"]
     assert described["leader_id"] == -1
     assert {partition: stored(three.addresses[2], "alone", partition) for partition in kept} == before
     three.nodes[3].restart()
-    three.wait_unhealthy(f"alone/{lost}: no broker that answers holds anything of it")
+    three.wait_unhealthy(f"alone/{lost}: no broker that answers has a replica of it")

@@ -22,7 +22,7 @@ async def test_a_broker_with_an_unregistered_start_waits_or_can_be_retried(open_
 
     broker.metadata.submit = refuse
     broker.producers._next = broker.producers._end
-    with pytest.raises(Unavailable, match="ask again"):
+    with pytest.raises(Unavailable, match="; retry"):
         await broker.producers.allocate(deadline_in(5_000))
 
 
