@@ -1,10 +1,9 @@
-"""Compressed batches opened so that others run meanwhile, for readers of one broker.
+"""Decompression of batches for the readers of one broker, in slices between which other work runs.
 
     opened and not accounted for ≤ one batch of `opened_bytes_max` + a few pieces of 1 MiB for each caller
 
-What a batch opens to is known at the end, so its memory can be accounted for only then. Batches that are not open after
-a few steps are opened one after another.
-"""
+The size of a decompressed batch is known only at the end, so its memory is accounted for only then. Batches that are
+not open after a few steps are opened one after another."""
 
 import asyncio
 from typing import Final

@@ -11,18 +11,20 @@ from raftlog.runtime.journal.config import JournalConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """When the leader of a group begins a new segment, before an append; never one that holds no offset yet."""
+    """Limits at which the leader of a Raft group begins a new segment, checked before an append.
+
+    A segment that holds no offset yet is never rolled."""
 
     segment_bytes: int = GIB
-    """The append would make the active one larger than this."""
+    """Size that an append must not make the active segment exceed."""
     segment_rows_max: int = 4 * MIB
-    """Its index has so many rows."""
+    """Largest number of rows in the segment's index."""
     segment_ms: int | None = None
-    """Its roll is this old by the leader's clock; `None`: no age is too great."""
+    """Greatest age of the segment's roll by the leader's clock; `None`: no limit."""
 
     @classmethod
     def of(cls, config: "DriverConfig") -> Self:
-        """Of groups that have no limits of their own."""
+        """Return the limits of Raft groups that have none of their own."""
         return cls(segment_bytes=config.segment_bytes, segment_rows_max=config.segment_rows_max)
 
 
@@ -40,7 +42,7 @@ class DriverConfig:
     large_append_bytes: int = 64 * 1024
     """Appends of one group and turn from this size on are synced in their segment instead of being journaled."""
     segment_write_bytes: int = 32 * 1024
-    """Entries that are in the journal are brought to their segment at the next tick, or as soon as so many wait."""
+    """Journaled entries are written to their segment at the next tick, or as soon as so many bytes wait."""
     recent_bytes_max: int = MIB
     """Newest entries of one group that are kept in memory for followers; those not yet written are kept beyond it."""
     checkpoint_interval_ms: int = 60_000
@@ -48,25 +50,29 @@ class DriverConfig:
     checkpoint_groups_max: int = 256
     """Groups whose files a checkpoint syncs at the same time."""
     stall_ms: int = 1_000
-    """A leader whose loop or whose disk stands still for so long gives its leadership up."""
+    """Time after which a leader steps down because its loop or its disk makes no progress."""
     storage_min_free_bytes: int = 1
-    """With less room on the file system no records are taken, and leaderships go to processes that have more. What
-    is left is for the journal, checkpoints, trims and the controller; 1: only a disk that is really full refuses."""
+    """Free space on the file system below which no records are accepted, and leadership moves to brokers that have
+    more.
+
+    The rest is for the journal, checkpoints, trims and the controller; 1: only a disk that is really full refuses."""
     transfer_chunk_bytes: int = MIB
-    """Bytes asked for at once when a follower fetches what it lacks, or what is damaged. More holds up the leader's
-    loop longer, less is slower where the machine is busy: 1 MiB came 20 % faster than half of it."""
+    """Bytes of one request when a follower fetches entries that it lacks or that are damaged.
+
+    More blocks the leader's loop for longer, less is slower where the machine is busy: 1 MiB was 20 % faster than
+    half of it."""
     transfer_window_bytes: int = 4 * MIB
-    """What one follower has taken and not yet synced before it waits with more."""
+    """Bytes that one follower has received and not yet synced before it waits with the next request."""
     transfers_max: int = 4
     """Groups of this process that fetch at the same time."""
     transfer_timeout_ms: int = 10_000
-    """How long one such question may take before it is asked again, perhaps elsewhere."""
+    """Timeout of one such request before it is sent again, perhaps to another replica."""
     compaction_bytes_per_s: int = 32 * MIB
     """Bytes that compaction reads and writes a second, for all groups of this process together."""
     compaction_wait_ms: int = 60_000
-    """How long a leader that compacts waits for followers which lack what lies below the mark."""
+    """Time that a compacting leader waits for followers that lack entries below the mark."""
     scrub_interval_ms: int = 7 * 24 * 3_600_000
-    """The background scrub reads everything about once in this time."""
+    """Time in which the background scrub reads everything about once."""
     retry_pause_ms: int = 1_000
     """Pause before an installation or a repair that failed is begun again."""
 

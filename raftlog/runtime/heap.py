@@ -1,10 +1,9 @@
-"""Python's garbage collector in a process with thousands of groups: its full collections must not hold the loop.
+"""Python's garbage collector in a process with thousands of Raft groups: full collections must not block the loop.
 
 A full collection walks everything that was ever tracked, 50 to 90 milliseconds for each thousand groups, and nearly all
-of that lives as long as the process. So what survived a full collection that took long is frozen: the collector does
-not look at it again. Nothing that was garbage then is frozen; what becomes garbage later goes by its reference count,
-unless it is part of a cycle: that stays until the process ends. Process-wide, so only for a composition root.
-"""
+of that lives as long as the process. So objects that survived a long full collection are frozen: the collector does not
+look at them again. Nothing that was garbage then is frozen; later garbage is freed by its reference count, unless it is
+part of a cycle: that stays until the process ends. Process-wide, so only for a composition root."""
 
 import gc
 import time
@@ -16,20 +15,20 @@ _FULL: Final = 2
 
 
 class Collections:
-    """Watches the collector from `begin` to `end`."""
+    """Observer of the collector, from `begin` to `end`."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
-        """Of all full collections so far."""
+        """Longest of all full collections so far."""
         self._began = 0.0
 
     def begin(self) -> None:
-        """Freeze what was imported, and watch from now on."""
+        """Freeze the imported objects, and observe from now on."""
         gc.freeze()
         gc.callbacks.append(self._observe)
 
     def end(self) -> None:
-        """Leave everything as it was."""
+        """Restore the collector to its former state."""
         gc.callbacks.remove(self._observe)
         gc.unfreeze()
 

@@ -1,8 +1,7 @@
 """Latencies counted into fixed buckets: plain integers that a hot path adds to, once for each batch or turn.
 
-What is measured decides nothing, so the stopwatch is the machine's and not the loop's, whose clock a turn moves by
-whole milliseconds. Made metrics of only when somebody asks (`raftlog.api.http.metrics.metrics`).
-"""
+No decision depends on a measurement, so the stopwatch is the machine's and not the loop's, whose clock a turn moves by
+whole milliseconds. Metrics are made of it only on a scrape (`raftlog.api.http.metrics.metrics`)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Final
 BOUNDS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 )  # fmt: skip
-"""Upper ends of the buckets, in seconds; a last one has no end."""
+"""Upper ends of the buckets, in seconds; the last bucket has none."""
 
 __all__ = ["BOUNDS_S", "Histogram", "stopwatch"]
 
@@ -32,11 +31,11 @@ class Histogram:
         self.sum_s += seconds
 
     def observe_since(self, began: float) -> None:
-        """The time since `stopwatch()` said `began`."""
+        """Observe the time since `stopwatch()` returned `began`."""
         self.observe(stopwatch() - began)
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """As Prometheus has them: upper ends as text, and how many observations were at most that."""
+        """Return the buckets as Prometheus defines them: upper ends as text, each with the count up to it."""
         total, rows = 0, []
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             total += count

@@ -1,12 +1,12 @@
-"""Memory for what connections send and are sent, bounded for all connections of the process together.
+"""Memory for requests and answers, bounded for all connections of the process together.
 
     used ≤ limit + one owner's:   with `take` the owner that has held memory for the longest always gets more, so one
                                   owner at least goes on, and with its end the next one
 
-An owner asks before it allocates, step by step as bytes arrive; a length that is only announced costs nothing. One that
-gets no memory stops reading until others have finished. The configured total is split into three shares that do not
-borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by connections
-between brokers (`runtime.rpc`) and by the HTTP server; its answers do not wait, and say so in `api.http.server`.
+An owner asks before it allocates, step by step as bytes arrive; a length that is only announced costs nothing. An owner
+that gets no memory stops reading until others have finished. The configured total is split into three shares that do
+not borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by
+connections between brokers (`runtime.rpc`) and by the HTTP server, whose answers do not wait (see `api.http.server`).
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from typing import NamedTuple
 from raftlog.config import MIB
 
 MEMORY_BUDGET_BYTES = 256 * MIB
-"""The default of `--memory-budget-bytes`."""
+"""Default of `--memory-budget-bytes`."""
 
 
 class MemoryShares(NamedTuple):
-    """The parts of one total, in bytes."""
+    """Parts of one total, in bytes."""
 
     frames: int
     """A quarter, for frames from other brokers."""
@@ -35,19 +35,19 @@ class MemoryShares(NamedTuple):
 
 
 class MemoryBudget:
-    """One share; `limit` is in bytes. Owners are told apart by identity."""
+    """One share; `limit` is in bytes. Owners are distinguished by identity."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.promised = 0
-        """Bytes of answers that are waited for; held by none of them yet."""
+        """Bytes of answers that are waited for; no owner holds them yet."""
         self.refused = 0
-        """How often memory was not given: an owner went on with less, or gave up."""
+        """Number of refusals: an owner went on with less memory, or gave up."""
         self._held: dict[object, int] = {}
-        """Bytes by owner, the owner that began first in front."""
+        """Bytes by owner, the oldest owner first."""
         self._waiting: dict[object, tuple[int, Callable[[], None]]] = {}
-        """Bytes that an owner waits for, and the call that tells it that it has them; first come, first served."""
+        """Bytes that an owner waits for, and the callback when they are granted; first come, first served."""
 
     @property
     def waiting_count(self) -> int:
@@ -60,7 +60,9 @@ class MemoryBudget:
         return self.limit - self.used
 
     def take(self, owner: object, size: int, on_granted: Callable[[], None]) -> bool:
-        """Take `size` bytes more. False: `on_granted` is called once they are taken, unless `give` comes before."""
+        """Take `size` bytes more, and return whether they were free.
+
+        False: `on_granted` is called once they are taken, unless `give` is called before."""
         assert owner not in self._waiting, "asked twice"
         if not self._waiting and self._maybe_grant(owner, size):
             return True
@@ -82,7 +84,7 @@ class MemoryBudget:
         self._grant(owner, size)
 
     def give(self, owner: object) -> None:
-        """Give back all that the owner has, and let those go on that wait for it; the owner waits no longer."""
+        """Return all memory of the owner, serve the waiting owners, and cancel the owner's own wait."""
         self._waiting.pop(owner, None)
         self.used -= self._held.pop(owner, 0)
         self._serve()
@@ -96,7 +98,7 @@ class MemoryBudget:
         self._serve()
 
     def stop_waiting(self, owner: object) -> None:
-        """The owner keeps what it has and waits for no more."""
+        """Cancel the wait of an owner, which keeps the memory that it has."""
         if self._waiting.pop(owner, None) is not None:
             self._serve()
 

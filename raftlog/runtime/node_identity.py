@@ -1,8 +1,7 @@
-"""Who the process of a data directory is, as the file `.raftlog/identity` says; docs/FORMATS.md, section 10.
+"""Identity of the process of a data directory, in the file `.raftlog/identity`; docs/FORMATS.md, section 10.
 
 Written by `partitions.node.identity` at every start, before anything is sent; read there, and by tools that open
-the files of processes which do not run.
-"""
+the files of processes which do not run."""
 
 import uuid
 from typing import Final, NamedTuple
@@ -19,10 +18,15 @@ JOURNAL: Final = "journal"
 
 
 class NodeIdentity(NamedTuple):
-    """As it stands in the file. `has_journal`: this disk uuid has one, so a missing one is damage. `refusal`: what the
-    cluster said when it refused this disk as a stale, copied or retired one; it is never used again. `former_disks`:
-    what this directory was before, oldest first: it may take the place of one of them, and of no other disk.
-    `was_refused`: it is another disk now because the cluster refused it; what it was may be in use elsewhere."""
+    """Content of the identity file.
+
+    `has_journal`: this disk uuid has one, so a missing journal is damage. `refusal`: answer of a cluster that
+    refused this
+    disk as a stale, copied or retired one; it is never used again. `former_disks`: earlier disk uuids of this
+    directory,
+    oldest first: it may take the place of one of them, and of no other disk. `was_refused`: it has a new disk uuid
+    because
+    the cluster refused the former one, which may be in use elsewhere."""
 
     cluster_id: str | None
     node_id: NodeId
@@ -35,12 +39,12 @@ class NodeIdentity(NamedTuple):
 
     @property
     def replica(self) -> ReplicaId:
-        """What the groups of this process know it by."""
+        """Id of this process's replicas in their Raft groups."""
         return ReplicaId(self.node_id, self.disk_uuid)
 
 
 def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
-    """Whose data directory this is; `None` without such a file. Raises `FormatError` that names the file."""
+    """Read the identity of a data directory; `None` without such a file. Raises `FormatError` that names the file."""
     file = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
     return None if file is None else _identity_of(file)
 

@@ -1,7 +1,6 @@
-"""Long work in slices, so that others run in between: no request may hold the loop for more than a few milliseconds.
+"""Long work in slices, between which other work runs: no request may block the loop for over a few milliseconds.
 
-The work is a generator that yields None wherever it may be interrupted, about every millisecond or more often.
-"""
+The work is a generator that yields None wherever it may be interrupted, about every millisecond or more often."""
 
 import asyncio
 import time
@@ -14,7 +13,7 @@ SLICE_S: Final = 0.003
 
 
 async def in_slices(work: Generator[None, None, T]) -> T:
-    """The result of `work`; others run after each `SLICE_S` of it."""
+    """Return the result of `work`; other tasks run after each `SLICE_S` of it."""
     until = time.perf_counter() + SLICE_S
     while True:
         try:

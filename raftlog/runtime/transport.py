@@ -1,11 +1,10 @@
-"""What the driver asks of the network, and what travels on it.
+"""Transport protocol: the driver's interface to the network, and the messages on it.
 
-    Envelope      one Raft message of one group; those of a loop turn to one process go together
-    ProcessBeat   the heartbeat between two processes: groups sleep on it, and stale disks are known by it
+    Envelope      one Raft message of one Raft group; those of a loop turn to one process go together
+    ProcessBeat   heartbeat between two processes: quiesced groups rely on it, and stale disks are recognized by it
 
-Nothing here is trusted to arrive: messages may be lost, doubled, late and out of order. Buffers in a message are not
-changed by anybody once it was sent.
-"""
+Delivery is not guaranteed: messages may be lost, duplicated, late and out of order. Buffers in a message do not change
+after it was sent."""
 
 import uuid
 from collections.abc import Sequence
@@ -17,14 +16,14 @@ from raftlog.types import NodeId
 
 
 class Envelope(NamedTuple):
-    """A message and the group that it is about."""
+    """Raft message and the key of its Raft group."""
 
     group: GroupKey
     message: Message
 
 
 class ProcessBeat(NamedTuple):
-    """A process is there. `boot_epoch` counts its starts, `journal_sequence` its synced journal blocks, per disk."""
+    """Heartbeat of a process; per disk: number of its starts, number of its synced journal blocks."""
 
     disk_uuid: uuid.UUID
     boot_epoch: int
@@ -32,10 +31,10 @@ class ProcessBeat(NamedTuple):
 
 
 class Transport(Protocol):
-    """The ways to other processes, by node id."""
+    """Connections to other processes, by node id."""
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        """Send the messages of one turn; returns at once and never raises, whatever becomes of them."""
+        """Send the messages of one turn; returns at once and never raises, also when they are lost."""
         ...
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
@@ -43,5 +42,5 @@ class Transport(Protocol):
         ...
 
     async def request(self, node: NodeId, request: object) -> object:
-        """Ask over the bulk connection, where bytes delay no heartbeat. Raises `OSError` and `TimeoutError`."""
+        """Send a request over the bulk connection, without delaying heartbeats. Raises `OSError`, `TimeoutError`."""
         ...

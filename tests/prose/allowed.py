@@ -9,6 +9,9 @@ PENDING: Final = (
     "partitions/node",
     "partitions/operations",
     "partitions/replica",
-    "raftlog/runtime",
+    "raftlog/runtime/journal",
+    "raftlog/runtime/log",
+    "raftlog/runtime/rpc",
+    "raftlog/runtime/transfer",
 )
 """Files and directories whose lines are not rewritten yet."""

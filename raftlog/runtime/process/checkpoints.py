@@ -1,16 +1,16 @@
-"""Checkpoints of a running process: the journal says where every group stands, then the segments are made to hold it.
+"""Checkpoints of a running process: the journal records the state of every group, then the segments are synced.
 
-    idle → looking at what changed → begun → files are synced, some groups at a time → the journal is told
+    idle → looking at what changed → begun → files are synced, some groups at a time → completion is journaled
     → its start there is durable → completed                                                          one at a time
 
-Nothing here looks at all groups: what a group's state is, as bytes, is kept until the group changes, and so is whose
-files changed since they were synced. Both steps before and after the beginning are cut into slices, so that no turn of
-the loop takes long; what changes between the slices is looked at again in the turn that begins, which is the only one
-that counts. Operations go on meanwhile. None begins while the files of a group are not what its log is: while a cut is
-on its way to the journal, or entries wait for room on the disk. A failed sync ends the process.
+No step visits all groups: the encoded state of a group is kept until the group changes, and so is the set of groups
+whose files changed since they were synced. The steps before and after the beginning are cut into slices, so that no
+turn of the loop takes long; groups that change between the slices are looked at again in the turn that begins, which is
+the only one that counts. Operations go on meanwhile. No checkpoint begins while the files of a group differ from its
+log: while a cut is on its way to the journal, or entries wait for room on the disk. A failed sync ends the process.
 
-    a group not in `changed`: its kept state is what `_state` would say now, and its unsynced files are in `to_sync`
-"""
+    a group not in `changed`: its kept state equals the present result of `_state`, and its unsynced files are in
+    `to_sync`"""
 
 from collections import deque
 from collections.abc import Callable
@@ -33,13 +33,13 @@ from raftlog.types import Index, Term
 _SLICE: Final = 32
 """Groups that are looked at in one turn of the loop: a millisecond or two."""
 _ASKED_SHARE: Final = 1 / 8
-"""When somebody waits for a checkpoint it comes after this part of the interval."""
+"""Part of the interval after which a requested checkpoint is made."""
 _LOOKS_MAX: Final = 4
-"""Some groups change again and again: after so many looks at each, on average, the rest is looked at in one turn."""
+"""Looks at each changed group, on average, before the rest is looked at in one turn: some groups change constantly."""
 
 
 class Checkpoints:
-    """Makes them. The driver asks at every tick whether it is time; `soon` runs something in the next turn."""
+    """Maker of checkpoints; the driver calls `maybe_begin` at every tick, `soon` runs a callback in the next turn."""
 
     def __init__(
         self,
@@ -59,12 +59,13 @@ class Checkpoints:
         self._soon = soon
         self._fail = fail
         self.begun = self.completed = 0
-        """Since the start of the process. A crash loses no completed one: recovery begins there or later."""
+        """Numbers since the start of the process; a crash loses no completed checkpoint: recovery begins there or
+        later."""
         self.has_news = True
-        """Something was journaled since a checkpoint was begun."""
+        """Whether something was journaled since a checkpoint was begun."""
         self._is_asked_for = False
         self._states: dict[GroupKey, Encoded] = {}
-        """What a checkpoint would say of each group, as far as it is not in `_changed`."""
+        """Encoded state of each group for the next checkpoint, unless the group is in `_changed`."""
         self._changed: dict[GroupKey, Group] = {}
         """Groups whose state, or whose files, changed since they were looked at."""
         self._to_sync: dict[GroupKey, Group] = {}
@@ -72,11 +73,11 @@ class Checkpoints:
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
         self._looks_left: int | None = None
-        """While one is being prepared."""
+        """Looks that are left while a checkpoint is prepared, else `None`."""
         self._number: JournalSequence | None = None
-        """Of the checkpoint that was begun and is not completed."""
+        """Number of the checkpoint that was begun and is not completed."""
         self._waiting: deque[Group] = deque()
-        """Groups whose files it is still to sync."""
+        """Groups whose files the checkpoint has still to sync."""
         self._is_syncing = False
         self._last_at = 0.0
 
@@ -88,11 +89,11 @@ class Checkpoints:
                 self._removed[key] = _removed_state(held, folded.voting_position)
 
     def note_changed(self, group: Group) -> None:
-        """Something of the group changes now that a checkpoint speaks of, or one of its files."""
+        """Note that the group's state in a checkpoint, or one of its files, changes now."""
         self._changed[group.key] = group
 
     def note_removed(self, group: Group, position: EntryId) -> None:
-        """The group is gone; its term and vote stay, and the position that it held, should it come back."""
+        """Replace the group's state by a mark that keeps its term, its vote and the position that it held."""
         term, vote = group.hard_state
         held = JournaledHardState(group.key, term, member_of(vote) if vote else None)
         self._removed[group.key] = _removed_state(held, position if position.index else None)
@@ -101,19 +102,19 @@ class Checkpoints:
         self._to_sync.pop(group.key, None)
 
     def note_renounced(self, key: GroupKey) -> None:
-        """A group that never was here gets the mark of one that was removed; one that was keeps its mark."""
+        """Mark a group that has no replica here as removed; an existing mark stays."""
         self._removed.setdefault(key, _removed_state(JournaledHardState(key, Term(0), None), None))
 
     def was_removed(self, key: GroupKey) -> bool:
-        """Whether this disk had a replica of the group, and has none now."""
+        """Return whether this disk had a replica of the group and has none now."""
         return key in self._removed
 
     def forget_removed(self, key: GroupKey) -> tuple[HardState, EntryId | None]:
-        """The group comes back: its mark goes, and its term and vote are where its next life begins.
+        """Delete the mark of a group that is created again; return its term, vote and voting position.
 
-        It also votes as if it still held its former log, as somebody may count on: a member that was left behind may
-        not know yet that this one was let go, and would else be elected by it over what both had acknowledged.
-        """
+        With the voting position the replica votes as if it still held its former log, which others may count on:
+        a member that was left behind may not have the configuration without this replica yet, and could else be
+        elected by its vote over entries that both had acknowledged."""
         removed = self._removed.pop(key, None)
         if removed is None:
             return HardState(Term(0), None), None
@@ -124,12 +125,12 @@ class Checkpoints:
     # until it begins
 
     def ask(self) -> int:
-        """Make one soon; the number of those that are to be complete until that one is."""
+        """Make a checkpoint soon; return the number of completed checkpoints once it is complete."""
         self._is_asked_for = self.has_news = True
         return self.begun + 1
 
     def maybe_begin(self, now: float) -> None:
-        """Begin, by and by, when the journal has grown enough, or some time went by."""
+        """Begin to prepare a checkpoint when the journal has grown enough or the interval has passed."""
         interval_s = self._interval_s * (_ASKED_SHARE if self._is_asked_for else 1)
         is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= interval_s)
         is_busy = self._looks_left is not None or self._number is not None
@@ -149,7 +150,7 @@ class Checkpoints:
                 return
         elif self._look_at(len(self._changed)):
             self._begin(now)
-        self._looks_left = None  # begun, or tried again at the next tick
+        self._looks_left = None  # begun, or retried at the next tick
 
     def _look_at(self, count: int) -> bool:
         """Look at the groups that changed first; false when one of them keeps the checkpoint from beginning."""
@@ -182,18 +183,18 @@ class Checkpoints:
         self._to_sync.clear()
         for group in self._waiting:
             if group.damage is not None:
-                self._changed[group.key] = group  # what repairs it changes files only
+                self._changed[group.key] = group  # its repair changes files only
         self._soon(self._go_on)
 
     # until it is complete
 
     @property
     def is_under_way(self) -> bool:
-        """While it is, directories of groups must stay where they are."""
+        """Whether a checkpoint syncs files: directories of groups must stay where they are meanwhile."""
         return self._is_syncing or bool(self._waiting)
 
     def _go_on(self) -> None:
-        """Sync the files of the next groups; those that are closed when their turn comes hold nothing that counts."""
+        """Sync the files of the next groups, without those that were closed meanwhile."""
         changed = ChangedFiles([], [], [])
         for _ in range(min(self._groups_max, len(self._waiting))):
             group = self._waiting.popleft()
@@ -210,7 +211,7 @@ class Checkpoints:
             self._journal.complete_checkpoint(self._number)
 
     def note_durable(self) -> None:
-        """More of the journal is durable, perhaps also that recovery begins at the last checkpoint."""
+        """Complete the checkpoint if the journal's start at it is durable now."""
         if self._number is not None and self._number <= self._journal.durable_start:
             self._number = None
             self.completed += 1

@@ -1,13 +1,12 @@
 """Compaction in a running process: one group at a time, in slices, throttled.
 
-    a mark is committed → a checkpoint that began later is complete → followers have what lies below, or had the time
-    → entries below cannot be had by index any more → files are rewritten, the oldest first (`storage.compaction`)
+    a mark is committed → a checkpoint that began later is complete → followers have the entries below, or had the time
+    → entries below cannot be read by index any more → files are rewritten, the oldest first (`storage.compaction`)
 
-Without that checkpoint recovery would begin with an entry in a file that is not as it was. Whatever else changes the
-log ends a run, and it is begun again; damage, another log in this one's place and the group's end do so for good. A
-crash loses nothing: the mark is in the next roll, and what was not finished is taken up when the replica starts again,
-or with the next mark. Owned by the driver, which ticks it.
-"""
+Without that checkpoint recovery would begin with an entry in a file that was rewritten. Any other change of the log
+ends a run, and it is begun again; damage, the replacement of the log and the end of the replica end it for good. A
+crash loses nothing: the mark is in the next roll, and the rest is compacted when the replica starts again, or with the
+next mark. Owned by the driver, which ticks it."""
 
 import asyncio
 import logging
@@ -29,14 +28,15 @@ from raftlog.types import Offset
 
 _logger = logging.getLogger(__name__)
 _BURST_S: Final = 0.1
-"""What was not used of the rate for so long may be used at once."""
+"""Time for which an unused rate may be used later at once."""
 _REST: Final = 3.0
-"""After a slice others have the loop for so many times as long: where records are small, work is what counts, not
-bytes, and all replicas of a partition do it at about the same time."""
+"""Pause after a slice, as a multiple of the slice's time.
+
+Where records are small, work counts and not bytes, and all replicas of a partition compact at about the same time."""
 
 
 class CompactionPort(Protocol):
-    """What compaction needs of the process. The driver provides it."""
+    """Interface of compaction to the process, provided by the driver."""
 
     config: DriverConfig
     loop: asyncio.AbstractEventLoop
@@ -44,16 +44,16 @@ class CompactionPort(Protocol):
     failure: RaftlogError | None
 
     def is_rebuilding(self, group: Group) -> bool:
-        """The group's log is being rewritten, by an operator's order."""
+        """Return whether the group's log is being rewritten, by an operator's order."""
         ...
 
     def is_copied(self, group: Group) -> bool:
-        """A replica in another process copies the group's files."""
+        """Return whether a replica in another process copies the group's files."""
         ...
 
 
 class CompactionDone(NamedTuple):
-    """The last run over a group's log on this process: up to which offset, and the bytes of the files it rewrote."""
+    """Last run over a group's log on this process: end offset, sizes of the rewritten files in bytes, duration."""
 
     compacted_to: Offset
     bytes_before: int
@@ -64,9 +64,10 @@ class CompactionDone(NamedTuple):
 class _Waiting(NamedTuple):
     group: Group
     mark: CompactedTo
-    """That was known when the checkpoint was asked for: below a later one there may be what that one does not know."""
+    """Newest mark when the checkpoint was requested: a later mark may lie above entries that the checkpoint does not
+    cover."""
     checkpoint: int
-    """The number of checkpoints that are to be complete."""
+    """Number of checkpoints that must be complete."""
     since: float
 
 
@@ -79,21 +80,21 @@ class Compacting:
         self._task: asyncio.Task[None] | None = None
         self._run: Iterator[CompactionStep] | None = None
         self._next_at = 0.0
-        """When the rate allows the next step."""
+        """Loop time at which the rate allows the next step."""
         self.current: Group | None = None
-        """Whose log is being compacted."""
+        """Group whose log is being compacted."""
         self.bytes_done = 0
-        """Read and written by all runs since the start of the process."""
+        """Bytes read and written by all runs since the start of the process."""
         self.done: dict[GroupKey, CompactionDone] = {}
 
     def ask(self, group: Group) -> None:
-        """Compact what lies below the group's mark, once everything allows it; then below marks that came meanwhile."""
+        """Compact the log below the group's mark once every condition holds; later marks follow."""
         if group.key not in self._waiting:
             checkpoint = self._port.persister.checkpoints.ask()
             self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._port.loop.time())
 
     def tick(self) -> None:
-        """Begin with a group, if one can be."""
+        """Begin with the next group that is ready."""
         if self._task is None and self._waiting:
             ready = next((each for each in list(self._waiting.values()) if self._is_ready(each)), None)
             if ready is not None:
@@ -102,13 +103,13 @@ class Compacting:
                 self._task = self._port.loop.create_task(self._compact(ready.group, ready.mark), name="compaction")
 
     def stop(self) -> None:
-        """Nothing goes on any more."""
+        """Stop all compaction for good."""
         self._waiting.clear()
         if self.current is not None:
             self.leave(self.current)
 
     def leave(self, group: Group) -> None:
-        """Another log takes the place of the group's, or nothing goes on with it."""
+        """Stop compaction of a group whose log is replaced or whose replica ends."""
         self._waiting.pop(group.key, None)
         if self.current is group and self._task is not None:
             self._close_run()
@@ -139,7 +140,9 @@ class Compacting:
         return group.damage is None and not is_busy and self._port.failure is None
 
     def _is_needed(self, group: Group, index: int) -> bool:
-        """Whether somebody copies the log, or a follower that is there lacks entries below: it would copy it anew."""
+        """Return whether a transfer or an active follower still needs entries below `index`.
+
+        Such a follower would copy the log anew."""
         if self._port.is_copied(group):
             return True
         if group.core.role is not Role.LEADER:
@@ -173,7 +176,7 @@ class Compacting:
             self._task = self.current = None
 
     async def _run_over(self, group: Group, mark: CompactedTo, began: float) -> bool:
-        """False when it was ended by something else."""
+        """Compact the log below the mark; return False when something else ended the run."""
         log = group.log
         segment = log.segment_at(mark.compacted_to)
         if segment is None:
@@ -203,7 +206,7 @@ class Compacting:
         return True
 
     async def _follow(self, step: CompactionStep, slice_s: float) -> None:
-        """Sync what is to be synced, and let others have loop and disk, for as long as rate and rest say."""
+        """Sync the files of a step, and leave loop and disk to others for as long as rate and pause require."""
         if step.files or step.directories:
             await self._port.persister.sync(step.files, step.directories)
         now = self._port.loop.time()
@@ -215,5 +218,5 @@ class Compacting:
     def _close_run(self) -> None:
         if self._run is not None:
             run, self._run = self._run, None
-            with suppress(OSError):  # what it leaves goes with the next start
+            with suppress(OSError):  # files that it leaves are deleted at the next start
                 run.close()  # type: ignore[attr-defined]  # it is a generator

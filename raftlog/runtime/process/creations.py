@@ -1,12 +1,11 @@
-"""New groups: one at a time, or many together while the loop goes on, with two syncs for all of a batch.
+"""New replicas: one at a time, or many together while the loop goes on, with two syncs for all of a batch.
 
     directories and staged meta files → synced → meta files placed, first rolls → synced → marks journaled, groups begin
 
 Work is cut into slices of a few groups, so that no turn of the loop takes long. A crash before the marks are durable
 leaves directories that hold at most a first roll, which are made again. Nothing of a batch that failed counts.
 
-    a group with the mark `removed` is never made from its first roll: its members may have gone on without this disk
-"""
+    a group with the mark `removed` is never made from its first roll: its members may have gone on without this disk"""
 
 import asyncio
 import uuid
@@ -36,14 +35,14 @@ _FILES_SLICE: Final = 2
 """Groups whose files are made in one turn: new inodes take from a tenth of a millisecond to more than one."""
 
 Creation = tuple[Roll, str | None]
-"""The first roll of a group, the same everywhere, and the name of its directory if it is not the group's id."""
+"""First roll of a group, the same everywhere, and the name of its directory if it is not the group's id."""
 Joining = tuple[uuid.UUID, str | None]
-"""A group whose replica here begins empty, and the name of its directory."""
+"""Id of a group whose replica here begins empty, and the name of its directory."""
 _Wanted = tuple[uuid.UUID, Roll | None, str | None]
 
 
 class CreationPort(Protocol):
-    """What the creation of replicas needs of the process. The driver provides it."""
+    """Interface of the creation of replicas to the process, provided by the driver."""
 
     disk: Disk
     data_dir: str
@@ -53,19 +52,19 @@ class CreationPort(Protocol):
     groups: dict[GroupKey, Group]
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
-        """Let a group work whose directory is there, durably."""
+        """Start a group whose directory exists durably."""
         ...
 
 
 class Creations:
-    """Those of a driver."""
+    """Creations of replicas by one driver."""
 
     def __init__(self, port: CreationPort) -> None:
         self._port = port
         self._under_way: dict[GroupKey, None] = {}
 
     def make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
-        """Make one; blocking. Raises like `Driver.create_group`."""
+        """Create one replica; blocking. Raises like `Driver.create_group`."""
         port = self._port
         path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
@@ -75,11 +74,11 @@ class Creations:
         return self._begin([(making, log, restart)])[0]
 
     def is_under_way(self, key: GroupKey) -> bool:
-        """Whether a replica of the group is being made."""
+        """Return whether a replica of the group is being created."""
         return key in self._under_way
 
     def _check(self, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
-        """Whether a replica of this group can be made now; raises `InvalidArgument` or `Unavailable`."""
+        """Raise `InvalidArgument` or `Unavailable` unless a replica of this group can be created now."""
         if group_id.bytes in self._port.groups or group_id.bytes in self._under_way:
             raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
         if self._port.persister.is_leaving(group_id.bytes):
@@ -89,8 +88,9 @@ class Creations:
 
     @contextmanager
     def _may_be_full(self, path: str) -> Iterator[None]:
-        """A full disk, or missing file descriptors, refuse a new group; what was made of it goes with the next attempt.
-        Worse ends the process."""
+        """Refuse a new group when the disk is full or file descriptors are missing; other errors end the process.
+
+        The next attempt deletes the files that a failed one left."""
         try:
             yield
         except OSError as error:
@@ -100,7 +100,7 @@ class Creations:
             raise self._port.failure or error from None
 
     def _begin(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
-        """Mark replicas whose directories are durable as created, and let them work."""
+        """Journal that replicas with durable directories are created, and start them."""
         persister = self._port.persister
         persister.append_marks([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
         groups = []
@@ -113,11 +113,11 @@ class Creations:
         return groups
 
     async def create(self, creations: Sequence[Creation]) -> None:
-        """Make all of them, batch by batch; raises like `Driver.create_group`, and earlier batches stay."""
+        """Create all replicas, batch by batch; raises like `Driver.create_group`, and earlier batches stay."""
         await self._make_all([(roll.group_id, roll, name) for roll, name in creations])
 
     async def join(self, joining: Sequence[Joining]) -> None:
-        """The same, with empty logs that the groups' leaders will fill."""
+        """Create replicas with empty logs, which the groups' leaders will fill; batch by batch like `create`."""
         await self._make_all([(group_id, None, name) for group_id, name in joining])
 
     async def _make_all(self, wanted: Sequence[_Wanted]) -> None:
@@ -151,7 +151,7 @@ class Creations:
         return Making(port.disk, port.data_dir, path, group_id, roll)
 
     async def _stage(self, makings: Sequence[Making], work: Callable[[Making], SyncTargets]) -> None:
-        """Do one stage of all, and sync what it touched."""
+        """Run one stage for all replicas, and sync the files that it touched."""
         port = self._port
         targets = SyncTargets([], [])
         for number, making in enumerate(makings, 1):

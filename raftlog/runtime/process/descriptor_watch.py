@@ -1,9 +1,8 @@
-"""Whether the process can open the files of its logs: looked at with every tick, by the driver.
+"""Shortage of file descriptors: checked with every tick, by the driver.
 
-    the last attempt to open a file failed for want of descriptors, or entries wait for one  →  `shortage` says so
+    the last attempt to open a file failed for want of descriptors, or entries wait for one  →  `shortage` is set
 
-It is no full disk: records are refused only where a file is missing, and nothing is deleted.
-"""
+This is no full disk: records are refused only where a file is missing, and nothing is deleted."""
 
 from collections.abc import Callable
 
@@ -17,12 +16,14 @@ class DescriptorWatch:
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
         self.shortage: str | None = None
-        """What is wrong and what to do, in words; moved by `look`."""
+        """Text of the problem and its correction; updated by `look`."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a shortage began or ended."""
 
     def look(self, is_anything_waiting: bool) -> None:
-        """Ask the disk, which repeats an attempt that failed; entries may wait for more files than one."""
+        """Update `shortage` from the disk, which repeats an attempt that failed.
+
+        `is_anything_waiting`: entries wait, perhaps for more files than one."""
         error = self._disk.descriptor_shortage(self._data_dir)
         had_shortage = self.shortage is not None
         is_short = is_anything_waiting or error is not None

@@ -1,12 +1,12 @@
-"""The driver: the one place that does persist → send → apply → advance, for all groups of a process.
+"""Driver: the one place that does persist → send → apply → advance, for all groups of a process.
 
     turn:  every dirty group's Ready → its log and the journal, in memory
-           one write and one sync for all of them begin; then what may be said now is sent, files are written,
+           one write and one sync for all of them begin; then messages that need no sync are sent, files are written,
            committed entries are delivered
-    when the journal's sync returns:  groups advance, what waited for it is sent, cuts reach the files
+    when the journal's sync returns:  groups advance, messages that waited for it are sent, cuts reach the files
 
 Used unchanged by server and simulator, over a `Transport` and a `Disk`. Everything happens on one asyncio loop; there
-are no threads, and no clock but the loop's. Only dirty groups are visited; a tick visits those that are awake.
+are no threads, and no clock but the loop's. Only dirty groups are visited; a tick visits those that are not quiesced.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def _ignore(*_: object) -> None:
 
 
 class Driver:
-    """All groups of one process. Make one with `open`; it works from `start` to `close`."""
+    """All groups of one process; created by `open`, it works from `start` to `close`."""
 
     def __init__(
         self,
@@ -75,25 +75,25 @@ class Driver:
         self.loop: asyncio.AbstractEventLoop
         self.groups: dict[GroupKey, Group] = {}
         self.failure: RaftlogError | None = None
-        """Why nothing goes on any more; set once."""
+        """Error that ended the driver; set once."""
         self.on_failure: Callable[[RaftlogError], None] = _ignore
-        """Called once, when the disk failed: the process must end, for what it holds is unknown."""
+        """Callback when the disk failed, called once: the process must end, for the state of its files is unknown."""
         self.on_stall: Callable[[Stall], None] = self._give_leadership_up
-        """Called again and again while it lasts, when the loop or the disk stood still."""
+        """Callback when the loop or the disk makes no progress, called repeatedly while it lasts."""
         self.on_step: Callable[[Group, Ready], None] = _ignore
-        """Called with every Ready that was handled, for whoever watches."""
+        """Callback with every Ready that was handled, for observers."""
         self.on_gone: Callable[[], None] = lambda: None
-        """Called when directories of removed groups are gone, and others may take their names."""
+        """Callback when directories of removed groups are deleted, and new groups may take their names."""
         self.messages_refused = 0
-        """Appends that were unsound, or for which there was no room."""
+        """Appends that were invalid, or for which there was no room."""
         self.commit_times = Histogram()
         self.entries_repaired = 0
-        """Damaged entries that other replicas gave back."""
+        """Damaged entries that were fetched again from other replicas."""
         self._random = random
         self.boot_epoch = boot_epoch
         self._dirty: list[Group] = []
         self._awake: dict[GroupKey, Group] = {}
-        """Groups that want ticks."""
+        """Groups that need ticks."""
         self._outbox = Outbox(transport)
         self.persister = Persister(
             disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
@@ -133,9 +133,9 @@ class Driver:
     ) -> Self:
         """Recover every group of this disk; blocking.
 
-        `create` belongs to the very first start of a disk uuid. `synced_at_least` is the greatest journal sequence that
-        anybody remembers of it. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`.
-        """
+        `create` belongs to the very first start of a disk uuid. `synced_at_least` is the greatest known journal
+        sequence of the
+        disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
         config = config or DriverConfig()
         journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
         driver = cls(disk, data_dir, me, transport, random, config, journal, boot_epoch, wall_ms)
@@ -157,7 +157,7 @@ class Driver:
         group.has_voting_position = opened.restart.voting_position is not None
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
-        """Let a group work whose directory is there, durably."""
+        """Start a group whose directory exists durably."""
         payloads = BatchPayloads(self.wall_ms)
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
@@ -206,11 +206,11 @@ class Driver:
         return self.creations.make(roll.group_id, roll, name)
 
     async def create_groups(self, creations: Sequence[Creation]) -> None:
-        """Create many without holding the loop; raises like `create_group`, and what was created before stays."""
+        """Create many without blocking the loop; raises like `create_group`, and replicas created before stay."""
         await self.creations.create(creations)
 
     async def join_groups(self, joining: Sequence[Joining]) -> None:
-        """`join_group` for many without holding the loop; what was made before a failure stays."""
+        """Create many replicas like `join_group` without blocking the loop; those made before a failure stay."""
         await self.creations.join(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
@@ -218,23 +218,23 @@ class Driver:
         return self.creations.make(group_id, None, name)
 
     def remove_group(self, key: GroupKey) -> None:
-        """Forget a group: its mark stays in the journal, its directory goes."""
+        """Remove a group: its mark stays in the journal, its directory is deleted."""
         group = self.groups[key]
         self.detach(group)
         self.persister.remove(group)
 
     def detach(self, group: Group) -> None:
-        """It does nothing any more; its files stay."""
+        """End a group's work; its files stay."""
         del self.groups[group.key]
         self._awake.pop(group.key, None)
         group.end(LogClosed(f"{group.path}: this replica was removed"))
         self.catch_up.forget(group)
         self._peers.unshare(group.key)
 
-    # what the network brings
+    # messages from the network
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        """Messages of another process arrived. Those of unknown groups are nobody's."""
+        """Handle messages of another process; those of unknown groups are dropped."""
         if self.failure is None and not self.journal.is_reserve_low:
             self._fatal(self._receive, node, envelopes)
 
@@ -260,11 +260,11 @@ class Driver:
             self.mark_dirty(group)
 
     def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        """The heartbeat of another process."""
+        """Handle a heartbeat of another process."""
         self._peers.hear(node, beat)
 
     async def serve(self, node: NodeId, request: object) -> object:
-        """Answer a bulk request of another replica; raises `RaftlogError` for what cannot be given."""
+        """Answer a bulk request of another replica; raises `RaftlogError` when it cannot be served."""
         return self.supplying.serve(node, request)
 
     def _process_changed(self, node: NodeId, is_alive: bool) -> None:
@@ -273,7 +273,7 @@ class Driver:
             if not group.core.is_quiesced and group.key not in self._awake:
                 self.mark_dirty(group)
 
-    # what groups ask
+    # the host of the groups
 
     def mark_dirty(self, group: Group) -> None:
         if not group.is_dirty:
@@ -340,7 +340,7 @@ class Driver:
         self.catch_up.turned()
 
     def _take(self, group: Group) -> Ready | None:
-        """The group's Ready, if it has one; and whether it wants ticks from now on."""
+        """Return the group's Ready, if it has one, and update whether the group needs ticks."""
         if group.is_closed or group.is_deaf or group.is_leaving or group.stopped:
             return None
         ready = group.take_ready()
@@ -354,7 +354,7 @@ class Driver:
         return ready
 
     def _finish(self, group: Group, ready: Ready) -> None:
-        """Step 3 of a Ready, but for its messages."""
+        """Run step 3 of a Ready, except for its messages."""
         if ready.cut_to is not None:
             self.persister.write(group)
         elif ready.entries:
@@ -366,7 +366,7 @@ class Driver:
         for request, index in ready.reads:
             settle_read(request, index)
         for request in ready.reads_failed:
-            settle_read(request, NotLeader(f"{group.path}: the read was not served; ask again", group.core.leader))
+            settle_read(request, NotLeader(f"{group.path}: the read was not served; retry", group.core.leader))
         if ready.install_offer is not None:
             self.catch_up.offered(group, ready.install_offer)
 
@@ -375,7 +375,7 @@ class Driver:
         self._fatal(self.persister.settle)
 
     def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
-        """Do it; an error that nobody foresaw leaves groups in a state that nobody knows, so it ends the process."""
+        """Run a callback; an unexpected error leaves groups in an unknown state, so it ends the process."""
         try:
             work(*arguments)
         except Exception as error:
@@ -383,7 +383,7 @@ class Driver:
             raise
 
     def _fail(self, failure: RaftlogError) -> None:
-        """The disk failed, or something else that only a new start can mend."""
+        """End all work: the disk failed, or another error needs a restart of the process."""
         if self.failure is None:
             self.failure = failure
             self.ticker.stop()
@@ -396,7 +396,7 @@ class Driver:
             self.on_failure(failure)
 
     def note_members(self, group: Group) -> None:
-        """The group may be shared with other nodes than before."""
+        """Update the nodes that the group is shared with."""
         self._peers.share(group.key, (member.node_id for member in group.core.configuration.all_members()))
 
     # time
@@ -421,7 +421,7 @@ class Driver:
                 self.on_gone()
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
-            if not lacks_descriptors(error):  # the next tick tries again
+            if not lacks_descriptors(error):  # retried at the next tick
                 self.persister.stop_with(error)
         self.persister.checkpoints.maybe_begin(now)
         self.compacting.tick()
@@ -433,13 +433,13 @@ class Driver:
                 self.mark_dirty(group)
 
     def _give_leadership_up(self, stall: Stall) -> None:
-        """Others can lead better; where there are no others, nobody can."""
+        """Step down in all groups with more than one voter, because others can lead better."""
         for group in self._awake.values():
             if len(group.core.configuration.all_voters()) > 1:
                 group.give_leadership_up(stall.value)
 
     def set_unfit(self, is_unfit: bool) -> None:
-        """Whether the other processes would lead better: then the groups here leave elections to them at first."""
+        """Set whether the groups here leave elections to other processes at first, because those would lead better."""
         if is_unfit != self._is_unfit:
             self._is_unfit = is_unfit
             for group in self.groups.values():

@@ -1,7 +1,6 @@
-"""Who waits for the journal to become durable up to which sequence.
+"""Queue of actions that wait for the journal to become durable up to a sequence.
 
-sequences ascend along the queue, as the journal hands them out
-"""
+sequences ascend along the queue, in the order in which the journal assigns them"""
 
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -10,11 +9,11 @@ from typing import Any, TypeAlias
 from raftlog.runtime.journal.blocks import JournalSequence
 
 Action: TypeAlias = Callable[[Any, JournalSequence], None]
-"""Called with what it is about and how far the journal is durable."""
+"""Called with its subject and the sequence up to which the journal is durable."""
 
 
 class DurableWaits:
-    """A queue of actions; one that waits several times for the same runs once."""
+    """Queue of actions; an action that waits several times for the same subject runs once."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[JournalSequence, Action, Hashable]] = deque()
@@ -27,7 +26,7 @@ class DurableWaits:
         self._waiting.append((sequence, action, subject))
 
     def settle(self, durable: JournalSequence) -> None:
-        """The journal is durable up to here: run what waited for that, in the order of waiting."""
+        """Run the actions that waited for the journal up to `durable`, in the order of waiting."""
         due: dict[tuple[Action, Hashable], None] = {}
         while self._waiting and self._waiting[0][0] <= durable:
             _, action, subject = self._waiting.popleft()
@@ -36,7 +35,7 @@ class DurableWaits:
             action(subject, durable)
 
     def drain(self) -> list[Hashable]:
-        """Nothing becomes durable any more: who waited in vain."""
+        """Empty the queue after the journal failed, and return the subjects that waited."""
         subjects = [subject for _, _, subject in self._waiting]
         self._waiting.clear()
         return subjects

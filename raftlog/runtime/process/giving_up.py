@@ -1,10 +1,10 @@
-"""A disk gives its copy of a group up, or its right to one, when an operator has decided that another goes on alone.
+"""Removal of a disk's copy of a group, or of its right to one, by an operator who lets another copy go on alone.
 
-    it does nothing any more → its directory is renamed into `.raftlog/damaged/`, durably → the journal says `removed`
+    the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal says `removed`
 
 Nothing is deleted. A crash in between leaves a replica without its directory: it begins empty, and votes only for logs
-at least as fresh as the one that it had. So it does when it is taken in again. Term and vote stay with the mark, so
-that it never votes twice.
+at least as fresh as the one that it had. The same holds when it joins again. Term and vote stay with the mark, so that
+it never votes twice.
 
 A disk that was to have one of the first replicas and has not made it yet would make it later from the creation, with
 the members of then, and two such could elect a leader. So it gets the same mark, `removed`, and only ever begins empty.
@@ -27,7 +27,9 @@ _logger = logging.getLogger(__name__)
 
 
 async def give_up(driver: "Driver", group: Group) -> str:
-    """Do it; where the copy is kept. Raises what ended the journal, and `OSError`, which ends the process too."""
+    """Give the copy up, and return the directory where it is kept.
+
+    Raises the error that ended the journal, and `OSError`, which ends the process too."""
     persister = driver.persister
     group.is_deaf = True  # no checkpoint begins that would need its files
     driver.detach(group)
@@ -49,16 +51,13 @@ async def give_up(driver: "Driver", group: Group) -> str:
 
 
 async def renounce(driver: "Driver", group_id: UUID) -> None:
-    """A group that is not here is never made here from its first roll: durable on return. It can be repeated.
+    """Never create a replica of an absent group from its first roll: durable on return, and idempotent.
 
-    Raises `Unavailable` while a replica is being made or removed here, and what ended the journal.
-    """
+    Raises `Unavailable` while a replica is being made or removed here, and the error that ended the journal."""
     key = group_id.bytes
     assert key not in driver.groups, f"{group_id}: there is a replica here, which can be given up"
     if driver.creations.is_under_way(key) or driver.persister.is_leaving(key):
-        raise Unavailable(
-            f"{driver.data_dir}: a replica of group {group_id} is being made or removed just now; look again"
-        )
+        raise Unavailable(f"{driver.data_dir}: a replica of group {group_id} is being made or removed; retry")
     driver.persister.checkpoints.note_renounced(key)
     await driver.persister.append_durably([Removed(key)])
     _logger.warning("%s never makes a first replica of group %s, by an operator's order", driver.data_dir, group_id)

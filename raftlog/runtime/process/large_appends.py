@@ -1,11 +1,9 @@
-"""Large appends: their bytes are synced in the segment, then only their ids are journaled, so nothing large is written
-twice.
+"""Large appends: the segment is synced, then only ids are journaled, so nothing large is written twice.
 
     taken → (cut settled, written) → segment synced → ids journaled → part has its sequence
 
-A cut shortens a large append that is on its way: the ids of what it takes away are never journaled, for in the journal
-they would stand behind the cut. A failed sync ends the process.
-"""
+A cut shortens a large append that is on its way: ids of entries that it removes are never journaled, for in the journal
+they would stand behind the cut. A failed sync ends the process."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +31,7 @@ class _Large:
 
 
 class LargeAppends:
-    """Those of all groups."""
+    """Large appends of all groups."""
 
     def __init__(
         self,
@@ -50,23 +48,23 @@ class LargeAppends:
         self._syncing: dict[GroupKey, int] = {}
         """Syncs that were submitted and have not returned."""
         self._refused: list[tuple[Group, _Large]] = []
-        """Synced ones whose ids the journal had no room for."""
+        """Synced large appends whose ids did not fit into the journal."""
 
     def take(self, group: Group, part: Part, first: Index, last: Index) -> None:
-        """Entries were appended to the log; `start` follows once they are written."""
+        """Note entries that were appended to the log; `start` follows once they are written."""
         self._under_way.setdefault(group.key, []).append(_Large(part, first, last))
 
     def cut(self, group: Group, index: Index) -> None:
-        """The group's log was cut to `index`."""
+        """Shorten the group's large appends to `index`, where its log was cut."""
         for large in self._under_way.get(group.key, ()):
             large.last = min(large.last, index)
 
     def forget(self, group: Group) -> None:
-        """The group is gone."""
+        """Drop the large appends of a removed group."""
         self._under_way.pop(group.key, None)
 
     def is_syncing(self, key: GroupKey) -> bool:
-        """Whether a sync of this group's files and directory is under way."""
+        """Return whether a sync of this group's files and directory is under way."""
         return key in self._syncing
 
     @property
@@ -74,7 +72,7 @@ class LargeAppends:
         return bool(self._syncing)
 
     def start(self, group: Group) -> None:
-        """Sync what is written of the group and not under way."""
+        """Sync the group's large appends that are written and not under way."""
         for large in list(self._under_way.get(group.key, ())):
             if large.is_started or large.last > group.log.written_index:
                 continue
@@ -98,14 +96,14 @@ class LargeAppends:
             self._settle(group, large)
 
     def journal_again(self) -> None:
-        """Try to journal the ids again for which there was no room."""
+        """Retry to journal the ids for which there was no room."""
         refused, self._refused = self._refused, []
         for group, large in refused:
             if not group.is_closed and self._journal.failure is None:
                 self._settle(group, large)
 
     def _settle(self, group: Group, large: _Large) -> None:
-        """Journal the ids of what is left of it."""
+        """Journal the ids of the entries that no cut removed."""
         operations = []
         if large.first <= large.last:
             rows = group.log.rows(large.first, large.last)

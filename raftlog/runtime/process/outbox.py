@@ -1,8 +1,7 @@
-"""The messages of a turn, gathered by the process that they go to, so that each gets one write.
+"""Messages of a turn, gathered by destination process, so that each process gets one write.
 
-A notice that tells a follower a commit and wants no answer is held back for a moment: under load the next append to the
-same follower comes first, and tells it too. That saves a message, and a turn of the follower's loop, for each commit.
-"""
+A commit notice that needs no answer is held back for a moment: under load the next append to the same follower comes
+first and carries the commit too. That saves a message, and a turn of the follower's loop, for each commit."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,17 +17,17 @@ NOTICE_DELAY_S: Final = 0.02
 
 
 class Outbox:
-    """Emptied by `send` at the end of each turn, and when a sync returned."""
+    """Outgoing messages, emptied by `send` at the end of each turn and when a sync returned."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._by_node: dict[NodeId, list[Envelope]] = {}
         self._notices: dict[tuple[GroupKey, ReplicaId], Heartbeat] = {}
-        """Held back; the newest for each follower."""
+        """Commit notices that are held back; the newest for each follower."""
         self._timer: asyncio.TimerHandle | None = None
 
     def post(self, key: GroupKey, messages: Iterable[Message]) -> None:
-        """Put messages of one group in, in their order; notices may come after what follows them."""
+        """Add messages of one group, in their order; notices may be sent after later messages."""
         for message in messages:
             kind = type(message)
             if kind is AppendRequest:
@@ -47,14 +46,14 @@ class Outbox:
         envelopes.append(Envelope(key, message))
 
     def send(self) -> None:
-        """Hand everything to the transport, but for the notices that are held back."""
+        """Hand all messages to the transport, except for the notices that are held back."""
         if self._by_node:
             by_node, self._by_node = self._by_node, {}
             for node, envelopes in by_node.items():
                 self._transport.send(node, envelopes)
 
     def stop(self) -> None:
-        """Nothing is sent any more."""
+        """Drop the notices and the timer for good."""
         self._notices.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -67,7 +66,7 @@ class Outbox:
             self._timer = asyncio.get_running_loop().call_later(NOTICE_DELAY_S, self._send_notices)
 
     def _forget_notice(self, key: GroupKey, append: AppendRequest) -> None:
-        """Drop the notice whose commit the append tells as well."""
+        """Drop the notice whose commit the append carries as well."""
         notice = self._notices.get((key, append.to))
         if notice is None:
             return

@@ -1,13 +1,12 @@
-"""The heartbeats between processes: who is there, in which life, and how far its journal was synced.
+"""Heartbeats between processes: liveness, boot epoch and synced journal sequence of each.
 
-A group sleeps on these heartbeats instead of its own (one message for each pair of processes and beat, however many
-groups they share). A process that was silent for `silence_ticks` is taken for dead; a new boot epoch means that it died
-and came back. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported, and not
-taken for alive.
+Quiesced groups rely on these heartbeats instead of their own (one message for each pair of processes and beat,
+whatever the number of groups they share). A process that was silent for `silence_ticks` is taken for dead; a new boot
+epoch means a restart. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported,
+and not taken for alive.
 
     beats go to nodes that share a group, and silence is counted for them, only
-    epoch and sequence are those of one disk uuid
-"""
+    epoch and sequence are those of one disk uuid"""
 
 from collections.abc import Callable, Iterable
 
@@ -21,13 +20,13 @@ class _PeerProcess:
 
     def __init__(self) -> None:
         self.beat: ProcessBeat | None = None
-        """The newest one: its epoch and its sequence never fall."""
+        """Newest beat: its epoch and its sequence never fall."""
         self.heard_tick = 0
         self.is_alive = False
 
 
 class PeerLiveness:
-    """What this process knows of the others. `on_change(node, is_alive)` is called for every change."""
+    """Liveness of the other processes; `on_change(node, is_alive)` is called for every change."""
 
     def __init__(self, me: NodeId, transport: Transport, beat_ticks: int, silence_ticks: int) -> None:
         self._me = me
@@ -37,18 +36,18 @@ class PeerLiveness:
         self._peers: dict[NodeId, _PeerProcess] = {}
         self._members: dict[GroupKey, tuple[NodeId, ...]] = {}
         self._groups_shared: dict[NodeId, int] = {}
-        """How many groups have a member there; at least one."""
+        """Number of groups with a member there; at least one."""
         self._is_changed = False
-        """`_peers` lacks a node with which a group is shared, or has one too many."""
+        """Whether `_peers` lacks a node with which a group is shared, or has one too many."""
         self._tick = 0
         self.on_change: Callable[[NodeId, bool], None] = lambda node, is_alive: None
 
     def alive_nodes(self) -> list[NodeId]:
-        """Those that were heard in time."""
+        """Return the nodes whose heartbeats arrive."""
         return [node for node, peer in self._peers.items() if peer.is_alive]
 
     def share(self, key: GroupKey, members: Iterable[NodeId]) -> None:
-        """A group that this process has a replica of has these members now; counts from the next tick on."""
+        """Set the members of a group that has a replica here; effective from the next tick on."""
         self.unshare(key)
         nodes = self._members[key] = tuple(sorted({*members} - {self._me}))
         for node in nodes:
@@ -57,7 +56,7 @@ class PeerLiveness:
             self._is_changed |= not count
 
     def unshare(self, key: GroupKey) -> None:
-        """The group is gone."""
+        """Delete the members of a group."""
         for node in self._members.pop(key, ()):
             self._groups_shared[node] -= 1
             if not self._groups_shared[node]:
@@ -65,12 +64,12 @@ class PeerLiveness:
                 self._is_changed = True
 
     def _set_nodes(self) -> None:
-        """Take those with whom groups are shared, in a fixed order; what is known of those who stay is kept."""
+        """Take the nodes with which groups are shared, in a fixed order; the state of nodes that stay is kept."""
         self._is_changed = False
         self._peers = {node: self._peers.get(node) or _PeerProcess() for node in sorted(self._groups_shared)}
 
     def tick(self, beat: ProcessBeat) -> None:
-        """Time goes on by one tick; `beat` is what we have to say."""
+        """Advance the time by one tick; `beat` is this process's own heartbeat."""
         if self._is_changed:
             self._set_nodes()
         self._tick += 1
@@ -83,19 +82,19 @@ class PeerLiveness:
                 self.on_change(node, False)
 
     def hear(self, node: NodeId, beat: ProcessBeat) -> None:
-        """A beat arrived; from nodes without a shared group it is of no use."""
+        """Take a heartbeat that arrived; beats of nodes without a shared group have no effect."""
         peer = self._peers.get(node)
         if peer is None:
             return
         last = peer.beat
         if last is not None and beat.disk_uuid != last.disk_uuid:
-            last = None  # another disk took this node's place; whether it may is not a question of heartbeats
+            last = None  # another disk took this node's place; heartbeats do not decide whether it may
             self._end_life(node, peer)
         if last is not None and beat.boot_epoch < last.boot_epoch:
-            return  # of a process on an old copy of its disk
+            return  # a process on an old copy of its disk
         is_new_life = last is not None and beat.boot_epoch > last.boot_epoch
         if is_new_life and last is not None and beat.journal_sequence < last.journal_sequence:
-            return  # of a process on an old copy of its disk
+            return  # a process on an old copy of its disk
         peer.heard_tick = self._tick
         if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
             peer.beat = beat
@@ -106,10 +105,9 @@ class PeerLiveness:
             self.on_change(node, True)
 
     def doubt(self, node: NodeId) -> None:
-        """Somebody hints that a process which is heard may be gone: groups that sleep on it wake, and look.
+        """Wake the quiesced groups that rely on a live process, because a hint says that it may have failed.
 
-        That is a beat that ended and began again; so nothing else comes of it, and a healthy leader stays one.
-        """
+        Groups see a beat that ended and began again; nothing else follows, and a healthy leader stays one."""
         peer = self._peers.get(node)
         if peer is not None and peer.is_alive:
             self.on_change(node, False)

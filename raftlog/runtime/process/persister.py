@@ -1,10 +1,9 @@
-"""The disk's side of the driver: Readys into logs and journal, and what follows when the journal's sync returned.
+"""Disk side of the driver: Readys into logs and journal, and the work after the journal's sync returned.
 
     handed over ≥ journaled ≥ durable, in the order of the journal for all groups together
 
-One write and one sync serve all groups of a turn. Whoever waits for durability, a part of a Ready, a cut, a trim, an
-installation, waits in one queue. A failed sync is never tried again: it ends the process.
-"""
+One write and one sync serve all groups of a turn. All waits for durability – a part of a Ready, a cut, a trim, an
+installation – share one queue. A failed sync is never retried: it ends the process."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ from raftlog.types import Index, Offset, Term
 
 
 class Persister:
-    """Made by the driver, which gives it `want_turn`, `mark_dirty`, `soon` and `fail` once they exist."""
+    """Owner of the driver's writes; the driver provides `want_turn`, `mark_dirty`, `soon` and `fail`."""
 
     def __init__(
         self,
@@ -66,7 +65,8 @@ class Persister:
             self._disk_failed,
         )
         self.append_times = Histogram()
-        """At leaders: from the first proposal of a turn to its place in the log, where the journal takes it from."""
+        """Times at leaders from the first proposal of a turn to its place in the log, where the journal takes it from.
+        """
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
@@ -77,31 +77,31 @@ class Persister:
         self._unmarked: dict[GroupKey, None] = {}
         """New groups that the journal does not name durably: a log beyond the first roll would be unknown there."""
         self._leaving: dict[GroupKey, Group] = {}
-        """Groups whose directories are still there."""
+        """Removed groups whose directories still exist."""
         self._gathered: list[Operation] = []
         """Operations of the turn that is under way."""
         self._parts: list[tuple[Group, Part]] = []
-        """Its parts, which are in the journal once these are."""
+        """Parts of the turn, which are in the journal once its operations are."""
         self._starved_cuts: dict[GroupKey, Group] = {}
         """Groups whose cut could not reach the files without descriptors."""
         self._cuts: list[Group] = []
-        """Groups whose logs it cut."""
+        """Groups whose logs the turn cut."""
         self._syncs: dict[asyncio.Future[OSError | None], None] = {}
-        """Those that somebody waits for."""
+        """Futures of syncs that a caller waits for."""
         self._last_sequence = journal.durable_sequence
-        """Of the newest operation."""
+        """Sequence of the newest operation."""
         journal.on_failure = fail
 
     # into the journal
 
     def append(self, operations: Sequence[Operation]) -> None:
-        """Journal operations that nobody waits for; they go with the next turn."""
+        """Journal operations that no caller waits for; they are written with the next turn."""
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
         self.checkpoints.has_news = True
         self._want_turn()
 
     def append_marks(self, marks: Sequence[Created]) -> None:
-        """Journal that groups were created; what they append stays out of their files until that is durable."""
+        """Journal that groups were created; new entries stay out of their files until that is durable."""
         self.append(marks)
         for mark in marks:
             self._unmarked[mark.group] = None
@@ -113,12 +113,12 @@ class Persister:
             self.write(self._unwritten[key])
 
     def flush(self) -> None:
-        """Let the journal write what waits, as one frame with one sync."""
+        """Make the journal write all pending operations as one frame with one sync."""
         if self.journal.failure is None and not self.journal.is_idle:
             self.journal.flush()
 
     def persist(self, group: Group, ready: Ready) -> None:
-        """Steps 1 and 2 of a Ready, in memory: everything into the log, and into what `end_turn` journals."""
+        """Run steps 1 and 2 of a Ready, in memory: append to the log, and gather operations for `end_turn`."""
         key, log, entries = group.key, group.log, ready.entries
         operations = self._gathered
         self.checkpoints.note_changed(group)
@@ -163,7 +163,7 @@ class Persister:
         self.flush()
 
     def _journaled(self, group: Group, part: Part, sequence: JournalSequence) -> None:
-        """A part is in the journal, all of it."""
+        """Note the sequence of a part that is completely in the journal."""
         part.sequence = sequence
         self._wait(sequence, self._advance, group)
 
@@ -174,10 +174,9 @@ class Persister:
         self._want_turn()
 
     def write_soon(self, group: Group) -> None:
-        """Entries were journaled: a few of them go to the files together, at the latest with the next tick.
+        """Schedule the write of journaled entries: a few go to the files together, at the latest with the next tick.
 
-        Control entries are written at once, for what they do to the files follows them.
-        """
+        Control batches are written at once, for their effects on the files follow them."""
         log = group.log
         if log.unwritten_bytes >= self._config.segment_write_bytes or log.has_unwritten_control:
             self.write(group)
@@ -185,7 +184,7 @@ class Persister:
             self._unwritten[group.key] = group
 
     def write(self, group: Group) -> None:
-        """Bring entries to the files; without room or descriptors they wait, and the group takes nothing more."""
+        """Write entries to the files; without room or descriptors they wait, and the group accepts no more."""
         self.checkpoints.note_changed(group)
         if group.key in self._unmarked:
             self._unwritten[group.key] = group
@@ -214,20 +213,20 @@ class Persister:
         return any(group.log.lacks_descriptors for group in self._unwritten.values())
 
     def write_rest(self) -> None:
-        """Bring to the files what waits for that, and try again what there was no room for."""
+        """Write the pending entries to the files, and retry those for which there was no room."""
         self._larges.journal_again()
         for group in list(self._unwritten.values()):
             self.write(group)
 
     def hint_commit(self, group: Group, index: Index) -> None:
-        """Let the journal know how far the group is committed, without a sync."""
+        """Journal the group's committed index, without a sync."""
         if self.journal.failure is None:
             self.journal.hint_commit(CommitHint(group.key, index))
 
     # once it is durable
 
     def settle(self) -> None:
-        """The journal became durable up to where it says: run what waited for that."""
+        """Run everything that waited for the journal's durable sequence."""
         self.checkpoints.note_durable()
         self._waits.settle(self.journal.durable_sequence)
         self._outbox.send()
@@ -241,7 +240,7 @@ class Persister:
             try:
                 group.log.settle_cut()
             except CorruptBatch as error:
-                group.note_damage(error)  # it is settled once that is repaired
+                group.note_damage(error)  # settled after the repair
             except DescriptorsExhausted:
                 self._starved_cuts[group.key] = group
             self.write(group)
@@ -258,7 +257,7 @@ class Persister:
                 self.settle_cut(group)
 
     def settle_cut(self, group: Group) -> None:
-        """A cut that could not reach the files, because they were damaged, may do so now."""
+        """Retry a cut that could not reach the files because they were damaged."""
         if group.log.is_cut_waiting:
             self._wait(self._last_sequence, self._advance, group)
 
@@ -276,7 +275,7 @@ class Persister:
             group.settle_trim(offset)
 
     def remove(self, group: Group) -> None:
-        """Journal the removal of a group that is closed, and throw its directory away once that is durable."""
+        """Journal the removal of a group that is closed, and delete its directory once that is durable."""
         self._unwritten.pop(group.key, None)
         self._leaving[group.key] = group
         self._larges.forget(group)
@@ -284,7 +283,7 @@ class Persister:
         self._wait(self._last_sequence, self._settle_removal, group)
 
     def removal_of(self, group: Group) -> list[Operation]:
-        """What the journal has to hear, in this turn, of the removal of a group that is closed."""
+        """Return the operations that journal, in this turn, the removal of a group that is closed."""
         position = group.core.voting_position or group.core.last_id
         self.checkpoints.note_removed(group, position)
         return [VotingPosition(group.key, *position), Removed(group.key)]
@@ -294,7 +293,7 @@ class Persister:
         group.is_gone = True
 
     def begin_leaving(self, group: Group) -> None:
-        """Somebody else sees to where its directory goes, and calls `end_leaving` when that is durable."""
+        """Note that the caller moves the group's directory, and calls `end_leaving` when that is durable."""
         self._unwritten.pop(group.key, None)
         self._larges.forget(group)
         self._leaving[group.key] = group
@@ -303,16 +302,17 @@ class Persister:
         del self._leaving[group.key]
 
     def may_move(self, group: Group) -> bool:
-        """Whether no sync that was submitted needs its files where they are."""
+        """Return whether no submitted sync needs the group's files where they are."""
         return not self.checkpoints.is_under_way and not self._larges.is_syncing(group.key)
 
     def is_leaving(self, key: GroupKey) -> bool:
-        """Whether a removal of the group is under way."""
+        """Return whether a removal of the group is under way."""
         return key in self._leaving
 
     def empty_trash(self) -> bool:
-        """Throw away the directories of removed groups, unless a sync that was submitted still needs them there.
-        Whether there were any. What no descriptor was left for is tried again with the next call."""
+        """Delete the directories of removed groups that no submitted sync needs; return whether there were any.
+
+        Directories for which no descriptor was left are retried with the next call."""
         if self.checkpoints.is_under_way:
             return False
         gone = [key for key, group in self._leaving.items() if group.is_gone and not self._larges.is_syncing(key)]
@@ -334,11 +334,11 @@ class Persister:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for the disk."""
+        """Whether no work waits for the disk."""
         return self.journal.is_idle and not self._larges.is_any_syncing
 
     async def append_durably(self, operations: Sequence[Operation]) -> None:
-        """Journal operations and wait until they are durable; raises what ended the journal."""
+        """Journal operations and wait until they are durable; raises the error that ended the journal."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.append(operations)
         self._wait(self._last_sequence, _settle_future, done)
@@ -346,7 +346,7 @@ class Persister:
         await done
 
     async def sync(self, files: Sequence[File], directories: Sequence[str]) -> None:
-        """Sync and wait; a failure ends the process, and is raised. So is what ends it meanwhile."""
+        """Sync and wait; a failure ends the process and is raised, as is any other end of the process meanwhile."""
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
         self._syncs[done] = None
 
@@ -366,14 +366,14 @@ class Persister:
     # the end
 
     def stop_with(self, error: Exception) -> None:
-        """Something failed half way, and only a new start can go on."""
-        self._fail(SyncFailed(f"{self._data_dir}: {error}; start the process again"))
+        """End the process after an error that only a restart can resolve."""
+        self._fail(SyncFailed(f"{self._data_dir}: {error}; restart the process"))
 
     def _disk_failed(self, error: OSError) -> None:
-        self._fail(SyncFailed(f"{self._data_dir}: {error}; what the disk holds is not known any more"))
+        self._fail(SyncFailed(f"{self._data_dir}: {error}; the state of the disk is unknown; restart the process"))
 
     def drop_waits(self, failure: RaftlogError) -> None:
-        """Nothing becomes durable any more."""
+        """Fail everything that waits, because the journal becomes durable no further."""
         for subject in (*self._waits.drain(), *self._syncs):
             if isinstance(subject, asyncio.Future) and not subject.done():
                 subject.set_exception(failure)

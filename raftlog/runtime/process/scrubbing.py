@@ -1,9 +1,8 @@
-"""The background scrub of a process: every group's files are read once in a while, slice by slice, so that what rotted
-below the checkpoint is found while the other replicas can still give it.
+"""Background scrub of a process: every group's files are read from time to time, slice by slice.
 
-One group after the other; the pauses are such that a whole round takes about `scrub_interval_ms`. A damaged index row
-is written again from its batch; a damaged batch quarantines the replica, and is repaired.
-"""
+It finds bit rot below the checkpoint while the other replicas still have the data. One group follows the other; the
+pauses are such that a whole round takes about `scrub_interval_ms`. A damaged index row is written again from its batch;
+a damaged batch quarantines the replica, and is repaired."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,21 +13,21 @@ from raftlog.storage.scrub import Scrub
 
 SLICE_BYTES: Final = 256 * 1024
 _SHARE_MAX: Final = 1 / 256
-"""No pause takes more of a round, however little there is to read now: it may grow."""
+"""Largest pause as a part of a round, although there may be little to read now: the data may grow."""
 
 
 class Scrubbing:
-    """Where the round stands. The driver calls `tick` with the loop's time."""
+    """State of the round. The driver calls `tick` with the loop's time."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._waiting: list[GroupKey] = []
-        """Groups that this round has still to come to, the next one last."""
+        """Groups that this round has still to read, the next one last."""
         self._current: tuple[Group, Scrub] | None = None
         self._next_at: float | None = None
 
     def tick(self, groups: Mapping[GroupKey, Group], now: float) -> None:
-        """Read a slice, if it is time. Raises `OSError` when the disk cannot be read."""
+        """Read a slice if it is time. Raises `OSError` when the disk cannot be read."""
         if self._next_at is None:
             self._next_at = now  # the first round begins with the process
         if now < self._next_at:
@@ -48,7 +47,7 @@ class Scrubbing:
             self._current = None
 
     def _scrub(self, groups: Mapping[GroupKey, Group]) -> tuple[Group, Scrub] | None:
-        """The group that is being read, or the next one that can be."""
+        """Return the group that is being read, or the next one that can be."""
         if self._current is None and self._waiting:
             group = groups.get(self._waiting.pop())
             if group is None or not group.log.segments.segments:
@@ -60,7 +59,7 @@ class Scrubbing:
 
 
 def _is_readable(group: Group, reader: Scrub) -> bool:
-    """Not while its files change places, lose a cut, or are being repaired, nor once others took their place."""
+    """Return False while the group's files move, lose a cut or are being repaired, and after they were replaced."""
     return reader.reads(group.log.segments) and not (
         group.is_closed or group.is_deaf or group.damage is not None or group.log.is_cut_waiting
     )

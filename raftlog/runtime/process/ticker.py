@@ -1,7 +1,6 @@
-"""The driver's time: ticks on the loop's clock, and the notice that the loop or the disk stands still.
+"""Time of the driver: ticks on the loop's clock, and detection of a loop or a disk that makes no progress.
 
-A tick that comes late is one tick: whoever was held up must first read what arrived meanwhile.
-"""
+A late tick is one tick: a process that was held up must first read the messages that arrived meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,14 +10,14 @@ from raftlog.runtime.histogram import Histogram
 
 
 class Stall(Enum):
-    """What stood still, in words."""
+    """Component that made no progress, in words."""
 
     LOOP = "its loop stood still"
     DISK = "its disk stands still"
 
 
 class Ticker:
-    """Calls `tick(now)`; before that `stalled(what)` when something stood still for longer than `stall_s`."""
+    """Timer that calls `tick(now)`, after `stalled(stall)` when the loop or the disk stood still for over `stall_s`."""
 
     def __init__(
         self, tick_s: float, stall_s: float, tick: Callable[[float], None], stalled: Callable[[Stall], None]
@@ -28,7 +27,7 @@ class Ticker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.lateness = Histogram()
-        """How much later than it should a tick came: how long the loop was busy with something else."""
+        """Delays of ticks: times for which the loop was busy with something else."""
         self._ticked_at = 0.0
         self._moved_at = 0.0
 
@@ -42,7 +41,7 @@ class Ticker:
             self._timer.cancel()
 
     def note_disk_moved(self) -> None:
-        """A sync returned, or nothing waits for one."""
+        """Note that a sync returned, or that no sync is pending."""
         if self._loop:
             self._moved_at = self._loop.time()
 

@@ -1,1 +1,1 @@
-"""One replica of one group: its core, proposals, reads, rolls and trims."""
+"""Replica of one Raft group: its core, proposals, reads, rolls and trims."""

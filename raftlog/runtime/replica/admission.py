@@ -1,9 +1,8 @@
-"""Whether entries that another process sent are what they say: checked before the core hears of them.
+"""Validation of entries that another process sent, before they reach the core.
 
 Each must be one whole record batch with a matching CRC, stamped with the entry's term, and follow the one before it in
-offset; what the log itself reads of an entry (rolls, configurations, trims) must be readable. What the network or
-another disk spoiled never reaches a log.
-"""
+offset; control batches that the log itself reads (rolls, configurations, trims) must be readable. So entries that the
+network or another disk corrupted never reach a log."""
 
 import uuid
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from raftlog.types import Index, Offset
 
 
 class Admission:
-    """What a group takes. It remembers where admitted entries end that the log does not have yet."""
+    """Validator of one group; it keeps the end offsets of admitted entries that the log does not have yet."""
 
     def __init__(self, group_id: uuid.UUID) -> None:
         self._group_id = group_id
@@ -28,10 +27,9 @@ class Admission:
         """Offsets that follow the last entries of messages of this turn."""
 
     def admits(self, request: AppendRequest, log: GroupLog) -> bool:
-        """Whether the entries hold together and follow what is before them, as far as that is here.
+        """Return whether the entries are valid and follow the entry before them, as far as that one is here.
 
-        Where it is not, the core refuses the entries anyway. Raises `CorruptBatch` where the log itself is damaged.
-        """
+        Without that entry the core refuses them anyway. Raises `CorruptBatch` where the log itself is damaged."""
         entries = request.entries
         next_offset = end_of_entries(entries, self._group_id)
         if next_offset is None:
@@ -44,7 +42,7 @@ class Admission:
         return True
 
     def end_turn(self) -> None:
-        """The log has what was admitted."""
+        """Forget the admitted entries, which the log has now."""
         self._ahead.clear()
 
     def _offset_after(self, previous: EntryId, log: GroupLog) -> Offset | None:
@@ -57,7 +55,7 @@ class Admission:
 
 
 def end_of_entries(entries: Sequence[Entry], group_id: uuid.UUID) -> Offset | None:
-    """The offset that follows entries which hold together; `None` when they do not."""
+    """Return the offset after the entries; `None` unless they are valid and consecutive."""
     next_offset = -1
     for entry in entries:
         batch = entry.payload
@@ -81,7 +79,7 @@ def end_of_entries(entries: Sequence[Entry], group_id: uuid.UUID) -> Offset | No
 
 
 def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool:
-    """Whether a control entry is what the message says, and one that the log can act upon."""
+    """Return whether a control entry has the kind that the message states, and the log can apply it."""
     try:
         if entry_of(entry.index, entry.term, entry.payload).kind is not entry.kind:
             return False

@@ -1,11 +1,10 @@
-"""How much room the data directory's file system has left, against the mark below which no records are taken.
+"""Free space on the data directory's file system, compared to the mark below which no records are accepted.
 
-    free < min_free_bytes        low: leaders take no records; what frees room, and the controller's entries, goes on
-    free < min_free_bytes / 2    scarce: followers take no records either
+    free < min_free_bytes        low: leaders accept no records; trims, deletions and the controller's entries go on
+    free < min_free_bytes / 2    scarce: followers accept no records either
 
-Between the two marks followers take what leaders had taken before. Low ends an eighth above the mark. Looked at with
-every tick, by the driver.
-"""
+Between the two marks followers accept entries that leaders had accepted before. Low ends an eighth above the mark.
+Checked with every tick, by the driver."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,7 +17,7 @@ from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class _Leader(Protocol):
-    """A group that may lead, as far as room on disks is concerned."""
+    """Replica that may lead, as far as room on disks is concerned."""
 
     name: str
     core: RaftCore
@@ -28,20 +27,20 @@ class _Leader(Protocol):
 
 
 class DiskRoom:
-    """See the module; sizes in bytes."""
+    """State of the free space; sizes in bytes."""
 
     def __init__(self, disk: Disk, data_dir: str, min_free_bytes: int) -> None:
         self._disk, self._data_dir, self.min_free_bytes = disk, data_dir, min_free_bytes
         self.free_bytes = 0
-        """When it was looked at last."""
+        """Free bytes at the last look."""
         self.is_low = self.is_scarce = False
         self.is_full = False
-        """Whether others, with room on their disks, would lead better; since the last look."""
+        """Whether brokers with room on their disks would lead better; since the last look."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `is_full` changed."""
 
     def look(self, is_anything_waiting: bool) -> None:
-        """Ask the file system; raises `OSError`. Entries may wait because they did not fit, whatever it says."""
+        """Ask the file system; raises `OSError`. The disk also counts as full while entries wait for room."""
         least = self.min_free_bytes
         free = self.free_bytes = self._disk.free_bytes(self._data_dir)
         self.is_low = free < least + (least // 8 if self.is_low else 0)
@@ -56,7 +55,9 @@ class DiskRoom:
 
 
 def why_no_room(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
-    """Why the leader of a group takes no records now; who does not lead, or hands over, says that instead."""
+    """Return the error with which the leader of a group refuses records now.
+
+    `None` when there is room, and for a replica that does not lead or hands leadership over: the core refuses those."""
     if group.log.lacks_descriptors:
         why = ""
     elif group.is_disk_full:

@@ -1,11 +1,9 @@
-"""One replica of one group in its process: its core, its log, and those who wait for an outcome.
+"""Replica of one Raft group in its process: its core, its log, and the callers that wait for an outcome.
 
     applied ≤ high watermark's entry = last delivered entry,   durable parts are reported in order
 
-The driver calls `take_ready`, `persist`, `note_durable` and `finish`; requests come from above and only mark the group
-as dirty. What became of a proposal is `proposals`' business, where segments begin `rolling`'s, and how the log loses
-its beginning `trimming`'s.
-"""
+The driver calls `take_ready`, `persist`, `note_durable` and `finish`; requests from higher layers only mark the group
+as dirty. Outcomes of proposals are in `proposals`, the beginning of segments in `rolling`, trims in `trimming`."""
 
 import asyncio
 import uuid
@@ -57,14 +55,14 @@ from raftlog.types import Index, Offset
 
 _T = TypeVar("_T")
 _PROPOSED: Final = (ControlKind.EXPIRE_PRODUCERS, ControlKind.COMPACTED_TO, ControlKind.SNAPSHOT)
-"""Control entries that come from above; all others have ways of their own."""
+"""Kinds of control batches that higher layers propose; all others have methods of their own."""
 _UNSTAMPED: Final = Offset(0)
 _NO_SNAPSHOT: Final = Index(0)
 __all__ = ["Committed", "CommittedEntry", "Group", "Host"]
 
 
 class Group(ReadableReplica):
-    """See the module. Made by the driver."""
+    """Replica of one Raft group; created by the driver."""
 
     def __init__(
         self, host: Host["Group"], group_id: uuid.UUID, path: str, core: RaftCore, log: GroupLog, hard_state: HardState
@@ -74,60 +72,61 @@ class Group(ReadableReplica):
         self.key: GroupKey = group_id.bytes
         self.path = path
         self.name = "/".join(path.rsplit("/", 2)[-2:])
-        """What messages to clients call it: the end of its path, which is topic and partition."""
+        """Name in messages to clients: the end of the path, which is topic and partition."""
         self.core = core
         self.log = log
         self.hard_state = hard_state
-        """What was handed to the journal last."""
+        """State that was handed to the journal last."""
         self.parts: deque[Part] = deque()
         """Readys that are not durable, oldest first."""
         self.configuration_index = core.configuration.index
-        """Where the configuration stands that the log says last, committed or not."""
+        """Index of the newest Raft configuration in the log, committed or not."""
         self._members = core.configuration
         self.has_voting_position = False
-        """The journal holds a voting position of this replica."""
+        """Whether the journal holds a voting position of this replica."""
         self.cut_sequence: JournalSequence | None = None
-        """Where the newest cut stands in the journal, while its bytes must not be touched."""
+        """Journal sequence of the newest cut, while its bytes must not be touched."""
         self.rolling = Rolling(group_id, log, GroupLimits.of(host.config))
         self.high_watermark = max(log.offset_of(Index(core.committed_index + 1)), log.segments.log_start_offset)
-        """The offset after the last committed record that is durable here; never falls."""
+        """Offset after the last committed record that is durable here; never falls."""
         self.applied_index = core.committed_index
         self.damage: CorruptBatch | None = None
-        """What is wrong in the files, until it is repaired; the group is quarantined while it is set."""
+        """Damage of the files, until it is repaired; the group is quarantined while it is set."""
         self.damaged: Sequence[DamagedEntry] | None = None
-        """What nobody could give, as the last repair found it; `None` while that is not known."""
+        """Entries that the last repair could get from no replica; `None` while that is unknown."""
         self.repair_note: str | None = None
-        """How far the repair is, or why it does not get on, in words."""
+        """Progress of the repair, or the reason why it is blocked, in words."""
         self.damage_count = 0
-        """How often damage was met: a repair that began before the last time does not lift the quarantine."""
+        """Number of damages found: a repair that began before the last one does not lift the quarantine."""
         self.proposed_at: float | None = None
-        """When the oldest proposal was taken that is not in the log yet, by the stopwatch."""
+        """Stopwatch time of the oldest proposal that is not in the log yet."""
         self.admission = Admission(group_id)
         self.is_dirty = False
         self.is_closed = False
         self.closed_by: RaftlogError | None = None
-        """Why the replica ended."""
+        """Error that ended the replica."""
         self.on_turn: Callable[[], None] | None = None
-        """Called in every turn of the group, also one without a Ready: members may have acknowledged more."""
+        """Callback in every turn of the group, also one without a Ready: members may have acknowledged more."""
         self.on_end: Callable[[], None] | None = None
         self.unreadable: dict[str, str] = {}
-        """Why parts of the replica apply nothing more of its log, by part: this release does not know what it holds."""
+        """Reasons, by part of the replica, why it stopped applying the log: this release cannot read an entry."""
         self.is_disk_full = False
-        """Entries wait for room on the disk: nothing more is taken."""
+        """Whether entries wait for room on the disk: no more are accepted."""
         self.is_essential = False
-        """A full disk takes its entries all the same, as far as the journal goes: they may be what frees room."""
+        """Whether a full disk accepts its entries nevertheless, as far as the journal has room: they may free room."""
         self.is_majority_full = False
-        """Too few of the voters' disks have room, as far as the node knows: what is appended would not be committed."""
+        """Whether too few voters' disks have room, as far as is known: appended entries would not be committed."""
         self.is_gone = False
-        """Removed, and the journal says so durably."""
+        """Whether the replica was removed, and the journal says so durably."""
         self.is_deaf = False
-        """Another log is taking the place of this one: nothing may happen to it."""
+        """Whether another log is taking the place of this one: nothing may happen to it."""
         self.is_leaving = False
-        """It says nothing and hears nothing while it is asked whether its members have let it go."""
+        """Whether messages are neither sent nor handled, while the members are asked whether they removed the replica.
+        """
         self.stopped: str | None = None
-        """Why it takes part in nothing until the next start of the process; moved by `stop`."""
+        """Reason why the replica takes part in nothing until the process restarts; set by `stop`."""
         self.trim_to: Offset | None = None
-        """The newest trim that is on its way to the journal."""
+        """Newest trim that is on its way to the journal."""
         self._trimming = Trimming(self, host)
         self._open = Proposals(self.name, log, host.commit_times)
         self._reads: dict[asyncio.Future[Index], None] = {}
@@ -138,13 +137,12 @@ class Group(ReadableReplica):
     def propose(self, batches: Sequence[bytearray]) -> "asyncio.Future[Committed]":
         """Append valid batches, in this order, all or nothing; they are stamped in place and must not change any more.
 
-        The future fails with `NotLeader`, `Overloaded`, `StorageFull` or `LogClosed` (it did not happen), or
-        `OutcomeUnknown`.
-        """
+        The future fails with `NotLeader`, `Overloaded`, `StorageFull` or `LogClosed` (nothing was appended), or
+        `OutcomeUnknown`."""
         return self.propose_as(batches, _as_it_is)
 
     def propose_as(self, batches: Sequence[bytearray], answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
-        """The same; the future's result is what `answer` makes of the outcome when it is known."""
+        """Append like `propose`; the future's result is `answer(outcome)`."""
         try:
             accepted = self.enter(batches)
         except RaftlogError as error:
@@ -152,7 +150,7 @@ class Group(ReadableReplica):
         return self._wait_for(accepted, answer)
 
     def enter(self, batches: Sequence[bytearray]) -> Accepted:
-        """Append like `propose`, and let nobody wait for what becomes of it. Raises what definitely refuses it."""
+        """Append like `propose`, without a future for the outcome. Raises the definite refusal."""
         size = sum(map(len, batches))
         self.roll_if_due(size)
         return self._append(batches, size)
@@ -160,31 +158,30 @@ class Group(ReadableReplica):
     def propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
     ) -> "asyncio.Future[Committed]":
-        """Append control entries with these payloads, in this order, all or nothing; they take no offsets.
+        """Append control batches with these payloads, in this order, all or nothing; they take no offsets.
 
-        `is_essential`: also on a disk with little room, because a trim waits for them. Fails like `propose`. Nothing
-        rolls between them.
-        """
+        `is_essential`: also on a disk with little room, because a trim waits for them. Fails like `propose`. No roll
+        comes between them."""
         assert all(kind in _PROPOSED for kind, _ in entries), (
             f"{[kind.name for kind, _ in entries]} are not proposed so"
         )
         return self._propose_own(entries, is_essential=is_essential)
 
     def propose_trim(self, offset: int, snapshot_index: Index = _NO_SNAPSHOT) -> "asyncio.Future[Committed]":
-        """Let every replica give up the records below `offset`, and delete closed segments that lie wholly below it.
+        """Make every replica drop the records below `offset`, and delete closed segments that lie wholly below it.
 
-        What is dropped with them is the caller's to know: `snapshot_index` names the roll of a committed snapshot that
+        The caller decides which records are not needed: `snapshot_index` names the roll of a committed snapshot that
         the log still needs. The last committed record stays, unless a committed roll follows it. Fails like `propose`,
-        and with `InvalidArgument` above the high watermark.
-        """
+        and with `InvalidArgument` above the high watermark."""
         if not 0 <= offset <= self.high_watermark:
             return self._refuse(self._no_trim(offset))
         trim = TrimEntry(self._trimming.trimmable(offset), snapshot_index)
         return self._propose_own([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
-        """Begin a new segment, also on a disk with little room: what is deleted next stands before it. Fails like
-        `propose`, and with `Unavailable` while the newest one holds no record."""
+        """Begin a new segment, also on a disk with little room: segments deleted next lie before it.
+
+        Fails like `propose`, and with `Unavailable` while the newest segment holds no record."""
         self.write_entries()
         if self.core.role is Role.LEADER and not self.rolling.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
@@ -216,11 +213,10 @@ class Group(ReadableReplica):
         return accepted
 
     def change_members(self, change: ConfigurationChange) -> "asyncio.Future[Committed]":
-        """Change who belongs to the group; done when the first configuration of the change is committed.
+        """Change the Raft configuration; done when the first configuration of the change is committed.
 
         A change of voters goes on from there by itself, through the joint configuration (thesis 4.3). Fails like
-        `propose`, and with `ChangeRefused` and `InvalidArgument`.
-        """
+        `propose`, and with `ChangeRefused` and `InvalidArgument`."""
         if self.is_closed or self.stopped:
             return self._refuse(self._closed() if self.is_closed else self._not_taking_part())
         try:
@@ -230,7 +226,7 @@ class Group(ReadableReplica):
         return self._wait_for(accepted, _as_it_is)
 
     def read_index(self) -> "asyncio.Future[Index]":
-        """Done when what is delivered here is at least as new as everything acknowledged before the call."""
+        """Return a future that is done when the delivered entries include all that was acknowledged before the call."""
         future: asyncio.Future[Index] = self._host.loop.create_future()
         if self.is_closed or self.stopped:
             future.set_exception(self._closed() if self.is_closed else self._not_taking_part())
@@ -245,7 +241,7 @@ class Group(ReadableReplica):
         return future
 
     def transfer_leadership(self, target: ReplicaId) -> None:
-        """Begin to hand over; raises `NotLeader`, `Overloaded`, `InvalidArgument` or `LogClosed`."""
+        """Begin a leadership transfer; raises `NotLeader`, `Overloaded`, `InvalidArgument` or `LogClosed`."""
         if self.is_closed:
             raise self._closed()
         refused = self.core.transfer_leadership(target)
@@ -256,15 +252,14 @@ class Group(ReadableReplica):
     def trim(self, offset: int) -> None:
         """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
 
-        That is what every replica does with a committed trim; nothing above it is promised to others.
-        """
+        Every replica does this with a committed trim; records above it are still promised to others."""
         if offset > self.high_watermark:
             raise self._no_trim(offset)
         self._trimming.owe(self._trimming.trimmable(offset))
         self._host.mark_dirty(self)
 
     def trim_damaged(self, offset: Offset) -> bool:
-        """Every other replica's log begins at `offset`: delete what is damaged below it. False: not possible now."""
+        """Delete damaged entries below `offset`, where every other replica's log begins; False: not possible now."""
         return self._trimming.trim_damaged(offset)
 
     def _no_trim(self, offset: int) -> InvalidArgument:
@@ -296,7 +291,7 @@ class Group(ReadableReplica):
         return future
 
     def _accepted(self, answer: Accepted | RefusedProposal) -> Accepted:
-        """What the core was asked gives it something to do, also when it refused. Raises the refusal."""
+        """Return an accepted proposal, or raise the refusal; the core has work to do in both cases."""
         self._host.mark_dirty(self)
         if isinstance(answer, RefusedProposal):
             raise error_of(self.name, answer)
@@ -308,7 +303,7 @@ class Group(ReadableReplica):
         return future
 
     def answer(self, accepted: Accepted, answer: Callable[[Committed], _T], future: "asyncio.Future[_T]") -> None:
-        """Let one more wait for what becomes of entries that were accepted before and are not delivered."""
+        """Add one more future for the outcome of entries that were accepted before and are not delivered."""
         self._open.add(accepted, future, answer)
 
     # rolls
@@ -319,7 +314,7 @@ class Group(ReadableReplica):
             return
         self.write_entries()
         if self.rolling.may_roll():
-            with suppress(Unavailable):  # what is to be appended now is refused for the same reason
+            with suppress(Unavailable):  # the next append is refused for the same reason
                 self._propose_roll()
 
     def _propose_roll(self, *, is_essential: bool = False) -> Accepted:
@@ -329,10 +324,10 @@ class Group(ReadableReplica):
         rolling.proposed_index = accepted.first_index
         return accepted
 
-    # what the driver does
+    # called by the driver
 
     def take_ready(self) -> Ready | None:
-        """The core's next Ready. An entry that it wanted to send and cannot read ends its leadership first."""
+        """Return the core's next Ready; an entry to send that cannot be read ends the leadership first."""
         self.rolling.ahead_bytes = 0
         if self._trimming.is_waiting:
             self._trimming.go_on()
@@ -342,20 +337,20 @@ class Group(ReadableReplica):
             self.note_damage(error)
             ready = self.core.ready()
         except DescriptorsExhausted as error:
-            self.core.step_down(str(error))  # others can read what is to be sent
+            self.core.step_down(str(error))  # other replicas can read the entries to send
             ready = self.core.ready()
         if self.on_turn is not None:
             self.on_turn()
         return ready
 
     def has_other_members(self) -> bool:
-        """Whether another configuration holds than when this was asked before."""
+        """Return whether the Raft configuration changed since the last call."""
         held, self._members = self._members, self.core.configuration
         self.configuration_index = self._members.index
         return held is not self._members
 
     def note_damage(self, error: CorruptBatch) -> None:
-        """Something in the files is not what was written: no campaigns, no trims, until it is repaired."""
+        """Quarantine the replica because a file is damaged: no campaigns and no trims until it is repaired."""
         self.damage_count += 1
         if self.damage is None:
             self.damage = error
@@ -364,7 +359,7 @@ class Group(ReadableReplica):
             self._host.mark_dirty(self)
 
     def note_durable(self, sequence: JournalSequence) -> list[Message]:
-        """The journal is durable up to `sequence`: the messages that waited for that."""
+        """Report the durable parts to the core, and return the messages that waited for `sequence`."""
         messages: list[Message] = []
         part = None
         while self.parts and self.parts[0].sequence is not None and self.parts[0].sequence <= sequence:
@@ -376,11 +371,11 @@ class Group(ReadableReplica):
         return messages
 
     def deliver(self, entries: IndexRange) -> None:
-        """Entries are committed, and durable here: the high watermark moves, and proposals have their outcome."""
+        """Apply entries that are committed and durable here: move the high watermark and settle proposals."""
         assert entries.first == self.applied_index + 1, f"{entries} after {self.applied_index}"
         self.applied_index = entries.last
         watermark = self.log.offset_of(Index(entries.last + 1))
-        if watermark < self.high_watermark:  # a durable trim told us before the commits below it were known again
+        if watermark < self.high_watermark:  # a durable trim is known, the commits below it not yet
             assert self.high_watermark <= self.log_start_offset, f"high watermark {watermark} < {self.high_watermark}"
         else:
             self.high_watermark = watermark
@@ -392,22 +387,23 @@ class Group(ReadableReplica):
         self._host.mark_dirty(self)
 
     def settle_committed(self) -> None:
-        """What others have committed is done, durable here or not: a stalled disk must not hold up its answer."""
+        """Settle proposals that another leader committed, durable here or not.
+
+        A stalled disk must not delay their answer."""
         if self.core.role is not Role.LEADER and not self.is_deaf:
             self._open.settle(self.core.committed_index, self.core.leader)
 
     def give_leadership_up(self, why: str) -> bool:
-        """Stop leading without an heir; false when it does not lead."""
+        """Step down without a transfer target; return False when the replica does not lead."""
         is_given_up = self.core.role is Role.LEADER and self.core.step_down(why)
         if is_given_up:
             self._host.mark_dirty(self)
         return is_given_up
 
     def stop(self, why: str) -> None:
-        """Take part in nothing any more: no message, no request, no tick. What is on disk, and promised, stays.
+        """Stop taking part: no message, no request, no tick; files and promises on disk stay.
 
-        What has no outcome yet stays unknown, as after a lost leadership.
-        """
+        Open proposals have the outcome `unknown`, as after a lost leadership."""
         if self.stopped is None:
             self.core.step_down("stopped")
             self.stopped = why
@@ -418,11 +414,11 @@ class Group(ReadableReplica):
                     read.set_exception(error)
 
     def settle_trim(self, offset: Offset) -> None:
-        """A trim is durable: the log start moves, and files go."""
+        """Move the log start to a trim that is durable, and delete files below it."""
         self._trimming.settle(offset)
 
     def restart_at(self, applied: Index) -> None:
-        """The log was replaced by one that was fetched, delivered up to `applied`."""
+        """Continue with a log that was fetched and is delivered up to `applied`."""
         self.applied_index = applied
         self._trimming.restart_at(applied)
         self.high_watermark = max(
@@ -431,7 +427,7 @@ class Group(ReadableReplica):
         self._open.settle(applied, self.core.leader)
 
     def end(self, why: RaftlogError) -> None:
-        """The replica stops: what has no outcome yet stays unknown."""
+        """Close the replica: open proposals have the outcome `unknown`."""
         self.is_closed = True
         self.closed_by = self.closed_by or why
         self._open.end(why)

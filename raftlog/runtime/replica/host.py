@@ -1,4 +1,4 @@
-"""What a group needs of the process that it runs in. The driver provides it."""
+"""Interface of a group to the process that it runs in, provided by the driver."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,42 +14,42 @@ G = TypeVar("G", contravariant=True)
 
 
 class Host(Protocol[G]):
-    """See the module. `G` is the group: this module is below it."""
+    """Process of a group. `G` is the group's class: this module is below it."""
 
     config: DriverConfig
     loop: asyncio.AbstractEventLoop
     wall_ms: Callable[[], int]
     commit_times: Histogram
-    """At leaders: from a proposal to its commit; one for all groups."""
+    """Times at leaders from a proposal to its commit; one histogram for all groups."""
 
     def mark_dirty(self, group: G) -> None:
-        """There is something to do for the group in the next turn."""
+        """Visit the group in the next turn."""
         ...
 
     room: DiskRoom
 
     def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        """Why no entries of that size can be taken now; small essential ones may use what is reserved."""
+        """Return the error that refuses entries of that size now; small essential ones may use the reserve."""
         ...
 
     def write_entries(self, group: G) -> None:
-        """Bring what the journal has of the group to its files now, as far as there is room."""
+        """Write the group's journaled entries to its files now, as far as there is room."""
         ...
 
     def damage_found(self, group: G) -> None:
-        """The group is quarantined now and wants repair."""
+        """Start the repair of a group that was quarantined."""
         ...
 
     def note_changed(self, group: G) -> None:
-        """Files of the group go, outside of any Ready: the next checkpoint has to look at it."""
+        """Note that files of the group change outside of a Ready: the next checkpoint has to look at it."""
         ...
 
     def note_admitted(self, size_bytes: int) -> None:
-        """Entries of that size are on their way to the journal."""
+        """Count entries of that size that are on their way to the journal."""
         ...
 
     def compact(self, group: G) -> None:
-        """A mark of compaction is committed: compact what lies below, by and by."""
+        """Compact the log below a mark of compaction that was committed, later."""
         ...
 
     def trim(self, group: G, offset: Offset) -> None:

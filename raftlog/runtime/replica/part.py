@@ -1,11 +1,11 @@
-"""A Ready of a group on its way to the disk. Made by the persister, kept by the group in order."""
+"""Ready of a group on its way to the disk; created by the persister, kept by the group in order."""
 
 from raftlog.raft import Message
 from raftlog.runtime.journal.blocks import JournalSequence
 
 
 class Part:
-    """The core's number of the Ready, and the messages that wait until it is durable."""
+    """Number of the Ready in the core, and the messages that wait until it is durable."""
 
     __slots__ = ("messages", "number", "sequence")
 
@@ -13,4 +13,5 @@ class Part:
         self.number = number
         self.messages = messages
         self.sequence: JournalSequence | None = None
-        """Durable once the journal is; unknown while the segment of a large append is being synced."""
+        """Journal sequence with which the part is durable; `None` while the segment of a large append is being synced.
+        """

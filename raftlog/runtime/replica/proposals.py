@@ -2,10 +2,9 @@
 
     done      its last entry is committed with its term, and delivered if this replica leads
     failed    another entry was committed in the place of its first one
-    unknown   that cannot be told any more, or the replica ends
+    unknown   neither can be decided any more, or the replica ends
 
-Until then a proposal is open, and its caller may stop waiting whenever he likes. Owned by a group.
-"""
+Until then a proposal is open; its caller may stop waiting at any time. Owned by a group."""
 
 import asyncio
 from collections import deque
@@ -20,11 +19,11 @@ from raftlog.types import Index, Offset, Term
 
 _T = TypeVar("_T")
 _OPEN_CHECKED: Final = 10_000
-"""Past so many open proposals those whose callers have gone are dropped."""
+"""Number of open proposals above which those without a waiting caller are dropped."""
 
 
 class Committed(NamedTuple):
-    """A proposal that is done: entries `first_index` … `last_index`, records `base_offset` … `next_offset − 1`."""
+    """Committed proposal: entries `first_index` … `last_index`, records `base_offset` … `next_offset − 1`."""
 
     term: Term
     first_index: Index
@@ -34,7 +33,7 @@ class Committed(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """What the future's result will be is what `answer` makes of the outcome."""
+    """Open proposal; the result of `future` will be `answer(outcome)`."""
 
     last_index: Index
     accepted: Accepted
@@ -44,15 +43,15 @@ class _Open(NamedTuple):
 
 
 class Proposals:
-    """See the module."""
+    """Open proposals of a group."""
 
     def __init__(self, name: str, log: GroupLog, commit_times: Histogram) -> None:
         self._name, self._log, self._commit_times = name, log, commit_times
         self._open: deque[_Open] = deque()
-        """Ascending by last index."""
+        """Open proposals, ascending by last index."""
 
     def add(self, accepted: Accepted, future: "asyncio.Future[_T]", answer: Callable[[Committed], _T]) -> None:
-        """The future waits for what becomes of entries that were accepted just now."""
+        """Add a future for the outcome of accepted entries."""
         waiting = self._open
         is_in_order = not waiting or waiting[-1].last_index < accepted.first_index
         waiting.append(_Open(accepted.last_index, accepted, stopwatch(), future, answer))
@@ -61,7 +60,7 @@ class Proposals:
             self._open = deque(sorted(left, key=lambda each: each.last_index))
 
     def settle(self, applied: Index, leader: ReplicaId | None) -> None:
-        """Entries up to `applied` are delivered, or committed by another leader."""
+        """Complete the futures of entries up to `applied`, which are delivered, or committed by another leader."""
         waiting = self._open
         next_index, next_offset = Index(0), Offset(0)
         while waiting and waiting[0].last_index <= applied:
@@ -78,7 +77,7 @@ class Proposals:
                 future.set_exception(outcome)
 
     def end(self, why: RaftlogError) -> None:
-        """Nobody will hear of any outcome."""
+        """Fail all open proposals with `OutcomeUnknown`."""
         for each in self._open:
             if not each.future.done():
                 each.future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
@@ -87,7 +86,7 @@ class Proposals:
     def _outcome(
         self, accepted: Accepted, base_offset: Offset | None, leader: ReplicaId | None
     ) -> Committed | RaftlogError:
-        """What became of entries that are delivered; where the first one begins is looked up if it is not known."""
+        """Return the outcome of delivered entries; `base_offset` is looked up unless it is known."""
         term, first, last = accepted
         log = self._log
         if first <= log.boundary.index:
@@ -101,7 +100,7 @@ class Proposals:
 
 
 def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
-    """What the core refused to a group of this name, as callers hear of it."""
+    """Return the error for a proposal that the core of a group of this name refused."""
     leads = f"; {refused.leader} leads" if refused.leader else ""
     text = f"{name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
     if refused.why in (RefusalReason.NOT_LEADER, RefusalReason.TRANSFERRING):
@@ -114,7 +113,7 @@ def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
 
 
 def settle_read(request: object, outcome: Index | RaftlogError) -> None:
-    """A read's request is the future that waits for it; its caller may have gone."""
+    """Complete a read's request, which is the future that waits for it, unless its caller stopped waiting."""
     assert isinstance(request, asyncio.Future), f"a read was asked with {request!r}"
     if request.done():
         return

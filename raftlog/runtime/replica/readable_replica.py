@@ -1,7 +1,6 @@
-"""Reading the log of a replica: committed batches and entries, and records by time. Damage that is met is noted.
+"""Reads of a replica's log: committed batches and entries, and records by time. Damage that is found is noted.
 
-`Group` is what appends, trims and moves the high watermark.
-"""
+`Group` adds appends, trims and the movement of the high watermark."""
 
 from abc import abstractmethod
 
@@ -14,7 +13,7 @@ from raftlog.types import Index, Offset
 
 
 class ReadableReplica:
-    """See the module."""
+    """Readable side of a replica."""
 
     name: str
     log: GroupLog
@@ -26,15 +25,15 @@ class ReadableReplica:
     @property
     @abstractmethod
     def committed_start_offset(self) -> Offset:
-        """Where the log begins for readers: by every trim that is delivered, durable here or not yet."""
+        """Log start offset for readers: by every trim that is delivered, durable here or not yet."""
 
     @abstractmethod
     def note_damage(self, error: CorruptBatch) -> None:
-        """Something in the files is not what was written."""
+        """Quarantine the replica because a file is damaged."""
 
     @abstractmethod
     def write_entries(self) -> None:
-        """Bring all entries to the files, as far as that is possible now."""
+        """Write all entries to the files, as far as that is possible now."""
 
     @property
     def log_start_offset(self) -> Offset:
@@ -45,7 +44,9 @@ class ReadableReplica:
         return self.log.next_offset
 
     def read(self, offset: int, max_bytes: int, end: Offset | None = None) -> list[memoryview]:
-        """Stored client batches below `end`, by default committed ones; raises `OffsetOutOfRange`, `CorruptBatch`."""
+        """Return stored client batches below `end`, by default committed ones.
+
+        Raises `OffsetOutOfRange`, `CorruptBatch`."""
         try:
             return self.log.read(offset, max_bytes, self.high_watermark if end is None else end)
         except CorruptBatch as error:
@@ -53,8 +54,9 @@ class ReadableReplica:
             raise
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first record that is durable here whose timestamp is at least this, committed or not, looked for in
-        slices. Raises `CorruptBatch` and `LogClosed`."""
+        """Return the first record, with its timestamp, that is not older than `timestamp_ms`; search in slices.
+
+        Records that are durable here count, committed or not. Raises `CorruptBatch` and `LogClosed`."""
         self.write_entries()
         try:
             return await in_slices(self._find_timestamp(timestamp_ms))
@@ -77,11 +79,10 @@ class ReadableReplica:
                 yield
 
     def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
-        """Committed entries from `first` on, control entries too; perhaps fewer than there are, none at the end.
+        """Return committed entries from `first` on, control batches too; perhaps fewer than there are, none at the end.
 
         At least one, even if it is larger than `max_bytes`. Raises `EntriesTrimmed` when the log begins behind `first`,
-        `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`.
-        """
+        `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`."""
         try:
             return read_committed(self.log, first, self.applied_index, max_bytes)
         except CorruptBatch as error:

@@ -1,13 +1,12 @@
-"""Messages that no sound replica sends, and what follows from them: an event, and never the end of the process.
+"""Messages that no correct replica sends, and their consequence: an event, and never the end of the process.
 
-    a contradiction by a member of the group     this replica stops until the next start of the process: one of the two
-                                                 has lost what it promised, and which one is not known here
+    a contradiction by a member of the group     this replica stops until the process restarts: one of the two has lost
+                                                 what it promised, and it is unknown which one
     a contradiction by any other replica         dropped
     a term near the last one                     dropped
 
-A replica that stopped keeps its files and what it promised on disk; it does not vote, acknowledge, lead or give
-entries away. Called by the driver.
-"""
+A replica that stopped keeps its files and its promises on disk; it does not vote, acknowledge, lead or send entries.
+Called by the driver."""
 
 import logging
 
@@ -20,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def handle_refused(group: Group, refused: RefusedMessage) -> None:
-    """Write the event for a message that the core of this group refused, and stop the replica if it has to be."""
+    """Write the event for a message that the core of this group refused, and stop the replica if necessary."""
     offending = refused.offending
     if isinstance(refused, TermRefused):
         event(_logger, "term_refused", group=group.name, message_type=type(offending).__name__, why=str(refused))

@@ -1,9 +1,8 @@
-"""When the leader of a group begins a new segment, and with which roll.
+"""Rolls: the decision of a group's leader to begin a new segment, and the content of the roll.
 
-Replicas never roll by themselves: they follow the roll entry, so their files are the same whatever their clocks and
-settings say. A segment that holds no offset is never rolled, for two rolls would begin at the same offset: so none is
-proposed while another is on its way, or while the files do not show yet where the log stands. Owned by a group.
-"""
+Replicas never roll by themselves: they follow the roll entry, so their files are the same with any clocks and settings.
+A segment that holds no offset is never rolled, for two rolls would begin at the same offset: so none is proposed while
+another is on its way, or while the files do not show the end of the log yet. Owned by a group."""
 
 import uuid
 from collections.abc import Callable
@@ -21,22 +20,22 @@ _UNSTAMPED: Final = Offset(0)
 
 
 class Rolling:
-    """See the module."""
+    """Rolls of one group."""
 
     def __init__(self, group_id: uuid.UUID, log: GroupLog, limits: GroupLimits) -> None:
         self.limits = limits
         self.settings: tuple[tuple[str, str], ...] = ()
-        """The topic's settings, which rolls repeat."""
+        """Settings of the topic, which rolls repeat."""
         self.proposed_index = Index(0)
-        """Of the newest roll that was proposed here."""
+        """Index of the newest roll that was proposed here."""
         self.ahead_bytes = 0
-        """Proposed in this turn: the log does not have them yet."""
+        """Bytes proposed in this turn: the log does not have them yet."""
         self.is_allowed: Callable[[], bool] = lambda: True
-        """Whether whoever follows the log is done with the newest segment's beginning."""
+        """Whether the follower of the log is done with the newest segment's beginning."""
         self._group_id, self._log = group_id, log
 
     def is_due(self, size: int, wall_ms: Callable[[], int]) -> bool:
-        """Whether the active segment is too old, or its files are too large for `size` bytes more and their row."""
+        """Return whether the active segment is too old, or too large for `size` bytes more and their row."""
         limits, active = self.limits, self._log.segments.active
         return (
             active.end_position + self._log.unwritten_bytes + self.ahead_bytes + size > limits.segment_bytes
@@ -45,7 +44,7 @@ class Rolling:
         )
 
     def may_roll(self) -> bool:
-        """Whether the newest segment holds an offset, and is known to be the newest."""
+        """Return whether the newest segment holds an offset, and certainly is the newest."""
         log = self._log
         return (
             self.proposed_index <= log.last_index
@@ -55,7 +54,7 @@ class Rolling:
         )
 
     def next_roll(self, last: EntryId, configuration: Configuration, now_ms: int) -> bytearray:
-        """The batch of a roll that follows entry `last`."""
+        """Return the batch of a roll that follows entry `last`."""
         roll = Roll(
             self._group_id,
             last.index + 1,

@@ -1,18 +1,17 @@
-"""How a replica's log loses its beginning: committed trims move the log start, then closed segments below it go.
+"""Trims of a replica's log: committed trims move the log start, then closed segments below it are deleted.
 
     owed → journaled (`TrimEntry`) → durable: the log start moves → files below it are deleted
-    log start ≤ `start`: where it will be once all of that is done
-    marks of compaction that are committed → the host compacts what lies below
+    log start ≤ `start`: its position once all of that is done
+    marks of compaction that are committed → the host compacts the log below them
 
 The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
 moved or the entry is delivered again. A trim that has to wait (another log is being installed, no room in the journal)
 stays owed. Files that must stay for a while (the replica is quarantined, a cut is on its way) are left over below the
-log start; they go with a later turn, or with a restart. Nothing stays for those who copy the log: they go on with what
-is left.
+log start; they are deleted in a later turn, or with a restart. Nothing stays for replicas that copy the log: they
+continue with the files that are left.
 
-Trims and marks are noted when they are appended, so deliveries look at nothing. Those that a restart found in the files
-are looked for once, among the entries that were not known to be committed. Owned by a group.
-"""
+Trims and marks are noted when they are appended, so deliveries search nothing. Those that a restart found in the files
+are looked for once, among the entries that were not known to be committed. Owned by a group."""
 
 from typing import Generic, Protocol, TypeVar
 
@@ -28,7 +27,7 @@ _READ_BYTES = 1 << 20
 
 
 class Trimmed(Protocol):
-    """The group that owns a `Trimming`."""
+    """Replica that owns a `Trimming`."""
 
     log: GroupLog
     applied_index: Index
@@ -40,7 +39,7 @@ class Trimmed(Protocol):
 
     @property
     def log_start_offset(self) -> Offset:
-        """Records below it are not served."""
+        """Offset below which no records are served."""
         ...
 
     def note_damage(self, error: CorruptBatch) -> None:
@@ -52,24 +51,24 @@ G = TypeVar("G", bound=Trimmed)
 
 
 class Trimming(Generic[G]):
-    """See the module."""
+    """Trims of one replica."""
 
     def __init__(self, group: G, host: Host[G]) -> None:
         self._group, self._host = group, host
         self._owed = Offset(0)
-        """A committed trim that is not on its way to the journal yet; 0: none."""
+        """Committed trim that is not on its way to the journal yet; 0: none."""
         self._looked_to = group.applied_index
-        """Trim entries of the files were looked for up to here, as far as they were there when the log was opened."""
+        """Index up to which the files were searched for trim entries that existed when the log was opened."""
         self._is_repair = False
-        """The newest trim takes damaged entries that nobody has any more."""
+        """Whether the newest trim removes damaged entries that no replica has any more."""
         self._asks = True
-        """The log may be new here, and its rolls name a mark that nobody followed yet."""
+        """Whether the log may be new here, with a mark in its rolls that was not followed yet."""
         self.is_waiting = True
-        """`go_on` may have something to do in the next turn."""
+        """Whether `go_on` may have something to do in the next turn."""
 
     @property
     def start(self) -> Offset:
-        """What another leader said of a trim must not wait for the disk here."""
+        """Log start offset after all committed trims, durable here or not: another leader may have announced them."""
         group = self._group
         return max(group.log_start_offset, group.trim_to or Offset(0), self._owed)
 
@@ -90,7 +89,7 @@ class Trimming(Generic[G]):
         self._drop(although_damaged=False)
 
     def _follow(self, said: TrimEntry | CompactedTo) -> None:
-        """What a committed entry says."""
+        """Apply a committed trim or mark of compaction."""
         if isinstance(said, TrimEntry):
             self.owe(said.log_start_offset)
         else:
@@ -98,19 +97,22 @@ class Trimming(Generic[G]):
             self._host.compact(self._group)
 
     def owe(self, offset: Offset) -> None:
-        """The log is to begin here."""
+        """Schedule a trim to `offset`."""
         self._owed = max(self._owed, offset)
         self.is_waiting = True
 
     def trimmable(self, offset: int) -> Offset:
-        """Not as far as to where only a roll may come: if it were cut again, nothing would be left of the log."""
+        """Return `offset`, or the one before it unless a committed roll or record stands there.
+
+        Only a roll may follow a log that was trimmed completely: if that roll were cut, nothing would be left of the
+        log."""
         group = self._group
         if offset < group.high_watermark or has_roll_at(group.log.segments, offset, group.applied_index):
             return Offset(offset)
         return Offset(max(0, offset - 1))
 
     def trim_damaged(self, offset: Offset) -> bool:
-        """See the group."""
+        """Delete damaged entries below `offset`; see `Group.trim_damaged`."""
         group, log = self._group, self._group.log
         if (
             group.trim_to is not None
@@ -126,7 +128,7 @@ class Trimming(Generic[G]):
         return True
 
     def settle(self, offset: Offset) -> None:
-        """A trim is durable: the log start moves."""
+        """Move the log start to a trim that is durable."""
         group = self._group
         group.log.move_start(offset)
         is_repair = False
@@ -136,12 +138,15 @@ class Trimming(Generic[G]):
         self._drop(although_damaged=is_repair)
 
     def restart_at(self, applied: Index) -> None:
-        """The log was replaced by one that was fetched, whose start follows every trim up to `applied`."""
+        """Continue with a log that was fetched, whose start follows every trim up to `applied`."""
         self._looked_to = applied
         self._asks = self.is_waiting = True
 
     def _look_into_files(self) -> None:
-        """A damaged entry is looked at again once it is repaired; a later trim makes up for one that is lost so."""
+        """Search the files for committed trims and marks that a restart found.
+
+        The search stops at a damaged entry until it is repaired; a later trim makes up for one that is lost this way.
+        """
         group, log = self._group, self._group.log
         last = min(group.applied_index, Index(log.noted_from - 1))
         while self._looked_to < last and group.damage is None:
@@ -152,7 +157,7 @@ class Trimming(Generic[G]):
                 group.note_damage(error)
                 return
             except DescriptorsExhausted:
-                return  # the next turn looks again
+                return  # the next turn retries
             for entry in entries:
                 if is_control(entry.payload):
                     kind, payload = read_control(entry.payload)
@@ -168,7 +173,7 @@ class Trimming(Generic[G]):
             before = group.trim_to
             try:
                 self._host.trim(group, self._owed)
-            except Unavailable:  # no room in the journal: tried again with the next turn
+            except Unavailable:  # no room in the journal: retried with the next turn
                 group.trim_to = before
                 return
         self._owed = Offset(0)
@@ -183,11 +188,11 @@ class Trimming(Generic[G]):
             except CorruptBatch as error:
                 group.note_damage(error)
             except DescriptorsExhausted:
-                pass  # they are left over, and the next turn tries again
+                pass  # left over, and retried with the next turn
         self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or has_leftovers(log.segments)
 
     def _may_drop(self, although_damaged: bool) -> bool:
-        """Whether the files are what the log says, and nobody is about to change them."""
+        """Return whether files and log agree, and no change of the files is under way."""
         group = self._group
         is_sound = group.damage is None or although_damaged
         return is_sound and not group.log.is_cut_waiting and not group.is_deaf
