@@ -1,6 +1,6 @@
 """`raftlog maelstrom`: a node of a Maelstrom test on stdin and stdout, until stdin ends, SIGTERM or Ctrl-C.
 
-Exit codes: 0 after any of these, 1 when it cannot go on (its disk failed, nobody reads what it writes). The last line
+Exit codes: 0 after any of these, 1 when it cannot go on (its disk failed, its stdout is closed). The last line
 on stderr is a JSON object with what the node did; one comes every ten seconds, too, for Maelstrom kills its nodes.
 """
 
@@ -71,7 +71,9 @@ def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
     maelstrom test -w kafka --bin "$(command -v raftlog)" --node-count 3 … -- maelstrom
     """
     if not __debug__:
-        raise CommandFailed("raftlog maelstrom does not run under python -O: its assertions guard the data")
+        raise CommandFailed(
+            "raftlog maelstrom refuses to run under `python -O`, which disables the assertions that protect the data"
+        )
     logs.configure(log_level, "text")
     logs.write_out()
     with _directory(data_dir) as path:
@@ -97,7 +99,7 @@ async def _run(settings: MaelstromSettings) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    output = Output(_STDOUT, lambda: end(StorageError("nobody reads what this node writes")))
+    output = Output(_STDOUT, lambda: end(StorageError("stdout of this node is closed")))
     await output.open()
     node = MaelstromNode(settings, output.write, end)
     loop.set_exception_handler(lambda loop, context: _unforeseen(end, loop, context))
@@ -137,4 +139,4 @@ def _unforeseen(end: Callable[[RaftlogError], None], loop: asyncio.AbstractEvent
     loop.default_exception_handler(context)
     error = context.get("exception")
     if isinstance(error, AssertionError):
-        end(StorageError(f"a broken invariant: {error}; please report it with the log"))
+        end(StorageError(f"broken invariant: {error}; please report it with the log"))

@@ -164,7 +164,7 @@ def test_not_under_optimisation(tmp_path: Path) -> None:
     command = [sys.executable, "-O", "-m", "raftlog.cli", "serve", "--data-dir", str(tmp_path / "data"), "--http", FREE]
     done = subprocess.run(command, capture_output=True, timeout=30, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith(b"error: raftlog serve does not run under python -O")
+    assert done.stderr.startswith(b"error: raftlog serve refuses to run under `python -O`")
 
 
 @pytest.mark.parametrize(

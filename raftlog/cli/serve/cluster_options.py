@@ -21,46 +21,49 @@ cluster_options = all_of(
     broker_option(
         "--rpc",
         metavar="HOST:PORT",
-        help="Where other brokers reach this one; without it the broker is alone. Port 0 takes a free one.",
+        help="Address to listen on for other brokers; port 0: any free port. Without it: a cluster of one broker.",
     ),
     broker_option(
         "--advertise-rpc",
         metavar="HOST:PORT",
-        help="The address that other brokers are told, where it is another one than this broker listens on.",
+        help="Address that other brokers are given, if they cannot use the address of --rpc. [default: the address of "
+        "--rpc]",
     ),
     broker_option(
         "--seeds",
         default="",
+        show_default="none",
         metavar="HOST:PORT,…",
-        help="RPC addresses of the first brokers, the same list for each of them; or any brokers of a cluster "
-        "that this one shall join.",
+        help="For a new cluster: RPC addresses of its first brokers, the same list on each of them. To join a cluster: "
+        "RPC addresses of any of its brokers.",
     ),
     broker_option(
         "--cluster-id",
         metavar="UUID",
-        help="The cluster to found or to belong to; without it a new one is named, or the seeds say.",
+        help="Id of the cluster to found or to join. [default: the seeds' cluster, or a new id]",
     ),
     broker_option(
         "--host-label",
         default="",
-        help="The machine or rack: replicas of a partition are never on the same one. Default: node-{node id}.",
+        show_default="node-{node id}",
+        help="Name of the machine or rack; two replicas of a partition never share one.",
     ),
     broker_option(
         "--cluster-secret-file",
         type=click.Path(),
-        help="The secret that all brokers of the cluster share, from `raftlog cluster secret create`; needed "
-        "with --rpc unless the certificate names the node (URI name raftlog:node:<node id>).",
+        help="File with the secret that all brokers of the cluster share, from `raftlog cluster secret create`; "
+        "required with --rpc unless the certificate names the node (URI name raftlog:node:<node id>).",
     ),
     broker_option(
         "--rpc-certificate",
         type=click.Path(),
-        help="This broker's certificate (PEM) for connections between brokers.",
+        help="Certificate of this broker (PEM) for TLS between brokers.",
     ),
-    broker_option("--rpc-key", type=click.Path(), help="Its private key (PEM)."),
+    broker_option("--rpc-key", type=click.Path(), help="Private key of the certificate (PEM)."),
     broker_option(
         "--rpc-authority",
         type=click.Path(),
-        help="The authority (PEM) that signed the certificates of all brokers.",
+        help="Certificate (PEM) of the authority that signed the certificates of all brokers.",
     ),
 )
 """Options that become keyword arguments of `cluster_settings_from`."""
@@ -73,13 +76,13 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
     secret = _secret_from(arguments.pop("cluster_secret_file"))
     files = [arguments.pop(name) for name in _TLS]
     if rpc is None and (seeds or advertised):
-        raise click.UsageError("--seeds and --advertise-rpc need --rpc, where the other brokers reach this one")
+        raise click.UsageError("--seeds and --advertise-rpc need --rpc HOST:PORT, the address for other brokers")
     if any(files) and not all(files):
-        raise click.UsageError("--rpc-certificate, --rpc-key and --rpc-authority belong together")
+        raise click.UsageError("--rpc-certificate, --rpc-key and --rpc-authority must be given together")
     address = None if rpc is None else split_address(rpc, "--rpc")
     if address is not None and not insecure and not all(files) and not is_loopback(address[0]):
         raise click.UsageError(
-            f"--rpc {rpc} can be reached by other machines: give certificates (--rpc-certificate, --rpc-key, "
+            f"other machines can reach --rpc {rpc} without TLS: give certificates (--rpc-certificate, --rpc-key, "
             "--rpc-authority), listen on 127.0.0.1, or give --insecure"
         )
     tls = load_tls(TlsFiles(*files)) if all(files) else None

@@ -1,9 +1,9 @@
-"""At most so many events of one name in a second: a thousand groups that lose their leader are not a thousand lines.
+"""Limit of the events of one name in a second: a thousand groups that lose their leader are not a thousand lines.
 
     lines of one name in a second ≤ per_second, and one that counts the others
 
-A second begins with the first event after a quiet one. What is above the bound is still written at level debug, for
-whoever asked for that. Installed by `logs`, called by `raftlog.events`.
+A second begins with the first event after a quiet second. Events above the limit are still written at level debug.
+Installed by `logs`, called by `raftlog.events`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class EventLimit(Gate):
         return count <= self._per_second
 
     def end_second(self) -> None:
-        """Say what was left out."""
+        """Log the number of events that were left out, by name."""
         counts, self._counts = self._counts, {}
         for name, count in counts.items():
             if count > self._per_second:

@@ -14,7 +14,7 @@ from raftlog.partitions.gossip.settings import GossipSettings
 _logger = logging.getLogger(__name__)
 
 GOSSIP_PORT_STEP: Final = 1
-"""The gossip port where none is given: this much above that of RPC."""
+"""Distance of the default gossip port from the RPC port."""
 _PORT_MAX: Final = 65_535
 
 
@@ -22,20 +22,20 @@ gossip_options = all_of(
     broker_option(
         "--gossip",
         metavar="HOST:PORT|off",
-        help="Where brokers gossip about who is there, UDP and TCP; port 0 takes a free one. "
-        "Default: the host of --rpc and the port above it, or any other; off without --rpc, and without "
-        "--cluster-secret-file, which signs it.",
+        help="Address to listen on for gossip, UDP and TCP; port 0: any free port. [default: the host of --rpc and the "
+        "port above it, or a free port; off without --rpc or --cluster-secret-file, which signs it]",
     ),
     broker_option(
         "--advertise-gossip",
         metavar="HOST:PORT",
-        help="The gossip address that other brokers are told, where it is another one than this broker "
-        "listens on. Default: the host of --advertise-rpc, the port that it listens on.",
+        help="Gossip address that other brokers are given, if they cannot use the address of --gossip. [default: the "
+        "host of --advertise-rpc, the port of --gossip]",
     ),
     broker_option(
         "--rack",
         default="",
-        help="Where the machine stands, for people and for placement; at most 64 bytes.",
+        show_default="none",
+        help="Location of the machine, shown to operators; at most 64 bytes.",
     ),
 )
 """Options that become keyword arguments of `gossip_settings_from`."""
@@ -52,13 +52,16 @@ def gossip_settings_from(
     gossip, advertised, rack = (arguments.pop(name) for name in ("gossip", "advertise_gossip", "rack"))
     is_wanted = gossip not in (None, GOSSIP_OFF)
     if is_wanted and rpc is None:
-        raise click.UsageError("--gossip needs --rpc: a broker alone has nobody to gossip with")
+        raise click.UsageError("--gossip needs --rpc HOST:PORT: a broker without --rpc is a cluster of one")
     if is_wanted and secret is None:
-        raise click.UsageError("--gossip needs --cluster-secret-file, whose keys sign it")
+        raise click.UsageError(
+            "--gossip needs --cluster-secret-file, whose secret signs its messages; "
+            "`raftlog cluster secret create` makes one"
+        )
     if not is_wanted and (gossip == GOSSIP_OFF or rpc is None):
         return {"gossip": None, "rack": rack}
     if secret is None:
-        _logger.warning("gossip is off: it is signed with the cluster secret; give --cluster-secret-file")
+        _logger.warning("gossip is off without a cluster secret to sign its messages; give --cluster-secret-file")
         return {"gossip": None, "rack": rack}
     if is_wanted:
         address = split_address(gossip, "--gossip")

@@ -1,7 +1,7 @@
-"""Logging of the broker: the standard library's loggers everywhere, structlog for what a line looks like.
+"""Logging of the broker: the standard library's loggers everywhere, structlog for the format of lines.
 
-structlog takes longer to import than the rest of this file takes to read, and a start should not wait for it. So lines
-are held back until `let_out`, or until there is a warning, the process ends, or there are many. They keep their times.
+structlog takes long to import, and a start should not wait for it. So lines are held until `write_when_ready` or a
+warning, the end of the process, or `_HELD_MAX` lines. They keep their times.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ def configure(level: str, line_format: str) -> None:
     events.set_gate(EventLimit())
 
 
-async def let_out(is_ready: asyncio.Event, seconds: float) -> None:
-    """Hold nothing back any more once the broker is ready, or after so many seconds."""
+async def write_when_ready(is_ready: asyncio.Event, seconds: float) -> None:
+    """Write the held lines once the broker is ready, or after `seconds`; later lines are written at once."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await is_ready.wait()
@@ -55,9 +55,9 @@ async def let_out(is_ready: asyncio.Event, seconds: float) -> None:
 
 
 def write_out() -> None:
-    """Write what was held back, and hold nothing from now on."""
+    """Write the held lines, and hold none from now on."""
     root = logging.getLogger()
     for held in [each for each in root.handlers if isinstance(each, MemoryHandler)]:
-        assert held.target is not None, "lines are held back for nobody"
+        assert held.target is not None, "held lines have no handler"
         root.handlers[root.handlers.index(held)] = held.target
         held.close()

@@ -1,6 +1,6 @@
-"""`raftlog serve`: the composition root. It puts broker and HTTP server together and waits for a signal.
+"""`raftlog serve`: the composition root, which builds broker and HTTP server and waits for a signal.
 
-Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the broker cannot start, cannot go on (its disk failed), or cannot stop in
+Exit codes: 0 after SIGTERM or Ctrl-C; 1 when the broker cannot start, fails (its disk failed), or does not stop in
 time.
 """
 
@@ -51,54 +51,60 @@ STOP_SECONDS_MAX = 4.5
 """The whole stop takes at most this."""
 
 _TUNING = {
-    "memory_budget_bytes": "Bytes held for all connections: a quarter for frames of brokers, three eighths each for "
-    "request bodies and for answers.",
-    "partitions_per_topic_max": "Most partitions of one topic.",
-    "open_files_max": "Segment files kept open.",
-    "sync_threads": "Syncs that run at once.",
-    "producers_max": "Idempotent producers that a partition knows; for more the least recently used expire.",
-    "partition_pending_bytes_max": "Bytes of one partition that may wait for their sync; then producers wait.",
-    "broker_pending_bytes_max": "The same for all partitions together.",
-    "accumulate_bytes_max": "Largest batch that single records are put into.",
-    "fetch_bytes_max": "Most bytes that a fetch answers.",
-    "fetch_wait_ms_max": "Longest time that a fetch waits for records.",
-    "opened_bytes_max": "Largest opened size of a compressed batch that is decoded.",
-    "retention_interval_s": "Seconds between two looks for segments to delete or compact.",
-    "storage_min_free_bytes": "With less room on the file system no records are taken; reads and deletions go on.",
-    "replica_lag_time_max_ms": "A replica is shown as in sync while it holds what was committed so long ago.",
-    "catch_up_bytes_per_s": "Bytes a second that are sent to replicas which catch up or are repaired, all together.",
-    "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
-    "metadata_growth_bytes_max": "Growth after which a log of metadata or of committed offsets is made shorter.",
-    "offsets_partitions": "Partitions of the internal topic for groups and their offsets, when it is created.",
-    "offsets_retention_ms": "What a group without members committed is forgotten after so long without a commit.",
-    "group_min_session_timeout_ms": "Shortest session timeout that a member of a group may have.",
-    "group_max_session_timeout_ms": "Longest session timeout that a member of a group may have.",
-    "group_initial_rebalance_delay_ms": "An empty group waits so long for more members after the first.",
-    "group_members_max": "Most members of one group.",
-    "groups_max": "Most groups of one partition of the internal topic.",
-    "consumer_instances_max": "Most consumer instances (REST) that may live on this broker.",
-    "consumer_instance_timeout_ms": "A consumer instance that nobody used for so long is deleted.",
+    "memory_budget_bytes": "Maximum memory for all connections, in bytes: a quarter for frames from other brokers, "
+    "three eighths each for request bodies and for answers.",
+    "partitions_per_topic_max": "Maximum number of partitions of a topic.",
+    "open_files_max": "Maximum number of segment files kept open; others are reopened when they are read.",
+    "sync_threads": "Maximum number of concurrent syncs.",
+    "producers_max": "Maximum number of idempotent producers per partition; beyond it the least recently used expire.",
+    "partition_pending_bytes_max": "Maximum bytes of one partition that wait for their sync; beyond it producers wait.",
+    "broker_pending_bytes_max": "Maximum bytes of all partitions together that wait for their sync.",
+    "accumulate_bytes_max": "Maximum size of a batch built from single records, in bytes.",
+    "fetch_bytes_max": "Maximum size of a fetch answer, in bytes; a larger first batch is still returned whole.",
+    "fetch_wait_ms_max": "Maximum time that a fetch waits for new records, in milliseconds.",
+    "opened_bytes_max": "Maximum decompressed size of a batch, in bytes; a larger one is returned in stored form only.",
+    "retention_interval_s": "Interval between checks for segments to delete or compact, in seconds.",
+    "storage_min_free_bytes": "Free disk space below which records are refused, in bytes; reads and deletes continue.",
+    "replica_lag_time_max_ms": "Age up to which a replica must hold committed records to be shown as in sync, in "
+    "milliseconds.",
+    "catch_up_bytes_per_s": "Maximum rate to all replicas that catch up or are repaired together, in bytes per second.",
+    "scrub_interval_days": "Days in which the scrub reads and checks every byte once; 0 disables it.",
+    "metadata_growth_bytes_max": "Growth after which a metadata or offsets log is compacted, in bytes.",
+    "offsets_partitions": "Number of partitions of __consumer_offsets, fixed when that topic is created.",
+    "offsets_retention_ms": "Time without members and commits after which the committed offsets of a consumer group "
+    "expire, in milliseconds.",
+    "group_min_session_timeout_ms": "Minimum session timeout of a group member, in milliseconds.",
+    "group_max_session_timeout_ms": "Maximum session timeout of a group member, in milliseconds.",
+    "group_initial_rebalance_delay_ms": "Time that an empty consumer group waits for further members after the first, "
+    "in milliseconds.",
+    "group_members_max": "Maximum number of members of a consumer group.",
+    "groups_max": "Maximum number of consumer groups per partition of __consumer_offsets.",
+    "consumer_instances_max": "Maximum number of REST consumer instances of this broker.",
+    "consumer_instance_timeout_ms": "Idle time after which a REST consumer instance is deleted, in milliseconds.",
 }
 
 
 _HTTP_TUNING = {
-    "body_bytes_max": (http_server.BODY_BYTES_MAX, "Largest request body."),
+    "body_bytes_max": (http_server.BODY_BYTES_MAX, "Maximum size of a request body, in bytes."),
     "body_timeout_ms": (
         http_server.BODY_TIMEOUT_MS,
-        "Longest time that a body may take to arrive, or a streamed one be silent.",
+        "Maximum time for a request body to arrive, or between two parts of a streamed body, in milliseconds.",
     ),
     "body_bytes_per_s_min": (
         http_server.BODY_BYTES_PER_S_MIN,
-        "Slowest rate at which a body may arrive, in bytes a second.",
+        "Minimum rate at which a request body must arrive, in bytes per second.",
     ),
-    "keepalive_timeout_s": (http_server.KEEPALIVE_TIMEOUT_S, "Seconds after which an idle connection is closed."),
+    "keepalive_timeout_s": (
+        http_server.KEEPALIVE_TIMEOUT_S,
+        "Idle time after which an HTTP connection is closed, in seconds.",
+    ),
     "http_connections_max": (
         http_server.CONNECTIONS_MAX,
-        "Most connections of HTTP clients; fewer where descriptors (ulimit -n) are short.",
+        "Maximum number of HTTP connections; lowered where few file descriptors (ulimit -n) are allowed.",
     ),
     "metrics_partitions_max": (
         http_server.METRICS_PARTITIONS_MAX,
-        "Partitions with metrics of their own; the others are in the sums of their topics.",
+        "Maximum number of partitions with metrics of their own; further ones count in the sums of their topics.",
     ),
 }
 
@@ -126,18 +132,18 @@ _tuning_options = all_of(
     "--data-dir",
     type=click.Path(),
     default=DATA_DIR_DEFAULT,
-    help="Where everything is kept; made when it is missing.",
+    help="Directory of all data; created if it is missing.",
 )
 @broker_option(
     "--http",
     default=HTTP_DEFAULT,
     metavar="HOST:PORT",
-    help="Where to listen; port 0 takes a free one.",
+    help="Address to listen on for clients; port 0: any free port.",
 )
 @broker_option(
     "--advertise-http",
     metavar="HOST:PORT",
-    help="The address that the ready line names, where clients reach this broker by another one than it listens on.",
+    help="Address that clients are given, if they cannot use the address of --http. [default: the address of --http]",
 )
 @broker_option(
     "--allowed-host",
@@ -145,19 +151,19 @@ _tuning_options = all_of(
     metavar="HOST",
     multiple=True,
     callback=lambda _context, _parameter, names: [_allowed_host(name) for name in names],
-    help="A host that clients may name beside loopback and advertised addresses; may be repeated. With one, others are "
-    "refused on every address; without, only where --http is a loopback address.",
+    help="Host name that clients may use, besides loopback and advertised addresses; may be repeated. Once it is "
+    "given, requests for other hosts are refused on every address; by default only if --http is a loopback address.",
 )
 @broker_option(
     "--node-id",
     type=click.IntRange(0, (1 << 31) - 1),
     default=1,
-    help="The number of this broker; a data directory belongs to one number.",
+    help="Number of this broker, unique in the cluster; a data directory belongs to one number.",
 )
 @broker_option(
     "--insecure",
     is_flag=True,
-    help="Allow addresses that other machines can reach: anyone there can read and write everything.",
+    help="Allow addresses that other machines can reach, without TLS: every program there can read and write all data.",
 )
 @cluster_options
 @gossip_options
@@ -166,10 +172,10 @@ _tuning_options = all_of(
     "--partitioner",
     type=click.Choice(list(PARTITIONERS)),
     default="murmur2",
-    help="How a key chooses its partition when the producer leaves it to the broker.",
+    help="Hash of the key that chooses the partition, for producers that name none; the same on all brokers.",
 )
 @settings_option(
-    "A setting of topics that do not say otherwise, such as retention.ms=-1; may be repeated.",
+    "Default of a topic setting, such as retention.ms=-1; may be repeated.",
     "--topic-config",
     envvar="RAFTLOG_TOPIC_CONFIG",
 )
@@ -177,13 +183,13 @@ _tuning_options = all_of(
     "--log-level",
     type=click.Choice(logs.LEVELS),
     default="info",
-    help="The least severe lines to log, to stderr.",
+    help="Lowest level to log to stderr.",
 )
 @broker_option(
     "--log-format",
     type=click.Choice(logs.FORMATS),
     default="text",
-    help="Log and ready line as text or as JSON.",
+    help="Format of the log and of the ready line.",
 )
 @_tuning_options
 def serve(
@@ -198,16 +204,19 @@ def serve(
     workers: int,
     **settings: Any,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C. Once it serves, one line on stdout says where."""
+    """Run a broker until SIGTERM or Ctrl-C. When it is ready, one line on stdout has its addresses."""
     if not __debug__:
-        raise CommandFailed("raftlog serve does not run under python -O: its assertions guard the data; leave -O out")
+        raise CommandFailed(
+            "raftlog serve refuses to run under `python -O`, which disables the assertions that protect the data; "
+            "start it without -O"
+        )
     if workers > 1:
         supervise(click.get_current_context().params)
         return
     host, port = split_address(http, "--http")
     if not insecure and not is_loopback(host):
         raise click.UsageError(
-            f"--http {http} can be reached by other machines, and there is no TLS and no password yet; "
+            f"other machines can reach --http {http}, and HTTP has neither TLS nor passwords yet; "
             "listen on 127.0.0.1, or give --insecure"
         )
     if advertise_http is not None:
@@ -252,7 +261,7 @@ async def _serve(
     try:
         await _run(settings, http_settings, host, port, line_format, stop)
     except DiskRefused as error:
-        logger.error("%s; starting once more, as that", error)
+        logger.error("%s; restarting as that disk", error)
         await _run(settings, http_settings, host, port, line_format, stop)
 
 
@@ -262,7 +271,7 @@ async def _run(
     """Run a broker until it stops. Raises `DiskRefused` when the next start counts as another disk for the cluster."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
-    lines = asyncio.ensure_future(logs.let_out(is_ready, LINES_HELD_SECONDS))
+    lines = asyncio.ensure_future(logs.write_when_ready(is_ready, LINES_HELD_SECONDS))
     start = {"node": settings.node_id, "version": raftlog.__version__, "data_dir": settings.data_dir}
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
@@ -285,7 +294,7 @@ def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[s
     loop.default_exception_handler(context)
     error = context.get("exception")
     if isinstance(error, AssertionError):
-        broker.fail(StorageError(f"a broken invariant: {error}; please report it with the log"))
+        broker.fail(StorageError(f"broken invariant: {error}; please report it with the log"))
 
 
 async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
@@ -322,7 +331,7 @@ def _check_alive(broker: Broker) -> None:
     if isinstance(failure, DiskRefused):
         raise failure
     if failure is not None:
-        raise CommandFailed(f"the broker cannot go on: {failure}")
+        raise CommandFailed(f"the broker stopped: {failure}")
 
 
 async def _stop(broker: Broker, listeners: Listeners) -> None:
@@ -335,8 +344,8 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
         event(logger, "process_stopped", node=broker.node_id)
     except TimeoutError:
         raise CommandFailed(
-            f"the broker did not stop within {STOP_SECONDS_MAX:g} s; what was acknowledged is safe, "
-            "and the next start checks the rest"
+            f"the broker did not stop within {STOP_SECONDS_MAX:g} s; acknowledged records are safe, "
+            "and the next start checks the others"
         ) from None
 
 
@@ -362,7 +371,7 @@ def _say_ready(broker: Broker, where: str, line_format: str) -> None:
             f"raftlog is ready: node {broker.node_id} serves http://{where}, "
             f"data in {broker.settings.data_dir}{cluster}"
         )
-    # Nobody needs to read it, so a closed stdout is no reason to stop.
+    # The line is for convenience, so a closed stdout is no reason to stop.
     try:
         click.echo(line)
         sys.stdout.flush()

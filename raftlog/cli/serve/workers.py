@@ -2,9 +2,9 @@
 
 Worker w (from 1) has the ports + 10·(w-1), the node id n + 1000·(w-1), and as data directory the given one, or
 `{data-dir}/.raftlog/workers/{w}` from w = 2 on. All have the same host label, so replicas of a partition are never on
-two of them. A worker that was killed is started again, a few times; one that ends by itself has said why, and then all
-end, because what stopped it will stop it again. Without `--rpc` nobody but the workers talks over RPC, and the secret
-that they share is made at the first start, in `{data-dir}/.raftlog/cluster.secret`.
+two of them. A killed worker is restarted, a few times; a worker that fails prints its error, and then all workers end,
+because the same error would stop it again. Without `--rpc` only the workers use RPC, and the secret that they share is
+created at the first start, in `{data-dir}/.raftlog/cluster.secret`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ PORT_STEP: Final = 10
 NODE_ID_STEP: Final = 1000
 GOSSIP_OFF: Final = "off"
 RPC_PORT_STEP: Final = 2
-"""The RPC port where none is given: this much above that of HTTP."""
+"""Distance of the default RPC port from the HTTP port."""
 WORKERS_MAX: Final = 256
 RESTARTS_MAX: Final = 3
 RESTARTS_WITHIN_S: Final = 60.0
@@ -38,7 +38,8 @@ workers_option = broker_option(
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     default=1,
-    help="Broker processes on this host, one for each core that is meant for it; ports + 10, node ids + 1000.",
+    help="Number of broker processes on this host, usually one per core; each has ports + 10 and node id + 1000 of "
+    "the one before.",
 )
 
 
@@ -46,7 +47,7 @@ def supervise(given: Mapping[str, Any]) -> None:
     """Run the workers until a signal; `given` are the values of the options of `serve`. Raises `CommandFailed`."""
     flags = [worker_flags(given, worker) for worker in range(1, given["workers"] + 1)]
     secret = secret_flags(given)
-    # What was typed stays as it was; of a flag that is given twice the later one counts.
+    # The typed arguments stay unchanged; of a repeated flag the later one counts.
     commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each, *secret] for each in flags]
     asyncio.run(_Supervisor(commands, given["log_format"]).run())
 
@@ -78,14 +79,14 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
 def _rpc_beside(http: str) -> str:
     host, port = split_address(http, "--http")
     if port == 0:
-        raise click.UsageError("several workers need --rpc HOST:PORT, because --http does not say a port")
+        raise click.UsageError("--workers above 1 needs --rpc HOST:PORT, because --http has port 0")
     return _joined(host, port + RPC_PORT_STEP)
 
 
-def _moved(address: str, worker: int, what: str) -> str:
-    host, port = split_address(address, what)
-    if port == 0 and what == "--rpc":
-        raise click.UsageError("several workers need --rpc with a port, because they must know each other's")
+def _moved(address: str, worker: int, flag: str) -> str:
+    host, port = split_address(address, flag)
+    if port == 0 and flag == "--rpc":
+        raise click.UsageError("--workers above 1 needs --rpc with a fixed port instead of 0, to connect the workers")
     return _joined(host, port + PORT_STEP * (worker - 1) if port else 0)
 
 
@@ -128,15 +129,17 @@ class _Supervisor:
         while (code := await worker.wait()) != 0:
             how = worker.how_it_ended()
             if code > 0:
-                raise CommandFailed(f"{worker.name} ended ({how}), and all with it; it said why before")
+                raise CommandFailed(
+                    f"{worker.name} ended ({how}), and so all workers were stopped; see its error above"
+                )
             now = asyncio.get_running_loop().time()
             if len(self._restarts) == RESTARTS_MAX and now - self._restarts[0] < RESTARTS_WITHIN_S:
                 raise CommandFailed(
-                    f"{worker.name} ended ({how}), and all with it: {RESTARTS_MAX} restarts in "
-                    f"{RESTARTS_WITHIN_S:g} s were not enough"
+                    f"{worker.name} ended ({how}) after {RESTARTS_MAX} restarts in {RESTARTS_WITHIN_S:g} s, and so "
+                    "all workers were stopped; see the log above"
                 )
             self._restarts.append(now)
-            click.echo(f"{worker.name} ended ({how}); it is started again", err=True)
+            click.echo(f"{worker.name} ended ({how}); restarting it", err=True)
             await worker.start()
             await worker.ready_line()
         self._stop.set()
@@ -147,6 +150,6 @@ class _Supervisor:
             first = {key: value for key, value in workers[0].items() if key != "pid"}
             click.echo(orjson.dumps({**first, "pid": os.getpid(), "workers": workers}))
         else:
-            said = [line.decode().strip().removeprefix(READY_PREFIX) for line in lines]
-            click.echo(f"{READY_PREFIX}{len(said)} workers: {'; '.join(said)}")
+            texts = [line.decode().strip().removeprefix(READY_PREFIX) for line in lines]
+            click.echo(f"{READY_PREFIX}{len(texts)} workers: {'; '.join(texts)}")
         sys.stdout.flush()
