@@ -9,7 +9,6 @@ PENDING: Final = (
     "partitions/node",
     "partitions/operations",
     "partitions/replica",
-    "raftlog/runtime/journal",
     "raftlog/runtime/log",
     "raftlog/runtime/rpc",
     "raftlog/runtime/transfer",

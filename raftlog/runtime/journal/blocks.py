@@ -56,7 +56,8 @@ class BlockHeader(NamedTuple):
     parts: int
     sequence: int
     start: int
-    """Where recovery begins: the frame of the newest checkpoint that was complete when this block was written."""
+    """Number of the frame at which recovery begins: the newest checkpoint that was complete when this block was
+    written."""
     length: int
     version: int
     reserved: int
@@ -71,7 +72,9 @@ class BlockRange(NamedTuple):
 
 
 def checksum_seed(disk_uuid: uuid.UUID) -> int:
-    """What the checksums of this disk's blocks begin with: a block of another disk is never intact here."""
+    """Return the CRC-32C of the disk's uuid, with which its blocks' checksums begin.
+
+    A block of another disk is therefore never intact here."""
     return int(crc32c(disk_uuid.bytes))
 
 
@@ -83,7 +86,7 @@ def blocks_for(payload_bytes: int) -> int:
 def build_frame(
     payload: Buffer, sequence: int, start: int, chain: int, places: Sequence[BlockRange], seed: int
 ) -> tuple[bytearray, int]:
-    """The bytes of a frame whose first block has `sequence`, and the checksum of its last block."""
+    """Return the bytes of a frame whose first block has `sequence`, and the checksum of its last block."""
     parts = blocks_for(len(payload))
     assert parts <= WRITE_BLOCKS_MAX, f"frame {sequence} would have {parts} > {WRITE_BLOCKS_MAX} blocks"
     assert parts == sum(place.blocks for place in places), (parts, places)
@@ -107,7 +110,7 @@ def build_frame(
 
 
 def is_intact(block: Buffer, header: BlockHeader, number: int, seed: int) -> bool:
-    """Whether 4096 bytes read at block `number` of a file are a block that was written there by this disk."""
+    """Return whether 4096 bytes read at block `number` of a file are a block that was written there by this disk."""
     return (
         header.magic == BLOCK_MAGIC
         and header.block == number

@@ -1,4 +1,4 @@
-"""Where the journal begins and ends, and whether its end is torn or damaged.
+"""Beginning and end of the journal, and whether its end is torn or damaged.
 
 Recovery begins at the greatest `start` of any intact block and follows the chain from block to block. Let `end` be the
 sequence after the last complete frame of that walk, `missing` the first sequence that the walk does not reach:
@@ -10,11 +10,10 @@ A frame is written only after the sync of the frame before it returned, so only 
 - an intact block of a frame beyond `end` proves that the frame at `end` had been synced: a hole, damage;
 - a block that is neither intact nor zero, in a place where the frame at `end` may lie, is damage: power loss leaves
   each block as it was or as it was written;
-- otherwise the sync of what is missing never returned: torn, and cut at `end`.
+- otherwise the sync of the missing blocks never returned: torn, and cut at `end`.
 
-What no reader of one disk can see is the loss of the whole last frame, or of some of its blocks, to zeros or to what
-they held before. Whoever remembers the sequence of the last sync (the peers do) says so in `synced_at_least`.
-"""
+A single disk cannot show that the whole last frame, or some of its blocks, were replaced by zeros or by their previous
+content. Peers remember the sequence of the last sync; the caller passes it as `synced_at_least`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +46,7 @@ class BlockAt(NamedTuple):
 
 @dataclass(slots=True)
 class Ending:
-    """What of the journal holds: frames from `start` on, below `end`."""
+    """Valid part of the journal: frames from `start` on, below `end`."""
 
     start: int
     end: int
@@ -58,7 +57,7 @@ class Ending:
     stray: list[BlockAt] = field(default_factory=list)
     """Blocks behind the end that a torn write left, and bad ones that never belonged to the journal."""
     torn_blocks: int = 0
-    """How many blocks the torn write left."""
+    """Number of blocks that the torn write left."""
 
 
 def find_ending(path: str, surveys: Sequence[FileSurvey], synced_at_least: int = 0) -> Ending | None:
@@ -97,7 +96,8 @@ def _check_never_begun(path: str, surveys: Sequence[FileSurvey], synced_at_least
 
 
 def _walk(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
-    """The runs from the one with `start` on, each following the one before it by sequence, chain, use and place."""
+    """Return the runs from the one with `start` on, each following the one before it by sequence, chain, use and place.
+    """
     beginnings: dict[int, list[BlockRun]] = {}
     first: BlockRun | None = None
     for survey in surveys:
@@ -146,7 +146,9 @@ def _judge_what_is_behind(path: str, surveys: Sequence[FileSurvey], walk: list[B
 
 
 def _judge_bad(survey: FileSurvey, block: int, count: int, why: str, ending: Ending) -> None:
-    """A bad block is damage where the frame at the end may lie; elsewhere it held nothing that counts."""
+    """Raise `JournalDamaged` for a bad block where the frame at the end may lie; elsewhere note it as stray.
+
+    A bad block in another place held nothing that recovery needs."""
     current = ending.live[-1]
     end_block = ending.end - current.first_sequence
     here = max(0, _blocks_of(current.file) - end_block)
@@ -167,7 +169,8 @@ def _blocks_of(file: File) -> int:
 
 
 def _hole(path: str, surveys: Sequence[FileSurvey], sequence: int, why: str) -> JournalDamaged:
-    """Damage where the block of that sequence should be, as far as blocks around it tell where that is."""
+    """Return the error for a missing block, at its position if the blocks around it show that, else at the directory.
+    """
     for survey in surveys:
         for run in survey.runs:
             block = run.block_of(sequence)

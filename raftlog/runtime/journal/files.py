@@ -65,7 +65,8 @@ class JournalFile:
 
 
 class FramePlaces(NamedTuple):
-    """Where a frame goes: pieces in order, and what a sync of it must cover besides the files."""
+    """Positions of a frame: its pieces in order, and whether a sync of it must cover the directory besides the files.
+    """
 
     pieces: list[tuple[JournalFile, BlockRange]]
 
@@ -176,7 +177,9 @@ class JournalFiles:
     # room
 
     def _note_room(self) -> None:
-        """After every change of the current file and the spares; a spare that becomes current changes nothing."""
+        """Update `room_end`; called after every change of the current file and the spares.
+
+        A spare that becomes current changes nothing."""
         self.room_end = self._live[-1].end_sequence + sum(spare.blocks for spare in self._spares)
 
     def room_blocks(self, sequence: int) -> int:
@@ -248,7 +251,9 @@ class JournalFiles:
     # writing
 
     def place(self, sequence: int, blocks: int) -> FramePlaces:
-        """Where the next `blocks` blocks go, from `sequence` on; begins another use when the current file is full."""
+        """Return the positions of the next `blocks` blocks from `sequence` on.
+
+        Begins another use of a file when the current one is full."""
         assert blocks <= self.room_blocks(sequence), f"{blocks} blocks, room for {self.room_blocks(sequence)}"
         placed = FramePlaces([])
         while blocks:
@@ -279,7 +284,8 @@ class JournalFiles:
                 self._unlink(old.file)
 
     def _unlink(self, file: File) -> None:
-        """Not synced: should the name come back, its old blocks count for nothing."""
+        """Close and unlink a file without a sync: if its name returns after a crash, its old blocks count for nothing.
+        """
         file.close()
         self._disk.unlink(file.path)
 

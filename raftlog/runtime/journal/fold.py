@@ -1,14 +1,13 @@
-"""What the journal says of every group: its operations folded in order, cuts applied.
+"""State of every group according to the journal: its operations folded in order, cuts applied.
 
-The fold holds no entry bytes, only where they lie (32 bytes for each append that no later cut took back), so its size
+The fold holds no entry bytes, only their addresses (32 bytes for each append that no later cut took back), so its size
 is bounded by the journal's. For a group:
 
     keep_to ≤ index of `end`        entries up to keep_to are in the segments, as the checkpoint left them
     extents: first ≤ last, each first > keep_to and > the last before it
 
 The extents that follow `keep_to` without a gap are what the segments must be made equal to; entries behind a gap were
-never promised (a large append whose id is missing), and are dropped. Pure: `recovery` hands in the frames.
-"""
+never promised (a large append whose id is missing), and are dropped. Pure: `recovery` hands in the frames."""
 
 import struct
 from array import array
@@ -79,7 +78,7 @@ class FoldedGroup:
         self.vote: RollMember | None = None
         self.log_start_offset = Offset(0)
         self.commit_hint = Index(0)
-        """To be clamped to the log's end."""
+        """Commit index as last journaled; not yet clamped to the log's end."""
         self.configuration_index: Index | None = Index(0)
         """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
         took back the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
@@ -107,18 +106,17 @@ class FoldedGroup:
         return self.tail
 
     def extents(self) -> Iterator[Extent]:
-        """What the segments must hold behind `keep_to`, in order of index."""
+        """Yield the entries that the segments must hold behind `keep_to`, in order of index."""
         cells = self._extents
         for at in range(0, len(cells), _STRIDE):
             first, last, address, length = cells[at : at + _STRIDE]
             yield Extent(Index(first), Index(last), address, length & ~_IDS, bool(length & _IDS))
 
     def add(self, first: int, last: int, address: int, length: int, is_ids: bool) -> str | None:
-        """Take an append; says what is wrong with it, if anything is.
+        """Take an append; return the reason when it contradicts the fold, else None.
 
         The ids of a large append may come after smaller appends that follow it, and after a checkpoint whose `end`
-        covers some of them: those the checkpoint has synced, and nothing is to be made equal.
-        """
+        covers some of them: the checkpoint has synced those, and nothing is to be made equal."""
         if is_ids and first <= self.keep_to:
             covered = min(last, self.keep_to) + 1 - first
             first, address, length = first + covered, address + covered * ROW_SIZE, length - covered * ROW_SIZE
@@ -138,7 +136,7 @@ class FoldedGroup:
         return None
 
     def cut(self, index: int) -> str | None:
-        """Entries from `index` on are gone; says what is wrong with it, if anything is."""
+        """Remove the entries from `index` on; return the reason when the index is invalid, else None."""
         if index < 1:
             return f"a cut at index {index}"
         cells = self._extents
@@ -153,7 +151,7 @@ class FoldedGroup:
         return None
 
     def restart_at(self, end: LogEnd | None, log_start_offset: int, configuration_index: Index | None) -> None:
-        """The log is what the segments hold up to `end`, and nothing else."""
+        """Restart with a log that is exactly what the segments hold up to `end`; drop all extents."""
         del self._extents[:]
         self.end = end
         self.configuration_index = configuration_index
@@ -175,7 +173,9 @@ class FoldedGroup:
         self.tail = Index(reached)
 
     def set_hard_state(self, term: int, vote: RollMember | None) -> str | None:
-        """Take term and vote; says what is wrong with them: terms never fall, and there is one vote in a term."""
+        """Take term and vote; return the reason when they are invalid, else None.
+
+        Terms never fall, and there is one vote in a term."""
         if term < self.term:
             return f"term {term} follows term {self.term}"
         if term == self.term and self.vote is not None and vote != self.vote:
@@ -184,7 +184,7 @@ class FoldedGroup:
         return None
 
     def load(self, state: GroupState) -> None:
-        """Take what a checkpoint says."""
+        """Take the group's state from a checkpoint."""
         self.restart_at(state.end, state.log_start_offset, state.configuration_index)
         self.voting_position = LostEnd(*state.voting_position) if state.voting_position else None
         self.mark, self.term, self.vote, self.commit_hint = state.mark, state.term, state.vote, state.commit_hint
@@ -211,7 +211,7 @@ class Fold:
         self._loading = True
 
     def batches(self, extent: Extent) -> list[memoryview]:
-        """The batches of the extent's entries, one for each index. Raises `JournalDamaged`."""
+        """Return the batches of the extent's entries, one for each index. Raises `JournalDamaged`."""
         assert not extent.is_ids, f"{extent} has rows, no batches"
         data = memoryview(self._reader.read(extent.address, extent.length))
         found = []
@@ -224,7 +224,7 @@ class Fold:
         return found
 
     def rows(self, extent: Extent) -> bytes:
-        """The index rows of a large append's entries, which the segment must match. Raises `JournalDamaged`."""
+        """Return the index rows of a large append's entries, which the segment must match. Raises `JournalDamaged`."""
         assert extent.is_ids, f"{extent} has batches, no rows"
         return self._reader.read(extent.address, (extent.last - extent.first + 1) * ROW_SIZE)
 
@@ -299,7 +299,9 @@ class Fold:
             raise self._wrong(frame, f"operation {kind} is not known: use the release that wrote it, or a newer one")
 
     def _take_border(self, frame: FrameTable, kind: int, count: int) -> None:
-        """A checkpoint's begin or end. One that was not completed repeats what the fold knows, and is passed by."""
+        """Handle a checkpoint's begin or end.
+
+        A checkpoint that was not completed repeats the fold's state and is skipped."""
         if not self._loading:
             return
         if kind == OperationKind.CHECKPOINT_END:
@@ -316,7 +318,8 @@ class Fold:
         group.load(state)
 
     def finish(self) -> None:
-        """The last frame was taken."""
+        """Drop entries behind gaps after the last frame. Raises `FormatError` when the first checkpoint is incomplete.
+        """
         if self._loading:
             raise FormatError(f"the journal ends inside the checkpoint of frame {self.start}")
         for group in self.groups.values():

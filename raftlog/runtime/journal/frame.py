@@ -15,7 +15,7 @@ from raftlog.types import Buffer
 
 
 class PendingFrame:
-    """One of them."""
+    """Frame that waits to be written: operations as bytes, heads and bodies apart."""
 
     __slots__ = ("_bodies", "_heads", "number", "size")
 
@@ -49,7 +49,9 @@ class PendingFrame:
 
 
 class FrameQueue:
-    """All of them. `start_at` has to be called before anything else when the journal does not begin with block 1."""
+    """Queue of frames that wait to be written.
+
+    `start_at` has to be called before anything else when the journal does not begin with block 1."""
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.pending_bytes = 0
@@ -77,14 +79,15 @@ class FrameQueue:
         return self._frames[-1].number
 
     def begin_frame(self) -> PendingFrame:
-        """Close the last frame."""
+        """Close the last frame and append an empty one, which is returned."""
         frame = PendingFrame(JournalSequence(self.end))
         self._frames.append(frame)
         self.end = frame.number + 1
         return frame
 
     def take(self, encoded: Sequence[Encoded], size: int) -> JournalSequence:
-        """Put operations into the frame that waits, and into new ones where it is full; the last one's number."""
+        """Add operations to the last frame that waits, and to new ones when it is full; return the last one's number.
+        """
         self.pending_bytes += size
         frame = self._frames[-1] if self._frames else self.begin_frame()
         if frame.size + size <= self._payload_bytes_max:
@@ -99,7 +102,7 @@ class FrameQueue:
         return frame.number
 
     def pop(self) -> PendingFrame:
-        """The frame to be written next; one without operations when none waits."""
+        """Remove and return the frame to write next; one without operations when none waits."""
         if not self._frames:
             self.begin_frame()
         frame = self._frames.popleft()

@@ -65,9 +65,9 @@ _ENTRIES: Final = (Append, AppendIds)
 
 class _Checkpoint(NamedTuple):
     number: JournalSequence
-    """Of the frame that it begins with."""
+    """Number of the frame that the checkpoint begins with."""
     last: JournalSequence
-    """Number of the frame that it ends in."""
+    """Number of the frame that the checkpoint ends in."""
 
 
 def _nothing(_: object) -> None:
@@ -75,7 +75,7 @@ def _nothing(_: object) -> None:
 
 
 class Journal:
-    """See the module. Not thread-safe; `open` and `close` block, everything else returns at once."""
+    """Journal of one process; see the module. Not thread-safe; `open` and `close` block, other calls return at once."""
 
     def __init__(self, disk: Disk, path: str, seed: int, config: JournalConfig, read: ReadJournal) -> None:
         self.path = path
@@ -89,9 +89,9 @@ class Journal:
         self.durable_sequence = JournalSequence(FIRST_SEQUENCE - 1)
         """The last block that is synced together with every block before it; peers remember it for this disk uuid."""
         self.durable_start = JournalSequence(FIRST_SEQUENCE)
-        """Recovery begins there or later, whatever a crash takes."""
+        """Durable lower bound of the frame at which recovery begins after a crash."""
         self.sync_times = Histogram()
-        """From submitting a sync to its completion."""
+        """Durations of syncs, from submission to completion."""
         self._disk = disk
         self._seed = seed
         self._files = JournalFiles(disk, path, config.file_blocks, config.spare_files_max)
@@ -99,7 +99,7 @@ class Journal:
         """Sequence of the next block to be written."""
         self._chain = 0
         self._start: int = FIRST_SEQUENCE
-        """Where recovery begins, as written into blocks."""
+        """Number of the frame at which recovery begins, as written into blocks."""
         self._waiting = FrameQueue(config.frame_payload_max)
         """Frames that are not written."""
         self._hints: dict[GroupKey, Index] = {}
@@ -124,13 +124,12 @@ class Journal:
         create: bool = False,
         synced_at_least: int = 0,
     ) -> tuple[Self, Fold]:
-        """Open the journal in the directory `path`, and say what it holds; all of it is durable on return.
+        """Open the journal in the directory `path` and return it with its fold; all of it is durable on return.
 
         The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a
         journal where nothing was ever written; without it an empty directory is damage. `synced_at_least` is the
-        greatest `durable_sequence` that anybody remembers of this disk uuid. Blocking. Raises `JournalDamaged`,
-        `FormatError`, `OSError`.
-        """
+        greatest `durable_sequence` that any peer remembers of this disk uuid. Blocking. Raises `JournalDamaged`,
+        `FormatError`, `OSError`."""
         if create:
             make_directory(disk, path)
         read = read_files(disk, path, disk_uuid, synced_at_least=synced_at_least)
@@ -162,12 +161,11 @@ class Journal:
     # taking operations
 
     def why_refused(self, size_bytes: int) -> RaftlogError | None:
-        """What an append of entries with so many bytes of batches would raise now; `None`: it would be taken.
+        """Return the error that an append of entries with `size_bytes` of batches would raise now, else None.
 
         Takes nothing, but makes room for them. A caller that admits entries by this, and appends them later, counts
         into `size_bytes` what it admitted and did not append yet. Such an append may use the reserve, so it has room
-        unless others took more than the reserve in between.
-        """
+        unless others took more than the reserve in between."""
         try:
             self._check_usable()
             self._admit(OPERATION_HEAD_SIZE + size_bytes, may_use_reserve=False)
@@ -218,7 +216,9 @@ class Journal:
         self._make_room(self._blocks_at_most(size) + reserve_blocks)
 
     def _blocks_at_most(self, size: int) -> int:
-        """Each frame may waste part of a block, and two neighbours are together larger than the largest frame."""
+        """Return the most blocks that `size` bytes of operations need.
+
+        Each frame may waste part of a block, and two neighbours are together larger than the largest frame."""
         return size // PAYLOAD_SIZE + 4 + 4 * (size // self._frame_payload_max)
 
     def _make_room(self, blocks: int) -> None:
@@ -357,7 +357,7 @@ class Journal:
 
     @property
     def is_reserve_low(self) -> bool:
-        """Less is left of the reserve than a checkpoint may need: whoever goes on appending ends the journal."""
+        """Whether less of the reserve is left than a checkpoint may need: further appends would end the journal."""
         room = self._files.room_end - self._waiting.end - MARGIN_BLOCKS
         return room <= self._reserve_blocks // 2
 
@@ -374,13 +374,15 @@ class Journal:
     def begin_checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
         """Journal every group's state as it is after all operations taken so far, in memory until the next `flush`.
 
-        A group that is not named is forgotten. Returns what `complete_checkpoint` wants. A second begin replaces one
-        that was not completed. Raises `StorageFull` and the failure that ended the journal.
-        """
+        A group that is not named is forgotten. Returns the number for `complete_checkpoint`. A second begin replaces
+        one
+        that was not completed. Raises `StorageFull` and the failure that ended the journal."""
         return self.begin_encoded_checkpoint([encode(state) for state in states])
 
     def begin_encoded_checkpoint(self, states: Sequence[Encoded]) -> JournalSequence:
-        """The same for a caller that keeps the encoded states of groups which do not change."""
+        """Begin a checkpoint of encoded states, for a caller that keeps those of groups which do not change.
+
+        Returns and raises the same as `begin_checkpoint`."""
         self._check_usable()
         count = len(states)
         encoded = [
@@ -396,10 +398,9 @@ class Journal:
         return number
 
     def complete_checkpoint(self, number: JournalSequence) -> None:
-        """The segments hold, synced, all that the checkpoint `number` says; flushes.
+        """Complete checkpoint `number`, once the segments hold, synced, all of its state; flushes.
 
-        Once that is durable too, recovery begins there, and files with older blocks only are used again.
-        """
+        When that is durable too, recovery begins there, and files with older blocks only are used again."""
         self._check_usable()
         assert self._begun is not None, "no checkpoint was begun"
         assert self._begun.number == number, f"checkpoint {number} is completed, but {self._begun.number} was begun"
@@ -407,7 +408,7 @@ class Journal:
         self.flush()
 
     def checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
-        """Both halves at once, for a caller whose segments are synced already."""
+        """Begin and complete a checkpoint, for a caller whose segments are synced already."""
         number = self.begin_checkpoint(states)
         self.complete_checkpoint(number)
         return number

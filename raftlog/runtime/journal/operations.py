@@ -1,14 +1,13 @@
-"""The operations of the journal, and their bytes.
+"""Operations of the journal, and their bytes.
 
 A frame's payload is a count, a table of 40-byte heads, then the operations' bodies in the same order:
 
     uint32 operations · uint32 reserved · operations × head · bodies
     head: uint8 kind · 3 reserved · uuid group · uint64 a · uint64 b · uint32 body length
 
-Heads of one size lie together so that recovery decodes them in C, without touching the bodies. What `a`, `b` and the
-body mean is said at each operation. Groups are the 16 bytes of their uuid: they key dictionaries here on the hot path.
-Operations carry what a replica says; whether it may say so is the driver's business. Pure: no files here.
-"""
+Heads of one size lie together so that recovery decodes them in C, without touching the bodies. The docstring of each
+operation defines `a`, `b` and the body. Groups are the 16 bytes of their uuid: they key dictionaries here on the hot
+path. The driver decides which operations a replica may write. Pure: no files here."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -103,7 +102,7 @@ class AppendIds(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Entries from an index on are gone. `a` index. Synced before any byte that it frees is touched."""
+    """Removal of the entries from an index on. `a` index. Synced before any byte that it frees is touched."""
 
     group: GroupKey
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -140,7 +139,7 @@ class Removed(NamedTuple):
 
 
 class CommitHint(NamedTuple):
-    """`a` commit index. It never forces a sync, and recovery clamps it to the log's end."""
+    """Commit index of a group. `a` index. It never forces a sync, and recovery clamps it to the log's end."""
 
     group: GroupKey
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -158,7 +157,7 @@ class VotingPosition(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """What a checkpoint says of one group. `a` term, `b` log start offset; body: the rest, of fixed size."""
+    """State of one group in a checkpoint. `a` term, `b` log start offset; body: the rest, of fixed size."""
 
     group: GroupKey
     mark: Mark
@@ -260,12 +259,14 @@ ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
 
 
 def encode(operation: Operation) -> Encoded:
-    """The bytes of one operation."""
+    """Return the bytes of one operation."""
     return ENCODERS[type(operation)](operation)
 
 
 def encode_bare(kind: OperationKind, a: int = 0, group: GroupKey = NO_GROUP) -> Encoded:
-    """An operation that is its head alone: commit hints, and the borders of a checkpoint (`a` counts its groups)."""
+    """Return the bytes of an operation without a body.
+
+    Such are commit hints, and the borders of a checkpoint (`a` counts its groups)."""
     return (_pack(kind, group, a, 0, 0), (), 0)
 
 
@@ -274,7 +275,7 @@ def encode_vote(vote: RollMember | None) -> bytes:
 
 
 def decode_vote(body: Buffer) -> RollMember | None:
-    """The vote in a body; raises `struct.error` when it is neither empty nor a vote."""
+    """Return the vote in a body, None for an empty one; raises `struct.error` for anything else."""
     if not len(body):
         return None
     node_id, disk = VOTE.unpack(body)
@@ -282,12 +283,12 @@ def decode_vote(body: Buffer) -> RollMember | None:
 
 
 def decode_lost_end(index: int, term: int) -> LostEnd | None:
-    """A voting position; index 0 is none."""
+    """Return a voting position, None for index 0."""
     return LostEnd(Index(index), Term(term)) if index else None
 
 
 def decode_group_state(group: GroupKey, term: int, log_start: int, body: Buffer) -> GroupState:
-    """A group as a checkpoint says it; raises `struct.error` or `ValueError` for what is not one."""
+    """Return a group's state from a checkpoint; raises `struct.error` or `ValueError` for invalid bytes."""
     mark, has_vote, has_end, hint, segment, configuration, lost_index, lost_term, vote, row = GROUP_STATE.unpack(body)
     return GroupState(
         group,

@@ -1,8 +1,7 @@
-"""Reading a journal: which of its files hold what, where it ends, and what it says.
+"""Reading of a journal: the use of each of its files, its end, and its fold.
 
-Changes nothing; `Journal.open` goes on from here, offline readers (`log verify`) stop here. Memory: one slice of a file
-at a time, and the fold.
-"""
+Changes nothing; `Journal.open` continues from here, offline readers (`log verify`) stop here. Memory: one slice of a
+file at a time, and the fold."""
 
 import uuid
 from collections.abc import Sequence
@@ -71,5 +70,7 @@ def _survey(files: Sequence[File], number: int, seed: int) -> FileSurvey:
 
 
 def read_journal(disk: Disk, path: str, disk_uuid: uuid.UUID) -> Fold:
-    """What a journal says, for programs that change nothing. Raises `JournalDamaged`, `FormatError` and `OSError`."""
+    """Return the fold of a journal, for programs that change nothing.
+
+    Raises `JournalDamaged`, `FormatError` and `OSError`."""
     return read_files(disk, path, disk_uuid, read_only=True).fold

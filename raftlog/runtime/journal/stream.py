@@ -1,8 +1,7 @@
-"""Reading the journal's payload: frame after frame for recovery, and any stretch of it by address.
+"""Payload of the journal: frame after frame for recovery, and any stretch of it by address.
 
-The payload of block s begins at address s · 4048 (`blocks`), so one number names bytes of the journal whatever file
-they lie in. Every block is checked again when its payload is read.
-"""
+The payload of block s begins at address s · 4048 (`blocks`), so one number names bytes of the journal in whichever file
+they lie. Every block is checked again when its payload is read."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -36,7 +35,7 @@ class FrameTable(NamedTuple):
 
 
 class PayloadReader:
-    """Reads payload from the files that hold it, until they are recycled."""
+    """Reader of payload from the files that hold it, until they are recycled."""
 
     def __init__(self, live: Sequence[LiveFile], seed: int) -> None:
         self._live = list(live)
@@ -45,7 +44,7 @@ class PayloadReader:
         """The block read last: recovery reads small bodies one after another."""
 
     def read(self, address: int, length: int) -> bytes:
-        """`length` bytes of payload from `address`. Raises `JournalDamaged` when a block is not what it was."""
+        """Return `length` bytes of payload from `address`. Raises `JournalDamaged` when a block has changed."""
         sequence, skip = divmod(address, PAYLOAD_SIZE)
         if skip + length <= PAYLOAD_SIZE:
             if self._cached[0] != sequence:
@@ -62,7 +61,7 @@ class PayloadReader:
         return b"".join(parts)[skip : skip + length]
 
     def _payloads(self, sequence: int, count: int) -> list[memoryview]:
-        """The payload fields of up to `count` blocks that lie in one file."""
+        """Return the payload fields of up to `count` blocks that lie in one file. Raises `JournalDamaged`."""
         number = bisect_right(self._live, sequence, key=lambda live: live.first_sequence) - 1
         assert number >= 0, f"block {sequence} lies before the journal"
         file, use, first_sequence = self._live[number]
@@ -83,7 +82,7 @@ class PayloadReader:
         return found
 
     def frames(self, start: int, end: int) -> Iterator[FrameTable]:
-        """The frames from number `start` on, below `end`; only blocks with heads are looked at."""
+        """Yield the frames from number `start` on, below `end`; reads only blocks with heads."""
         sequence = start
         for number, (file, _, first_sequence) in enumerate(self._live):
             after = self._live[number + 1].first_sequence if number + 1 < len(self._live) else end
@@ -96,7 +95,8 @@ class PayloadReader:
                     yield table
 
     def _table(self, chunk: bytes, sequence: int, block: int) -> tuple[FrameTable, int]:
-        """The table of the frame whose first block is number `block` of the chunk, and the next frame's number."""
+        """Return the table of the frame whose first block is number `block` of the chunk, and the next frame's number.
+        """
         at = block * BLOCK_SIZE
         part, parts = BLOCK_HEADER.unpack_from(chunk, at)[5:7]
         assert part == 0, f"block {sequence} is part {part} of a frame, not its first"

@@ -1,9 +1,8 @@
-"""What the blocks of one journal file are: intact, zero, or neither.
+"""State of each block of one journal file: intact, zero, or neither.
 
 Intact blocks are gathered into runs (each block follows the one before it in place, use, sequence and chain), so a
-sound file of any size is one or two of them: memory does not grow with the journal. Recovery judges runs; nothing
-here knows what is torn and what is damaged.
-"""
+sound file of any size is one or two of them: memory does not grow with the journal. Recovery judges runs; this module
+does not decide what is torn and what is damaged."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,20 +33,20 @@ class BlockRun:
     """Number of its first block in the file."""
     use: int
     sequence: int
-    """Of its first block."""
+    """Sequence of its first block."""
     first_chain: int
-    """What its first block says is the checksum of the block before it."""
+    """Checksum of the block before it, as its first block has it."""
     first_part: int
     end: int
     """The sequence after its last block; `sequence < end`."""
     checksum: int
-    """Of its last block."""
+    """Checksum of its last block."""
     frame: int
     """Number of the frame of its last block; no block of the run belongs to a later one."""
     complete: int
     """The sequence after the last frame whose last block is here; 0 when there is none."""
     start: int
-    """Of its last block; never falls within a run."""
+    """`start` of its last block; never falls within a run."""
 
     @property
     def first_sequence(self) -> int:
@@ -115,7 +114,9 @@ def _survey_chunk(survey: FileSurvey, first: int, count: int, seed: int) -> None
 
 
 def _survey_blocks(survey: FileSurvey, first: int, data: bytes, seed: int) -> None:
-    """The loop over blocks: recovery spends its time here, so it works on locals and makes no object per block."""
+    """Add the blocks of `data` to the survey.
+
+    Recovery spends its time in this loop, so it works on locals and makes no object per block."""
     view = memoryview(data)
     unpack = BLOCK_HEADER.unpack_from
     run = survey.runs[-1] if survey.runs else None
