@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from jepsen.planted.patch import replace_method
 from raftlog.raft import EntryId
-from raftlog.runtime.journal import ending
-from raftlog.runtime.journal.ending import BlockAt, Ending
+from raftlog.runtime.journal import valid_range
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.survey import BlockRun, FileSurvey
+from raftlog.runtime.journal.valid_range import BlockAt, ValidRange
 from raftlog.runtime.log import opening
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
@@ -53,7 +53,7 @@ def cut_corrupt() -> None:
 def damaged_is_torn() -> None:
     """Take any damage in the journal for the end of an unfinished write, and cut it."""
 
-    def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[BlockRun], end: Ending) -> None:
+    def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[BlockRun], end: ValidRange) -> None:
         for survey in surveys:
             for run in survey.runs:
                 if run.end > end.end:
@@ -61,7 +61,7 @@ def damaged_is_torn() -> None:
                     end.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
             end.stray += [BlockAt(survey.file, bad.block, bad.count) for bad in survey.bad]
 
-    replace_method(ending, "_judge_what_is_behind", judge)
+    replace_method(valid_range, "_classify_blocks_behind", judge)
 
 
 def overwrite_before_cut() -> None:

@@ -17,15 +17,15 @@ R30: which members a group gets is the controller's choice; the core goes from a
 R39: there are no leases, and no clock but ticks; a read always needs a quorum's answers (R37, R38, R40)
 R42: tests/storage/test_recovery.py::test_a_failed_sync_is_never_retried
     tests/runtime/test_journal.py::test_a_failed_sync_ends_the_journal_and_is_never_tried_again
-R44: tests/runtime/test_journal_ending.py::test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it
+R44: tests/runtime/test_journal_valid_range.py::test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it
     tests/raft/test_log.py::test_the_sync_of_cut_bytes_does_not_cover_later_ones
-R45: tests/runtime/test_journal_ending.py::test_damage_to_any_synced_block_is_reported
+R45: tests/runtime/test_journal_valid_range.py::test_damage_to_any_synced_block_is_reported
     tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
 R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed
 R48: tests/raft/test_bounds.py::test_bounds_of_appends_in_flight
     tests/raft/test_bounds.py::test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left
     tests/runtime/test_fetching.py::test_unsynced_bytes_are_bounded
-R49: tests/runtime/test_journal_ending.py::test_a_block_in_the_wrong_place_is_named
+R49: tests/runtime/test_journal_valid_range.py::test_a_block_in_the_wrong_place_is_named
     tests/storage/test_adversity.py::test_a_damaged_length_is_never_trusted
 """
 

@@ -5,7 +5,7 @@ from typing import Final
 from jepsen.mutants.mutant import Mutant
 
 _JOURNAL: Final = ("tests/runtime/test_journal.py", "tests/runtime/test_journal_crashes.py")
-_ENDING: Final = ("tests/runtime/test_journal_ending.py",)
+_VALID_RANGE: Final = ("tests/runtime/test_journal_valid_range.py",)
 _FOLD: Final = ("tests/runtime/test_journal_fold.py", "tests/runtime/test_journal_against_twin.py")
 _RECOVERY: Final = ("tests/runtime/test_group_recovery.py", "tests/runtime/test_group_damage.py")
 
@@ -48,45 +48,45 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _journal(
         "dropped-entries-come-back",
-        "journal/journal:Journal._take_back",
+        "journal/journal:Journal._cut_dropped",
         "if cuts:",
         "if False:",
         (*_FOLD, "tests/runtime/test_adversity.py"),
     ),
     _journal(
         "hole-unseen",
-        "journal/ending:_judge_what_is_behind",
-        "if run.frame > ending.end:",
+        "journal/valid_range:_classify_blocks_behind",
+        "if run.frame > valid_range.end:",
         "if False:",
-        _ENDING,
+        _VALID_RANGE,
     ),
     _journal(
         "bad-block-unseen",
-        "journal/ending:_judge_bad",
+        "journal/valid_range:_check_bad_blocks",
         "if first < min(block + count, reached.stop):",
         "if False:",
-        _ENDING,
+        _VALID_RANGE,
     ),
     _journal(
         "peers-memory-ignored",
-        "journal/ending:find_ending",
+        "journal/valid_range:find_valid_range",
         "if end <= synced_at_least:",
         "if False:",
-        _ENDING,
+        _VALID_RANGE,
     ),
     _journal(
         "any-block-follows",
-        "journal/ending:_follows",
+        "journal/valid_range:_follows",
         "run.first_chain == before.checksum and ",
         "",
-        _ENDING,
+        _VALID_RANGE,
     ),
     _journal(
         "block-of-another-place",
         "journal/survey:_survey_blocks",
         "elif block != number:",
         "elif False:",
-        (*_ENDING, "tests/runtime/test_journal_format.py"),
+        (*_VALID_RANGE, "tests/runtime/test_journal_format.py"),
     ),
     _journal(
         "cut-of-the-checkpoint-s-entries",

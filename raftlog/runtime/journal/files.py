@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from raftlog.errors import StorageFull
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, BlockRange
-from raftlog.runtime.journal.ending import BlockAt, Ending
+from raftlog.runtime.journal.valid_range import BlockAt, ValidRange
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 
@@ -65,8 +65,7 @@ class JournalFile:
 
 
 class FramePlaces(NamedTuple):
-    """Positions of a frame: its pieces in order, and whether a sync of it must cover the directory besides the files.
-    """
+    """Positions of a frame: its pieces in order, and whether a sync of it must cover the directory too."""
 
     pieces: list[tuple[JournalFile, BlockRange]]
 
@@ -107,7 +106,7 @@ class JournalFiles:
 
     def begin(self, leftover: Sequence[File]) -> None:
         """Make the first file of a journal that holds nothing; `leftover` are files of an interrupted creation."""
-        self._forget_numbers(leftover)
+        self._continue_numbers(leftover)
         for file in leftover:
             self._unlink(file)
         first = self._grow_fully()
@@ -117,27 +116,27 @@ class JournalFiles:
         self._note_room()
         self.sync_all()
 
-    def adopt(self, ending: Ending, last_frame: int, others: Sequence[File]) -> None:
+    def adopt(self, valid_range: ValidRange, last_frame: int, others: Sequence[File]) -> None:
         """Take the files of a journal that was read; makes its end writable, and every block behind it zero or old."""
-        for live in ending.live:
+        for live in valid_range.live:
             blocks = live.file.size() // BLOCK_SIZE
             self._live.append(
                 JournalFile(live.file, blocks, use=live.use, first_sequence=live.first_sequence, is_synced=False)
             )
-        self._forget_numbers([*(live.file for live in ending.live), *others])
+        self._continue_numbers([*(live.file for live in valid_range.live), *others])
         for file in others:
             if file.size() == self._file_blocks * BLOCK_SIZE and len(self._spares) < self._spare_files_max:
                 self._spares.append(JournalFile(file, self._file_blocks, is_synced=False))
-        self._erase(ending.stray)
+        self._erase(valid_range.stray)
         for file in others:
             if all(spare.file is not file for spare in self._spares):
                 self._unlink(file)
-        self._write_again(last_frame, ending.end)
+        self._rewrite_last_frame(last_frame, valid_range.end)
         self._complete()
         self._note_room()
         self.sync_all()
 
-    def _forget_numbers(self, files: Sequence[File]) -> None:
+    def _continue_numbers(self, files: Sequence[File]) -> None:
         numbers = [_number_of(file.path.rpartition("/")[2]) or 0 for file in files]
         self._next_number = max(numbers, default=-1) + 1
 
@@ -146,7 +145,7 @@ class JournalFiles:
         for file, block, count in stray:
             file.write(block * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])
 
-    def _write_again(self, last_frame: int, end: int) -> None:
+    def _rewrite_last_frame(self, last_frame: int, end: int) -> None:
         """Write the last frame once more: if its sync failed, no sync would make it durable without this."""
         for live in self._live:
             first = max(last_frame, live.first_sequence)
@@ -284,8 +283,9 @@ class JournalFiles:
                 self._unlink(old.file)
 
     def _unlink(self, file: File) -> None:
-        """Close and unlink a file without a sync: if its name returns after a crash, its old blocks count for nothing.
-        """
+        """Close and unlink a file without a sync.
+
+        If its name returns after a crash, its old blocks count for nothing."""
         file.close()
         self._disk.unlink(file.path)
 

@@ -166,7 +166,7 @@ class FoldedGroup:
         reached: int = self.keep_to
         for at in range(0, len(cells), _STRIDE):
             if cells[at] != reached + 1:
-                self.dropped = sum(cells[gone + 1] - cells[gone] + 1 for gone in range(at, len(cells), _STRIDE))
+                self.dropped = sum(cells[cell + 1] - cells[cell] + 1 for cell in range(at, len(cells), _STRIDE))
                 del cells[at:]
                 break
             reached = cells[at + 1]
@@ -296,7 +296,7 @@ class Fold:
         elif kind == OperationKind.COMMIT_HINT:
             group.commit_hint = max(group.commit_hint, Index(a))
         else:
-            raise self._wrong(frame, f"operation {kind} is not known: use the release that wrote it, or a newer one")
+            raise self._wrong(frame, f"operation kind {kind} is unknown: use the release that wrote it, or a newer one")
 
     def _take_border(self, frame: FrameTable, kind: int, count: int) -> None:
         """Handle a checkpoint's begin or end.
@@ -318,20 +318,19 @@ class Fold:
         group.load(state)
 
     def finish(self) -> None:
-        """Drop entries behind gaps after the last frame. Raises `FormatError` when the first checkpoint is incomplete.
-        """
+        """Drop entries behind gaps, after the last frame. Raises `FormatError` inside an incomplete checkpoint."""
         if self._loading:
             raise FormatError(f"the journal ends inside the checkpoint of frame {self.start}")
         for group in self.groups.values():
             group.drop_behind_gap()
 
-    def _check(self, frame: FrameTable, why: str | None) -> None:
-        if why:
-            raise self._wrong(frame, why)
+    def _check(self, frame: FrameTable, reason: str | None) -> None:
+        if reason:
+            raise self._wrong(frame, reason)
 
     @staticmethod
-    def _wrong(frame: FrameTable, why: str) -> FormatError:
-        return FormatError(f"frame {frame.number} of the journal cannot be folded: {why}")
+    def _wrong(frame: FrameTable, reason: str) -> FormatError:
+        return FormatError(f"frame {frame.number} of the journal cannot be folded: {reason}")
 
 
 _BORDERS: Final = (OperationKind.CHECKPOINT_BEGIN, OperationKind.CHECKPOINT_END)

@@ -86,8 +86,7 @@ class FrameQueue:
         return frame
 
     def take(self, encoded: Sequence[Encoded], size: int) -> JournalSequence:
-        """Add operations to the last frame that waits, and to new ones when it is full; return the last one's number.
-        """
+        """Add operations to the last frame, and to new ones when it is full; return the last one's number."""
         self.pending_bytes += size
         frame = self._frames[-1] if self._frames else self.begin_frame()
         if frame.size + size <= self._payload_bytes_max:

@@ -2,7 +2,7 @@
 
 `append` takes operations in memory, `flush` writes what waits as one frame and submits one sync; what is appended
 meanwhile goes with the next frame. One frame is under way at a time, and its sync is never tried again: a journal
-whose sync failed takes nothing more. No threads, no clock: completions come through the disk.
+whose sync failed accepts no further operation. No threads, no clock: completions come through the disk.
 
     durable sequence < next sequence to write ≤ number of any frame that waits
     start ≤ durable sequence once the first frame is durable
@@ -133,25 +133,25 @@ class Journal:
         if create:
             make_directory(disk, path)
         read = read_files(disk, path, disk_uuid, synced_at_least=synced_at_least)
-        if read.ending is None and not create:
-            raise JournalDamaged(path, Position(0), "nothing is left of it")
+        if read.valid_range is None and not create:
+            raise JournalDamaged(path, Position(0), "no intact block is left")
         return cls(disk, path, checksum_seed(disk_uuid), config or JournalConfig(), read), read.fold
 
     def _open(self, read: ReadJournal) -> None:
-        if read.ending is None:
+        if read.valid_range is None:
             self._files.begin(read.files)
             self.begin_checkpoint(())
         else:
-            self._files.adopt(read.ending, read.fold.last_frame, read.others)
-            self._next, self._chain, self._start = read.ending.end, read.ending.chain, read.ending.start
+            self._files.adopt(read.valid_range, read.fold.last_frame, read.others)
+            self._next, self._chain, self._start = read.valid_range.end, read.valid_range.chain, read.valid_range.start
             self._waiting.start_at(self._next)
             self.durable_sequence = JournalSequence(self._next - 1)
             self._keep_reserve(len(read.fold.groups) * _STATE_SIZE)
-            self._take_back(read.fold)
-        self._write_and_sync()  # a frame of its own: it proves that everything before it was durable
+            self._cut_dropped(read.fold)
+        self._write_and_sync()  # a separate frame proves that all frames before it were durable
         self._begun = None
 
-    def _take_back(self, fold: Fold) -> None:
+    def _cut_dropped(self, fold: Fold) -> None:
         """Cut the entries that the fold dropped: were their predecessor appended anew, they would count again."""
         cuts = [encode(Cut(key, Index(group.tail + 1))) for key, group in fold.groups.items() if group.dropped]
         if cuts:
@@ -255,7 +255,7 @@ class Journal:
         try:
             placed = self._write(self._waiting.pop())
         except OSError as error:
-            self._fail(SyncFailed(f"{self.path}: a write failed: {error}; the journal takes nothing more"))
+            self._fail(SyncFailed(f"{self.path}: a write failed: {error}; restart the process"))
             return
         directories = [self.path] if placed.needs_directory else []
         synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed, stopwatch())
@@ -330,7 +330,7 @@ class Journal:
             grown.is_synced = True
 
     def _fail_sync(self, error: OSError) -> None:
-        self._fail(SyncFailed(f"{self.path}: a sync failed: {error}; the journal takes nothing more"))
+        self._fail(SyncFailed(f"{self.path}: a sync failed: {error}; restart the process"))
 
     def _fail(self, failure: RaftlogError) -> None:
         """End the journal. What waits was never promised; what is being written may be there or not."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from raftlog.runtime.journal.blocks import FIRST_SEQUENCE, checksum_seed
-from raftlog.runtime.journal.ending import Ending, find_ending
 from raftlog.runtime.journal.files import journal_files
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.stream import PayloadReader
 from raftlog.runtime.journal.survey import FileSurvey, survey_file
+from raftlog.runtime.journal.valid_range import ValidRange, find_valid_range
 from raftlog.storage.disk import Disk, File
 
 _FILES_AHEAD: Final = 2
@@ -22,14 +22,14 @@ class ReadJournal(NamedTuple):
     """A journal as it was found. The files are open."""
 
     files: list[File]
-    ending: Ending | None
+    valid_range: ValidRange | None
     """`None` when nothing was ever written."""
     fold: Fold
 
     @property
     def others(self) -> list[File]:
         """Files without blocks that count."""
-        live = self.ending.live if self.ending else []
+        live = self.valid_range.live if self.valid_range else []
         return [file for file in self.files if all(each.file is not file for each in live)]
 
 
@@ -50,16 +50,16 @@ def read_files(
 
 def _read(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> ReadJournal:
     surveys = [_survey(files, number, seed) for number in range(len(files))]
-    ending = find_ending(path, surveys, synced_at_least)
-    if ending is None:
+    valid_range = find_valid_range(path, surveys, synced_at_least)
+    if valid_range is None:
         return ReadJournal(list(files), None, Fold(PayloadReader((), seed), FIRST_SEQUENCE, FIRST_SEQUENCE))
-    reader = PayloadReader(ending.live, seed)
-    fold = Fold(reader, ending.start, ending.end)
-    fold.torn_blocks = ending.torn_blocks
-    for frame in reader.frames(ending.start, ending.end):
+    reader = PayloadReader(valid_range.live, seed)
+    fold = Fold(reader, valid_range.start, valid_range.end)
+    fold.torn_blocks = valid_range.torn_blocks
+    for frame in reader.frames(valid_range.start, valid_range.end):
         fold.take(frame)
     fold.finish()
-    return ReadJournal(list(files), ending, fold)
+    return ReadJournal(list(files), valid_range, fold)
 
 
 def _survey(files: Sequence[File], number: int, seed: int) -> FileSurvey:

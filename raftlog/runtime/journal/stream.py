@@ -16,8 +16,8 @@ from raftlog.runtime.journal.blocks import (
     is_intact,
     read_block_header,
 )
-from raftlog.runtime.journal.ending import LiveFile
 from raftlog.runtime.journal.operations import FRAME_HEAD, FRAME_HEAD_SIZE, OPERATION_HEAD_SIZE
+from raftlog.runtime.journal.valid_range import LiveFile
 from raftlog.types import Buffer, Position
 
 _CHUNK_BLOCKS: Final = 256
@@ -76,7 +76,7 @@ class PayloadReader:
                 raise JournalDamaged(file.path, Position(block * BLOCK_SIZE), "the file ends inside a block")
             header = read_block_header(bytes_of_block)
             if not (is_intact(bytes_of_block, header, block, self._seed) and header.use == use):
-                raise JournalDamaged(file.path, Position(block * BLOCK_SIZE), "the block is not what was written")
+                raise JournalDamaged(file.path, Position(block * BLOCK_SIZE), "the block has changed since recovery")
             found.append(bytes_of_block[BLOCK_HEADER_SIZE:])
             block += 1
         return found
@@ -95,8 +95,7 @@ class PayloadReader:
                     yield table
 
     def _table(self, chunk: bytes, sequence: int, block: int) -> tuple[FrameTable, int]:
-        """Return the table of the frame whose first block is number `block` of the chunk, and the next frame's number.
-        """
+        """Return the table of the frame that begins at block `block` of the chunk, and the next frame's number."""
         at = block * BLOCK_SIZE
         part, parts = BLOCK_HEADER.unpack_from(chunk, at)[5:7]
         assert part == 0, f"block {sequence} is part {part} of a frame, not its first"

@@ -67,7 +67,7 @@ class BadBlocks:
 
     block: int
     count: int
-    why: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -80,12 +80,12 @@ class FileSurvey:
     runs: list[BlockRun] = field(default_factory=list)
     bad: list[BadBlocks] = field(default_factory=list)
 
-    def note_bad(self, block: int, why: str) -> None:
+    def note_bad(self, block: int, reason: str) -> None:
         last = self.bad[-1] if self.bad else None
-        if last and last.block + last.count == block and last.why == why:
+        if last and last.block + last.count == block and last.reason == reason:
             last.count += 1
         else:
-            self.bad.append(BadBlocks(block, 1, why))
+            self.bad.append(BadBlocks(block, 1, reason))
 
 
 def survey_file(file: File, seed: int) -> FileSurvey:
@@ -109,7 +109,7 @@ def _survey_chunk(survey: FileSurvey, first: int, count: int, seed: int) -> None
         return
     whole = len(data) - len(data) % BLOCK_SIZE
     _survey_blocks(survey, first, data[:whole] if whole < len(data) else data, seed)
-    if any(data[whole:]):  # also where zeros would complete it: the bytes behind are not there to be read or kept
+    if any(data[whole:]):  # also if zeros would complete the block: the missing bytes can be neither read nor kept
         survey.note_bad(first + whole // BLOCK_SIZE, "the file ends inside the block")
 
 

@@ -45,7 +45,7 @@ class BlockAt(NamedTuple):
 
 
 @dataclass(slots=True)
-class Ending:
+class ValidRange:
     """Valid part of the journal: frames from `start` on, below `end`."""
 
     start: int
@@ -60,7 +60,7 @@ class Ending:
     """Number of blocks that the torn write left."""
 
 
-def find_ending(path: str, surveys: Sequence[FileSurvey], synced_at_least: int = 0) -> Ending | None:
+def find_valid_range(path: str, surveys: Sequence[FileSurvey], synced_at_least: int = 0) -> ValidRange | None:
     """Judge all files of the journal in `path`; `None` when nothing was ever written. Raises `JournalDamaged`."""
     start = max((run.start for survey in surveys for run in survey.runs), default=0)
     if not start:
@@ -68,36 +68,35 @@ def find_ending(path: str, surveys: Sequence[FileSurvey], synced_at_least: int =
         return None
     walk = _walk(surveys, start)
     if not walk:
-        raise _hole(path, surveys, start, f"the checkpoint in frame {start} is gone")
+        raise _damage_at(path, surveys, start, f"the checkpoint in frame {start} is missing")
     end = max(run.complete for run in walk)
     if end <= start:
-        raise _hole(path, surveys, walk[-1].end, f"the checkpoint in frame {start} is not complete")
+        raise _damage_at(path, surveys, walk[-1].end, f"the checkpoint in frame {start} is not complete")
     last_live = next(number for number, run in enumerate(walk) if end <= run.end)
-    ending = Ending(
+    valid_range = ValidRange(
         start,
         end,
         _checksum_before(walk[last_live], end),
         [LiveFile(run.file, run.use, run.first_sequence) for run in walk[: last_live + 1]],
     )
-    _judge_what_is_behind(path, surveys, walk, ending)
+    _classify_blocks_behind(path, surveys, walk, valid_range)
     if end <= synced_at_least:
-        why = f"it ends at block {end - 1}, but block {synced_at_least} had been synced"
-        raise _hole(path, surveys, end, why)
-    return ending
+        reason = f"it ends at block {end - 1}, but block {synced_at_least} had been synced"
+        raise _damage_at(path, surveys, end, reason)
+    return valid_range
 
 
 def _check_never_begun(path: str, surveys: Sequence[FileSurvey], synced_at_least: int) -> None:
     for survey in surveys:
         for bad in survey.bad:
             if bad.block < WRITE_BLOCKS_MAX:
-                raise JournalDamaged(survey.file.path, Position(bad.block * BLOCK_SIZE), bad.why)
+                raise JournalDamaged(survey.file.path, Position(bad.block * BLOCK_SIZE), bad.reason)
     if synced_at_least:
         raise JournalDamaged(path, Position(0), f"it is empty, but block {synced_at_least} had been synced")
 
 
 def _walk(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
-    """Return the runs from the one with `start` on, each following the one before it by sequence, chain, use and place.
-    """
+    """Return the run with `start` and those after it, each following the last by sequence, chain, use and place."""
     beginnings: dict[int, list[BlockRun]] = {}
     first: BlockRun | None = None
     for survey in surveys:
@@ -124,57 +123,60 @@ def _checksum_before(run: BlockRun, end: int) -> int:
     return int(CHECKSUM.unpack(stored)[0])
 
 
-def _judge_what_is_behind(path: str, surveys: Sequence[FileSurvey], walk: list[BlockRun], ending: Ending) -> None:
+def _classify_blocks_behind(
+    path: str, surveys: Sequence[FileSurvey], walk: list[BlockRun], valid_range: ValidRange
+) -> None:
     """Sort what lies behind the end into damage and what a write left that never finished."""
     missing = walk[-1].end
-    walked = {id(run) for run in walk}  # never iterated
+    walked = {id(run) for run in walk}  # only for membership tests
     for survey in surveys:
         for run in survey.runs:
-            if run.end <= ending.end:
+            if run.end <= valid_range.end:
                 continue
             if id(run) not in walked:
-                if run.frame > ending.end:
-                    why = f"block {missing} is gone, but frame {run.frame} was written after its sync"
-                    raise _hole(path, surveys, missing, why)
+                if run.frame > valid_range.end:
+                    reason = f"block {missing} is missing, but frame {run.frame} was written after its sync"
+                    raise _damage_at(path, surveys, missing, reason)
                 if run.sequence == missing == run.first_frame:
-                    raise _hole(path, surveys, missing, f"block {missing} does not follow its predecessor")
-            stray = max(run.sequence, ending.end)
-            ending.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
-            ending.torn_blocks += run.end - stray
+                    raise _damage_at(path, surveys, missing, f"block {missing} does not follow its predecessor")
+            stray = max(run.sequence, valid_range.end)
+            valid_range.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
+            valid_range.torn_blocks += run.end - stray
         for bad in survey.bad:
-            _judge_bad(survey, bad.block, bad.count, bad.why, ending)
+            _check_bad_blocks(survey, bad.block, bad.count, bad.reason, valid_range)
 
 
-def _judge_bad(survey: FileSurvey, block: int, count: int, why: str, ending: Ending) -> None:
+def _check_bad_blocks(survey: FileSurvey, block: int, count: int, reason: str, valid_range: ValidRange) -> None:
     """Raise `JournalDamaged` for a bad block where the frame at the end may lie; elsewhere note it as stray.
 
     A bad block in another place held nothing that recovery needs."""
-    current = ending.live[-1]
-    end_block = ending.end - current.first_sequence
+    current = valid_range.live[-1]
+    end_block = valid_range.end - current.first_sequence
     here = max(0, _blocks_of(current.file) - end_block)
     if survey.file is current.file:
         reached = range(end_block, end_block + WRITE_BLOCKS_MAX)
-    elif any(survey.file is live.file for live in ending.live):
+    elif any(survey.file is live.file for live in valid_range.live):
         reached = range(0)
     else:
         reached = range(max(0, WRITE_BLOCKS_MAX - here))
     first = max(block, reached.start)
     if first < min(block + count, reached.stop):
-        raise JournalDamaged(survey.file.path, Position(first * BLOCK_SIZE), why)
-    ending.stray.append(BlockAt(survey.file, block, count))
+        raise JournalDamaged(survey.file.path, Position(first * BLOCK_SIZE), reason)
+    valid_range.stray.append(BlockAt(survey.file, block, count))
 
 
 def _blocks_of(file: File) -> int:
     return file.size() // BLOCK_SIZE
 
 
-def _hole(path: str, surveys: Sequence[FileSurvey], sequence: int, why: str) -> JournalDamaged:
-    """Return the error for a missing block, at its position if the blocks around it show that, else at the directory.
-    """
+def _damage_at(path: str, surveys: Sequence[FileSurvey], sequence: int, reason: str) -> JournalDamaged:
+    """Return the error for a missing block.
+
+    Its position is that of the block if the blocks around it show that, else the beginning of the directory."""
     for survey in surveys:
         for run in survey.runs:
             block = run.block_of(sequence)
             if 0 <= block < survey.blocks:
-                why = next((bad.why for bad in survey.bad if bad.block <= block < bad.block + bad.count), why)
-                return JournalDamaged(survey.file.path, Position(block * BLOCK_SIZE), why)
-    return JournalDamaged(path, Position(0), why)
+                reason = next((bad.reason for bad in survey.bad if bad.block <= block < bad.block + bad.count), reason)
+                return JournalDamaged(survey.file.path, Position(block * BLOCK_SIZE), reason)
+    return JournalDamaged(path, Position(0), reason)

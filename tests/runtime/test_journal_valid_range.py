@@ -267,7 +267,7 @@ def test_a_lost_file_is_damage_and_a_lost_spare_is_not() -> None:
 
 def test_nothing_at_all_is_damage_unless_a_journal_is_to_be_made() -> None:
     for files in ({}, {f"{PATH}/00000000.journal": bytes(5 * PAGE)}):
-        with pytest.raises(JournalDamaged, match="nothing is left"):
+        with pytest.raises(JournalDamaged, match="no intact block is left"):
             Journal.open(disk_with(files), PATH, DISK, SMALL)
         journal, _ = Journal.open(disk_with(files), PATH, DISK, SMALL, create=True)
         assert journal.durable_sequence == 2
