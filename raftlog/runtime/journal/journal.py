@@ -380,9 +380,7 @@ class Journal:
         return self.begin_encoded_checkpoint([encode(state) for state in states])
 
     def begin_encoded_checkpoint(self, states: Sequence[Encoded]) -> JournalSequence:
-        """Begin a checkpoint of encoded states, for a caller that keeps those of groups which do not change.
-
-        Returns and raises the same as `begin_checkpoint`."""
+        """Do the same as `begin_checkpoint` for states that are encoded, as of groups which do not change."""
         self._check_usable()
         count = len(states)
         encoded = [
