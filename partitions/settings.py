@@ -16,6 +16,8 @@ from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.tls import TlsContexts
 
+SYNC_METHODS = ("auto", "aio", "threads")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
@@ -79,6 +81,8 @@ class BrokerSettings:
     """Descriptors of segments kept open; further files are reopened when they are used."""
     sync_threads: int = 4
     """Syncs that can run at once."""
+    sync_method: str = "auto"
+    """How the sync of a commit is made: `aio` (Linux AIO), `threads`, or `auto`: AIO where the kernel allows it."""
     producers_max: int = 100_000
     """Idempotent producers that a partition led here remembers; past it the least recently used expire."""
     partition_pending_bytes_max: int = 32 * MIB
@@ -120,6 +124,8 @@ class BrokerSettings:
         object.__setattr__(self, "host_label", self.host_label or f"node-{self.node_id}")
         hash_by_name(self.partitioner)
         check_rack(self.rack)
+        if self.sync_method not in SYNC_METHODS:
+            raise InvalidArgument(f"sync_method={self.sync_method!r} is not one of {', '.join(SYNC_METHODS)}")
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
             if not low <= value <= high:
@@ -147,6 +153,7 @@ class BrokerSettings:
             insecure=self.insecure,
             open_files_max=self.open_files_max,
             sync_threads=self.sync_threads,
+            sync_method=self.sync_method,
         )
 
     def group_settings(self) -> GroupSettings:

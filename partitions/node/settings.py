@@ -51,6 +51,8 @@ class NodeSettings:
     """Descriptors of segments and journal kept open; files past it are opened again when they are used."""
     sync_threads: int = 4
     """Syncs that can run at once."""
+    sync_method: str = "auto"
+    """How the sync of a commit is made: `aio` (Linux AIO), `threads`, or `auto`: AIO where the kernel allows it."""
     peers_save_ms: int = 10_000
     """What is remembered of other disks is saved at least this often while it changes."""
     housekeeping_ms: int = 1_000

@@ -5,12 +5,15 @@ operating system.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from raftlog.errors import InvalidArgument
+from raftlog.events import event
 from raftlog.membership.wire import UdpWire, Wire
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.node.settings import NodeSettings
@@ -22,10 +25,14 @@ from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
 from raftlog.runtime.rpc.traffic import TrafficTotals
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.storage.aio_syncs import AioRefused, AioSyncs
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.sync_choice import SyncChoice
 from raftlog.storage.sync_threads import SyncThreads
 from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
 
 
 class NodeTransport(Transport, Protocol):
@@ -95,7 +102,15 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
     """Those of a process; to be called on its running loop."""
     loop = asyncio.get_running_loop()
     threads = SyncThreads(settings.sync_threads)
-    disk = RealDisk(threads.run, loop.call_soon_threadsafe, settings.open_files_max, waits_for_descriptors=True)
+    aio = _aio_syncs(settings.sync_method)
+    disk = RealDisk(
+        threads.run,
+        loop.call_soon_threadsafe,
+        settings.open_files_max,
+        waits_for_descriptors=True,
+        aio=aio,
+        choice=SyncChoice() if settings.sync_method == "auto" else None,
+    )
     random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
 
     def make_transport(identity: Callable[[], PeerIdentity]) -> NodeTransport:
@@ -111,5 +126,23 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
     async def close(waits: bool) -> None:
         # A sync that hangs must not hold the process up when it fails.
         await asyncio.to_thread(threads.close, waits)
+        if aio is not None:
+            await aio.close(waits)
 
     return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, close)
+
+
+def _aio_syncs(method: str) -> AioSyncs | None:
+    """Return the AIO context of the running loop; None where threads make the syncs."""
+    if method == "threads":
+        return None
+    try:
+        return AioSyncs(asyncio.get_running_loop())
+    except AioRefused as refused:
+        if method == "aio":
+            raise InvalidArgument(
+                f"sync_method=aio: the kernel refuses Linux AIO: {refused}. Use auto or threads, or allow io_setup and "
+                "raise /proc/sys/fs/aio-max-nr"
+            ) from None
+        event(_logger, "aio_refused", why=str(refused))
+        return None

@@ -87,6 +87,11 @@ class Disk(Protocol):
         """Lock a file, created when missing; raises `BlockingIOError` when another process or caller holds it."""
         ...
 
+    @property
+    def sync_method(self) -> str:
+        """How submitted syncs of single files are made: `aio`, `threads` or `simulated`."""
+        ...
+
     def free_bytes(self, path: str) -> int:
         """Return the bytes that can still be written to the file system of `path`."""
         ...

@@ -14,13 +14,16 @@ import fcntl
 import os
 import shutil
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from raftlog.storage.descriptors import DescriptorCache
+from raftlog.storage.aio_syncs import AioSyncs
+from raftlog.storage.descriptors import DescriptorCache, Use
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
+from raftlog.storage.sync_choice import SyncChoice
 from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.storage.witness import Witness
 from raftlog.types import Buffer
@@ -47,22 +50,27 @@ class RealDisk:
         post: Callable[[Job], object] = lambda job: job(),
         open_files_max: int = OPEN_FILES_MAX,
         waits_for_descriptors: bool = False,
+        aio: AioSyncs | None = None,
+        choice: SyncChoice | None = None,
     ) -> None:
         """Create a disk with a descriptor cache of `open_files_max`.
 
-        With `waits_for_descriptors` a submitted sync without a descriptor is retried by `descriptor_shortage`, which
-        the owner calls regularly; otherwise it fails."""
+        With `aio` submitted syncs of single files need no thread: all of them, or those that `choice` assigns to it. The
+        caller closes `aio`. With `waits_for_descriptors` a submitted sync without a descriptor is retried by
+        `descriptor_shortage`, which the owner calls regularly; otherwise it fails."""
         self._run = run
         self._post = post
         self._descriptors = DescriptorCache(open_files_max)
         self._waits_for_descriptors = waits_for_descriptors
+        self._aio = aio
+        self._choice = choice
         self._waiting_syncs: deque[Job] = deque()
         """Submitted syncs that found no descriptor."""
         self._witnesses: dict[int, Witness] = {}
         """Witnesses by the number of the device."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
-        file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR)
+        file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR, self._aio)
         flags = file.flags | (os.O_CREAT | os.O_EXCL if create else 0)
         descriptor = self._descriptors.open_path(path, flags, FILE_MODE)
         if self._witnesses:
@@ -117,6 +125,10 @@ class RealDisk:
         del self._witnesses[witness.device]
         witness.close()
 
+    @property
+    def sync_method(self) -> str:
+        return "aio" if self._aio is not None and self._aio.refused is None else "threads"
+
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
 
@@ -159,8 +171,18 @@ class RealDisk:
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         for file in files:
             assert not _own(file).is_closed, f"{file.path} was closed before its sync"
-
+        if self._aio is not None and len(files) == 1 and not directories:
+            by_aio = self._choice is None or self._choice.next_by_aio()
+            if self._choice is not None:
+                done = partial(self._note_time, by_aio, time.perf_counter(), done)
+            if by_aio and _own(files[0]).submit_sync(done):
+                return
         self._run(partial(self._sync_and_post, files, directories, done))
+
+    def _note_time(self, by_aio: bool, began: float, done: SyncDone, error: OSError | None) -> None:
+        if self._choice is not None:
+            self._choice.note(by_aio, time.perf_counter() - began)
+        done(error)
 
     def _sync_and_post(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         """Sync in a thread and post the completion. No reference to itself: each sync would leave a reference cycle."""
@@ -179,10 +201,11 @@ class RealDisk:
 class RealFile:
     """A file by its path; the cache opens and closes its descriptor."""
 
-    def __init__(self, path: str, descriptors: DescriptorCache, access: int) -> None:
+    def __init__(self, path: str, descriptors: DescriptorCache, access: int, aio: AioSyncs | None = None) -> None:
         self.path = path
         self.flags = access | os.O_CLOEXEC
         self._descriptors = descriptors
+        self._aio = aio
         self.writes = 0
         """Number of writes and truncations; changed by the writer only."""
         self.writes_synced = 0
@@ -193,6 +216,8 @@ class RealFile:
         """Value of `writes` when its descriptor was last closed with unsynced ones; changed under the cache's lock."""
         self.is_closed = False
         self._sync_lock = threading.Lock()
+        """Held while a sync is in flight, by a thread or by AIO."""
+        self._has_aio_sync = False
         self._sync_failure: OSError | None = None
         """Error of a failed sync: the kernel reports lost pages once, so later syncs of this file prove nothing."""
 
@@ -251,13 +276,16 @@ class RealFile:
 
     def sync_data(self) -> None:
         """Sync the file's data, one call at a time, so that none succeeds while another one fails; a failure stays."""
+        if self._aio is not None:
+            self._aio.wait_while(self._is_in_aio)
         with self._sync_lock:
             if self._sync_failure:
                 raise self._sync_failure
             covered = self.writes
             try:
                 with self._descriptors.use(self) as use:
-                    if self.witness is not None and self._writes_at_release > self.writes_synced:
+                    if self._needs_witness():
+                        assert self.witness is not None, "a witness is needed"
                         self.witness.sync()  # this descriptor may not get the errors of writes through another one
                     else:
                         os.fdatasync(use.descriptor)
@@ -268,6 +296,38 @@ class RealFile:
                     self._sync_failure = error
                 raise
             self.note_synced(covered)
+
+    def submit_sync(self, done: SyncDone) -> bool:
+        """Start a sync by AIO, whose result goes to `done` later on the loop. False: a thread has to do it."""
+        if self._aio is None or not self._sync_lock.acquire(blocking=False):
+            return False
+        if self._sync_failure is None and not self._needs_witness():
+            # Without a descriptor a thread reports it.
+            with suppress(OSError):
+                use = self._descriptors.use(self)
+                if self._aio.submit(use.descriptor, partial(self._sync_ended, use, self.writes, done)):
+                    self._has_aio_sync = True
+                    return True
+                self._descriptors.release(use)
+        self._sync_lock.release()
+        return False
+
+    def _sync_ended(self, use: Use, covered: int, done: SyncDone, error: OSError | None) -> Job:
+        self._descriptors.release(use)
+        if error is None:
+            self.note_synced(covered)
+        else:
+            self._sync_failure = error
+        self._has_aio_sync = False
+        self._sync_lock.release()
+        return partial(done, error)
+
+    def _is_in_aio(self) -> bool:
+        return self._has_aio_sync
+
+    def _needs_witness(self) -> bool:
+        """Whether another descriptor, closed since, wrote what is not synced: this one may not report its failure."""
+        return self.witness is not None and self._writes_at_release > self.writes_synced
 
     def note_synced(self, covered: int) -> None:
         """Record a successful sync that began after `covered` writes."""

@@ -4,6 +4,7 @@ The others continue, and no acknowledged write is lost. The faults are injected 
 only this broker and end when the block ends."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +18,14 @@ SLOW_FOR_S = 4.0
 RESUMED_S_MAX = 6.0
 """Far less than a sync takes, far more than it should be on a machine that does nothing else (`bench/slow_disk`)."""
 EXIT_S_MAX = 30.0
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    """Brokers whose syncs strace can see: the end of one that the kernel makes by itself is no system call."""
+    with Cluster(3, serve_flags=["--sync-method", "threads"]) as cluster:
+        cluster.wait_healthy()
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    with BrokerProcess(str(tmp_path / "data")) as broker:
+    with BrokerProcess(str(tmp_path / "data"), "--sync-method", "threads") as broker:
         broker.start()
         create_topic(broker.address, "t", copies=1)
         before = resident_mib(broker.pid, "VmRSS")

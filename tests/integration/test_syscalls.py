@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
+import pytest
 
-TRACED = "pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,fdatasync,fsync"
+TRACED = "pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,fdatasync,fsync,io_submit,io_getevents"
 
 
 @contextmanager
-def traced_broker(data: Path, trace: Path) -> Iterator[http.client.HTTPConnection]:
+def traced_broker(data: Path, trace: Path, method: str) -> Iterator[http.client.HTTPConnection]:
     """Run a broker under strace; the trace is complete once the block ends."""
     command = [
         *("strace", "-f", "-yy", "-s", "400", "-e", f"trace={TRACED}", "-o", str(trace)),
         *(sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data), "--http", "127.0.0.1:0"),
-        *("--log-format", "json"),
+        *("--log-format", "json", "--sync-method", method),
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as strace:
@@ -46,10 +47,11 @@ def post(connection: http.client.HTTPConnection, path: str, body: object) -> Non
     assert answer.status in (200, 201), text
 
 
-def test_every_answer_leaves_after_the_sync_of_its_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["aio", "threads"])
+def test_every_answer_leaves_after_the_sync_of_its_record(tmp_path: Path, method: str) -> None:
     trace = tmp_path / "trace"
     count = 5
-    with traced_broker(tmp_path / "data", trace) as connection:
+    with traced_broker(tmp_path / "data", trace, method) as connection:
         post(connection, "/v3/clusters/-/topics", {"topic_name": "traced"})
         for number in range(count):
             post(connection, "/topics/traced/partitions/0", {"records": [{"value": f"payload-{number}"}]})
@@ -68,6 +70,7 @@ def read_events(trace: str) -> list[tuple[str, str]]:
     """Return the trace as journal writes, journal syncs at the time of their return, and responses."""
     events = []
     waiting: set[str] = set()
+    submitted = 0
     for line in trace.splitlines():
         thread, _, call = line.partition(" ")
         call = call.strip()
@@ -79,6 +82,14 @@ def read_events(trace: str) -> list[tuple[str, str]]:
                 waiting.add(thread)
             elif call.endswith("= 0"):
                 events.append(("synced", call))
+        elif call.startswith("io_submit(") and is_journal:
+            assert "IOCB_CMD_FDSYNC" in call, call
+            submitted += 1
+        elif call.startswith("io_getevents(") and submitted:
+            assert call.count("res=0,") == call.count("res="), call
+            ended = min(submitted, call.count("res="))
+            submitted -= ended
+            events += [("synced", call)] * ended
         elif "fdatasync resumed" in call and thread in waiting:
             waiting.remove(thread)
             assert call.endswith("= 0"), call

@@ -203,7 +203,7 @@ async def test_the_leader_of_a_group_can_be_waited_for(tmp_path: Path) -> None:
 async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path) as cluster:
+    async with running(tmp_path, sync_method="threads") as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         number = cluster.leader()

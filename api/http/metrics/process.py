@@ -6,7 +6,7 @@ from typing import Final
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
 
-from raftlog.api.http.metrics.families import counter, counters, gauge, histogram
+from raftlog.api.http.metrics.families import counter, counters, gauge, gauges, histogram
 from raftlog.partitions.broker import Broker
 
 _SYSTEM: Final = ProcessCollector(registry=None)
@@ -35,6 +35,8 @@ def _disk(broker: Broker) -> Iterator[Metric]:
 def _queues(broker: Broker) -> Iterator[Metric]:
     driver = broker.measuring.driver
     journal = driver.journal
+    method = [([driver.disk.sync_method], 1)]
+    yield gauges("sync_method_info", "Method for the syncs of commits: `aio` or `threads`.", ["method"], method)
     yield gauge("journal_live_bytes", "Bytes of the journal that a recovery would read.", journal.live_bytes)
     yield gauge("journal_pending_bytes", "Bytes that wait to be written to the journal.", journal.pending_bytes)
     yield gauge("sync_waits", "Operations that wait for the journal's next syncs.", driver.persister.waiting_count)

@@ -223,6 +223,10 @@ class SimulatedDisk(Disk):
             raise os_error(errno.EWOULDBLOCK, path)
         return SimulatedLock(self, inode)
 
+    @property
+    def sync_method(self) -> str:
+        return "simulated"
+
     def free_bytes(self, path: str) -> int:
         if self._find(path) is None:
             raise os_error(errno.ENOENT, path)

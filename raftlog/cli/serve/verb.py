@@ -33,7 +33,7 @@ from raftlog.config import TopicConfig
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.settings import BrokerSettings
+from raftlog.partitions.settings import SYNC_METHODS, BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
 
@@ -173,6 +173,12 @@ _tuning_options = all_of(
     type=click.Choice(list(PARTITIONERS)),
     default="murmur2",
     help="Hash of the key that chooses the partition, for producers that name none; the same on all brokers.",
+)
+@broker_option(
+    "--sync-method",
+    type=click.Choice(list(SYNC_METHODS)),
+    default="auto",
+    help="How the sync of a commit is made; auto: Linux AIO where the kernel allows it, otherwise threads.",
 )
 @settings_option(
     "Default of a topic setting, such as retention.ms=-1; may be repeated.",

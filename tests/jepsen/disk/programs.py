@@ -76,14 +76,19 @@ def node_disk(directory: Path, **options: Any) -> NodeDisk:
     return NodeDisk(directory / "data", directory / "state", **options)
 
 
-def run(directory: Path, disk: NodeDisk, program: str, *arguments: str, prepare: Sequence[Any] = ()) -> str:
+def run(
+    directory: Path, disk: NodeDisk, program: str, *arguments: str, prelude: str = "", prepare: Sequence[Any] = ()
+) -> str:
     """Run a program in the data directory; return its output until it was killed.
 
-    `prepare` switches faults on before it starts."""
+    `prelude` is code before the program; `prepare` switches faults on before it starts.
+    """
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(_REPOSITORY), **disk.environment()}
     for fault in prepare:
         fault()
-    text = f"{_PRELUDE}\n{textwrap.dedent(program)}\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    text = (
+        f"{_PRELUDE}\n{prelude}\n{textwrap.dedent(program)}\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     done = subprocess.run(
         [sys.executable, "-S", "-c", text, *arguments],
         check=False,

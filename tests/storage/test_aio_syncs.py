@@ -1,0 +1,185 @@
+"""Syncs by Linux AIO, on a real kernel and disk: their coverage, order, errors, and what goes to a thread instead."""
+
+import asyncio
+import ctypes
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from raftlog.storage import aio_syncs
+from raftlog.storage.aio_syncs import AioRefused, AioSyncs
+from raftlog.storage.real_disk import RealDisk, RealFile
+from raftlog.storage.sync_choice import SyncChoice
+
+Job = Callable[[], None]
+WITHIN_S = 20
+
+
+class World:
+    """A disk whose syncs are made by AIO; jobs for threads are collected."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.loop = asyncio.get_running_loop()
+        self.aio = AioSyncs(self.loop)
+        self.jobs: list[Job] = []
+        self.disk = RealDisk(self.jobs.append, self.loop.call_soon, aio=self.aio)
+
+    def file(self, name: str = "f") -> RealFile:
+        file = self.disk.open(str(self.path / name), create=True)
+        file.write(0, [b"content"])
+        return file
+
+    def submit(self, file: RealFile) -> "asyncio.Future[OSError | None]":
+        result: asyncio.Future[OSError | None] = self.loop.create_future()
+        self.disk.submit_sync([file], [], result.set_result)
+        assert not result.done(), "a completion is never called inside of the submission"
+        return result
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path)
+    yield world
+    await world.aio.close(waits=True)
+
+
+async def test_a_sync_covers_the_writes_before_it(world: World) -> None:
+    file = world.file()
+    result = world.submit(file)
+    file.write(0, [b"late"])
+    assert await asyncio.wait_for(result, WITHIN_S) is None
+    assert (file.writes, file.writes_synced, world.jobs) == (2, 1, [])
+    assert await asyncio.wait_for(world.submit(file), WITHIN_S) is None
+    assert not file.is_dirty
+
+
+async def test_a_second_sync_of_a_file_in_flight_goes_to_a_thread(world: World) -> None:
+    file, other = world.file(), world.file("other")
+    first = world.submit(file)
+    second = world.submit(file)
+    third = world.submit(other)
+    assert len(world.jobs) == 1
+    assert await asyncio.wait_for(asyncio.gather(first, third), WITHIN_S) == [None, None]
+    world.jobs[0]()
+    assert await asyncio.wait_for(second, WITHIN_S) is None
+
+
+async def test_directories_and_several_files_go_to_a_thread(world: World) -> None:
+    files = [world.file("a"), world.file("b")]
+    world.disk.submit_sync(files, [], lambda _: None)
+    world.disk.submit_sync(files[:1], [str(world.path)], lambda _: None)
+    assert (len(world.jobs), world.aio.in_flight) == (2, 0)
+
+
+async def test_a_blocking_sync_waits_for_the_one_in_flight(world: World) -> None:
+    """The loop cannot complete it meanwhile, so the blocking call reads the events."""
+    file = world.file()
+    result = world.submit(file)
+    world.disk.sync([file])
+    assert (world.aio.in_flight, result.done()) == (0, False)
+    assert await asyncio.wait_for(result, WITHIN_S) is None
+
+
+async def test_a_failure_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = world.file()
+    result = world.submit(file)
+    take = world.aio._take_events
+
+    def fail(syscall: object, least: ctypes.c_long) -> None:
+        """Change the result of the kernel to EIO."""
+
+        def getevents(*arguments: object) -> int:
+            count: int = world.aio._blocking(*arguments)
+            for event in world.aio._events[:count]:
+                event.result = -errno.EIO
+            return count
+
+        take(getevents, least)
+
+    monkeypatch.setattr(world.aio, "_take_events", fail)
+    failure = await asyncio.wait_for(result, WITHIN_S)
+    assert failure is not None
+    assert failure.errno == errno.EIO
+    monkeypatch.undo()
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        world.disk.sync([file])
+    again = world.submit(file)
+    world.jobs[0]()
+    assert await asyncio.wait_for(again, WITHIN_S) is failure
+    assert file.is_dirty
+
+
+async def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(world: World) -> None:
+    file = world.file()
+    result = world.submit(file)
+    file.close()
+    taken = os.open(world.path / "another", os.O_RDWR | os.O_CREAT)
+    assert os.path.samefile(f"/proc/self/fd/{taken}", world.path / "another")
+    assert await asyncio.wait_for(result, WITHIN_S) is None
+    os.close(taken)
+
+
+async def test_a_descriptor_that_cannot_be_synced_ends_aio(world: World) -> None:
+    reader, writer = os.pipe()
+    assert not world.aio.submit(writer, lambda _: pytest.fail("the kernel did not take it"))  # type: ignore[arg-type,return-value]
+    assert world.aio.refused == f"io_submit: {os.strerror(errno.EINVAL)}"
+    assert world.disk.sync_method == "threads"
+    result = world.submit(world.file())
+    world.jobs[0]()
+    assert await asyncio.wait_for(result, WITHIN_S) is None
+    for end in (reader, writer):
+        os.close(end)
+
+
+async def test_more_than_fit_go_to_a_thread(world: World) -> None:
+    files = [world.file(str(number)) for number in range(aio_syncs.IN_FLIGHT_MAX + 1)]
+    results = [world.submit(file) for file in files]
+    for job in world.jobs:
+        job()
+    assert await asyncio.wait_for(asyncio.gather(*results), WITHIN_S) == [None] * len(files)
+    assert world.aio.in_flight == 0
+
+
+async def test_a_kernel_without_the_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = aio_syncs._Calls(*[ctypes.c_long(100_000)] * 4)
+    monkeypatch.setattr(aio_syncs, "_CALLS", dict.fromkeys(aio_syncs._CALLS, missing))
+    with pytest.raises(AioRefused, match=os.strerror(errno.ENOSYS)):
+        AioSyncs(asyncio.get_running_loop())
+    monkeypatch.setattr(aio_syncs, "_CALLS", {})
+    with pytest.raises(AioRefused, match="unknown"):
+        AioSyncs(asyncio.get_running_loop())
+
+
+async def test_a_job_that_raises_does_not_stop_the_others(world: World) -> None:
+    errors: list[object] = []
+    world.loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+
+    def fail(_: OSError | None) -> None:
+        raise ValueError("of the first one")
+
+    world.disk.submit_sync([world.file("a")], [], fail)
+    results = [world.submit(world.file(name)) for name in "bc"]
+    assert await asyncio.wait_for(asyncio.gather(*results), WITHIN_S) == [None, None]
+    world.loop.set_exception_handler(None)
+    assert [str(error) for error in errors] == ["of the first one"]
+
+
+def test_the_faster_way_is_chosen() -> None:
+    choice = SyncChoice()
+    for _ in range(100):
+        choice.note(choice.next_by_aio(), 0.001)
+    chosen = []
+    for _ in range(1_000):
+        by_aio = choice.next_by_aio()
+        chosen.append(by_aio)
+        choice.note(by_aio, 0.010 if by_aio else 0.001)
+    assert not choice.uses_aio
+    assert 1 <= sum(chosen[500:]) <= 4, "the slow way is tried now and then"
+    for _ in range(3_000):
+        by_aio = choice.next_by_aio()
+        choice.note(by_aio, 0.001 if by_aio else 0.005)
+    assert choice.uses_aio
