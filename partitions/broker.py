@@ -161,6 +161,11 @@ class Broker:
         """Reason why no files can be opened at present; None when they can."""
         return self.node.driver.descriptors.shortage
 
+    @property
+    def sync_method(self) -> str:
+        """Method for the syncs of commits: `aio` or `threads`."""
+        return self.node.driver.disk.sync_method
+
     def broker_ids(self) -> list[NodeId]:
         """Return the node ids of all brokers of the cluster, sorted."""
         self.check_ready()

@@ -82,7 +82,7 @@ class BrokerSettings:
     sync_threads: int = 4
     """Syncs that can run at once."""
     sync_method: str = "auto"
-    """How the sync of a commit is made: `aio` (Linux AIO), `threads`, or `auto`: AIO where the kernel allows it."""
+    """Method for the syncs of commits: `aio` (Linux AIO), `threads`, or `auto`: the faster one, as measured."""
     producers_max: int = 100_000
     """Idempotent producers that a partition led here remembers; past it the least recently used expire."""
     partition_pending_bytes_max: int = 32 * MIB

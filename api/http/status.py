@@ -33,7 +33,7 @@ class StatusHandlers:
         shortage = self._broker.descriptor_shortage
         if shortage is not None:
             return value_answer(Readiness("no_file_descriptors", shortage), status=503)
-        return value_answer(Readiness("ready"))
+        return value_answer(Readiness("ready", sync_method=self._broker.sync_method))
 
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return value_answer(await self._broker.health(deadline=target.deadline()))

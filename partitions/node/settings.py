@@ -52,7 +52,7 @@ class NodeSettings:
     sync_threads: int = 4
     """Syncs that can run at once."""
     sync_method: str = "auto"
-    """How the sync of a commit is made: `aio` (Linux AIO), `threads`, or `auto`: AIO where the kernel allows it."""
+    """Method for the syncs of commits: `aio` (Linux AIO), `threads`, or `auto`: the faster one, as measured."""
     peers_save_ms: int = 10_000
     """What is remembered of other disks is saved at least this often while it changes."""
     housekeeping_ms: int = 1_000

@@ -107,6 +107,9 @@ class AioSyncs:
             number = ctypes.get_errno()
             hint = "; raise /proc/sys/fs/aio-max-nr" if number == errno.EAGAIN else ""
             raise AioRefused(f"io_setup: {os.strerror(number)}{hint}")
+        self._events = (_IoEvent * IN_FLIGHT_MAX)()
+        if self._syscall(calls.getevents, self._context, _ZERO, _ONE, self._events, _NOW) != 0:
+            raise AioRefused(f"io_getevents: {os.strerror(ctypes.get_errno())}")
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._iocbs = (_Iocb * IN_FLIGHT_MAX)()
         for slot, iocb in enumerate(self._iocbs):
@@ -114,7 +117,6 @@ class AioSyncs:
         self._pointers = [ctypes.byref(ctypes.pointer(iocb)) for iocb in self._iocbs]
         self._free = list(range(IN_FLIGHT_MAX))
         self._ended: list[Ended | None] = [None] * IN_FLIGHT_MAX
-        self._events = (_IoEvent * IN_FLIGHT_MAX)()
         self._loop = loop
         self._thread = threading.get_ident()
         self._jobs: deque[Job] = deque()
@@ -147,9 +149,14 @@ class AioSyncs:
         self._free.append(slot)
         number = ctypes.get_errno()
         if accepted < 0 and number != errno.EAGAIN:  # EAGAIN: the kernel is short of resources now
-            self.refused = f"io_submit: {os.strerror(number)}"
-            event(_logger, "aio_refused", why=self.refused)
+            self._stop(f"io_submit: {os.strerror(number)}")
         return False
+
+    def _stop(self, why: str) -> None:
+        """Leave all later syncs to threads, and report the reason once."""
+        if self.refused is None:
+            self.refused = why
+            event(_logger, "aio_refused", why=why)
 
     def wait_while(self, is_pending: Callable[[], bool]) -> None:
         """Block until the condition is false, which a sync in flight makes so.
@@ -182,15 +189,31 @@ class AioSyncs:
         self._run_jobs()
 
     def _take_events(self, syscall: Any, least: ctypes.c_long) -> None:
+        """Take completed syncs, at least `least` unless a signal arrives."""
         timeout = None if least.value else _NOW
         count = syscall(self._calls.getevents, self._context, least, _MOST, self._events, timeout)
-        for taken in self._events[: max(0, count)]:
-            slot, number = taken.data, -taken.result
-            ended = self._ended[slot]
-            assert ended is not None, f"nothing is in flight in slot {slot}"
-            self._ended[slot] = None
-            self._free.append(slot)
-            self._jobs.append(ended(OSError(number, os.strerror(number)) if number > 0 else None))
+        if count < 0:
+            self._lose_events(ctypes.get_errno())
+            return
+        for taken in self._events[:count]:
+            number = -taken.result
+            self._complete(taken.data, OSError(number, os.strerror(number)) if number > 0 else None)
+
+    def _lose_events(self, number: int) -> None:
+        """Fail all syncs in flight, whose results the kernel no longer reports."""
+        if number == errno.EINTR:
+            return
+        self._stop(f"io_getevents: {os.strerror(number)}")
+        for slot in range(IN_FLIGHT_MAX):
+            if self._ended[slot] is not None:
+                self._complete(slot, OSError(number, f"io_getevents: {os.strerror(number)}"))
+
+    def _complete(self, slot: int, error: OSError | None) -> None:
+        ended = self._ended[slot]
+        assert ended is not None, f"nothing is in flight in slot {slot}"
+        self._ended[slot] = None
+        self._free.append(slot)
+        self._jobs.append(ended(error))
 
     def _run_jobs(self) -> None:
         try:

@@ -89,7 +89,7 @@ class Disk(Protocol):
 
     @property
     def sync_method(self) -> str:
-        """How submitted syncs of single files are made: `aio`, `threads` or `simulated`."""
+        """Method for submitted syncs of single files: `aio`, `threads` or `simulated`."""
         ...
 
     def free_bytes(self, path: str) -> int:

@@ -55,8 +55,8 @@ class RealDisk:
     ) -> None:
         """Create a disk with a descriptor cache of `open_files_max`.
 
-        With `aio` submitted syncs of single files need no thread: all of them, or those that `choice` assigns to it. The
-        caller closes `aio`. With `waits_for_descriptors` a submitted sync without a descriptor is retried by
+        With `aio` submitted syncs of single files need no thread: all of them, or those that `choice` assigns to it;
+        the caller closes `aio`. With `waits_for_descriptors` a submitted sync without a descriptor is retried by
         `descriptor_shortage`, which the owner calls regularly; otherwise it fails."""
         self._run = run
         self._post = post
@@ -313,7 +313,10 @@ class RealFile:
         return False
 
     def _sync_ended(self, use: Use, covered: int, done: SyncDone, error: OSError | None) -> Job:
-        self._descriptors.release(use)
+        try:
+            self._descriptors.release(use)
+        except OSError as failure:  # the descriptor of a file closed meanwhile could not be closed
+            error = error or failure
         if error is None:
             self.note_synced(covered)
         else:
@@ -326,7 +329,7 @@ class RealFile:
         return self._has_aio_sync
 
     def _needs_witness(self) -> bool:
-        """Whether another descriptor, closed since, wrote what is not synced: this one may not report its failure."""
+        """Return whether a descriptor closed since has unsynced writes, whose failure this one may not report."""
         return self.witness is not None and self._writes_at_release > self.writes_synced
 
     def note_synced(self, covered: int) -> None:

@@ -258,10 +258,13 @@ class ClusterMembers(Value, frozen=True):
 
 
 class Readiness(Value, frozen=True):
-    """State of a broker's service: ready, starting or stopping, or out of file descriptors, with the `reason`."""
+    """State of a broker's service: ready, starting or stopping, or out of file descriptors, with the `reason`.
+
+    A ready broker reports how it syncs commits: `aio` or `threads`."""
 
     status: Literal["ready", "booting", "no_file_descriptors"]
     reason: str | UnsetType = UNSET
+    sync_method: str | UnsetType = UNSET
 
 
 class ClusterUuid(Value, frozen=True):

@@ -108,7 +108,7 @@ async def test_missing_descriptors_are_503_and_not_a_full_disk(api, monkeypatch)
         patched.setattr(driver.descriptors, "look", lambda is_anything_waiting: None)
         ready = await api.get("/v1/status/ready")
     assert ready == (503, {"status": "no_file_descriptors", "reason": "no file descriptors left"})
-    assert await api.get("/v1/status/ready") == (200, {"status": "ready"})
+    assert await api.get("/v1/status/ready") == (200, {"status": "ready", "sync_method": "aio"})
 
 
 def test_every_error_has_a_status_that_fits_its_outcome():

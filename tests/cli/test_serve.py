@@ -96,6 +96,18 @@ def test_settings_from_the_environment(spawn: Spawn, tmp_path: Path) -> None:
     assert data_dir.is_dir()
 
 
+@pytest.mark.parametrize("method", ["aio", "threads"])
+def test_the_ready_line_names_the_method_of_the_syncs(spawn: Spawn, tmp_path: Path, method: str) -> None:
+    process, line = ready(spawn, tmp_path / "data", "--sync-method", method)
+    assert line["sync_method"] == method
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(STOP_SECONDS_MAX) == 0
+    for_people = first_line(
+        spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--sync-method", method)
+    )
+    assert f", syncs by {method}" in for_people
+
+
 def test_a_flag_wins_over_the_environment(spawn: Spawn, tmp_path: Path) -> None:
     _, line = ready(spawn, tmp_path / "data", "--node-id", "3", env={"RAFTLOG_NODE_ID": "7"})
     assert line["node_id"] == 3

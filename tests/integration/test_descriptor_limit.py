@@ -80,7 +80,7 @@ def exhaust_and_recover(broker: BrokerProcess, client: Client) -> list[int]:
     assert client.ask("GET", "/topics/rolled/partitions/0/records?offset=0")[0] == 200
 
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limits)
-    assert client.wait_ready(200) == {"status": "ready"}
+    assert client.wait_ready(200)["status"] == "ready"
     assert client.produce(1_000)[0] == 200
     return [*acknowledged, 1_000]
 

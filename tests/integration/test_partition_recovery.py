@@ -91,7 +91,7 @@ def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> 
     assert (row := refused(cluster, topic))["error_code"] == 50303, row
     assert row["outcome"] == "failed"
     assert f"raftlog partition recover {topic}/0" in str(row)
-    assert all(node.get("/v1/status/ready") == {"status": "ready"} for node in cluster.nodes.values())
+    assert all(node.get("/v1/status/ready")["status"] == "ready" for node in cluster.nodes.values())
     for node in holders(cluster, topic):
         assert metric(node, "raftlog_partitions_quarantined") == 1
         described = node.get(f"/v1/partitions/kafka/{topic}/0")["replicas"]

@@ -14,12 +14,17 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
 from raftlog.partitions.node.remembered_peers import PEERS
 from raftlog.raft import ReplicaId, Role
+from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.log.sealed_file import read_sealed
+from raftlog.runtime.process.ticker import Stall
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
+from raftlog.storage.aio_syncs import AioSyncs
+from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import RollMember
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of
+from tests.storage.kernel_events import fail_syncs, hold_events
 
 VALUES = [b"%d" % number for number in range(50)]
 
@@ -200,10 +205,11 @@ async def test_the_leader_of_a_group_can_be_waited_for(tmp_path: Path) -> None:
         assert node.leader_of(GROUP) is None
 
 
+@pytest.mark.parametrize("method", ["aio", "threads"])
 async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    async with running(tmp_path, sync_method="threads") as cluster:
+    async with running(tmp_path, sync_method=method) as cluster:
         cluster.create()
         await cluster.write(*VALUES)
         number = cluster.leader()
@@ -212,16 +218,18 @@ async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
 
         def failing(descriptor: int) -> None:
             if os.readlink(f"/proc/self/fd/{descriptor}").startswith(mine):
-                raise OSError(errno.EIO, "the disk is broken")
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             real(descriptor)
 
         monkeypatch.setattr(os, "fdatasync", failing)
+        if method == "aio":
+            fail_syncs(monkeypatch, aio_of(node))
         group = node.group(GROUP)
         assert group is not None
         with pytest.raises((OutcomeUnknown, RaftlogError)):
             await cluster.write(b"lost?")
         assert isinstance(await node.ended, SyncFailed)
-        assert "the disk is broken" in str(node.ended.result())
+        assert os.strerror(errno.EIO) in str(node.ended.result())
         monkeypatch.undo()
         del cluster.nodes[number]
         await cluster.until(cluster.leader)
@@ -229,6 +237,33 @@ async def test_a_failed_sync_ends_the_node_and_the_others_go_on(
         await node.stop()
         await cluster.start(number)
         assert (await cluster.converged())[-1] == b"more"
+
+
+async def test_a_submitted_sync_that_never_returns_moves_the_leadership(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, sync_method="aio") as cluster:
+        cluster.create()
+        await cluster.write(*VALUES)
+        number = cluster.leader()
+        node = cluster.nodes[number]
+        hold_events(monkeypatch, aio_of(node))
+        group = node.group(GROUP)
+        assert group is not None
+        written = group.propose([build_batch([NewRecord(b"slow", None, 1_000)])])
+        await cluster.until(lambda: cluster.leader() not in (0, number))
+        assert node.standing.stalls[Stall.DISK] > 0
+        await cluster.write(b"more")
+        monkeypatch.undo()
+        aio_of(node)._read_events()
+        assert (await written).base_offset == len(VALUES)
+        assert (await cluster.converged())[-2:] == [b"slow", b"more"]
+
+
+def aio_of(node: Node) -> AioSyncs:
+    assert isinstance(node.driver.disk, RealDisk)
+    assert node.driver.disk._aio is not None
+    return node.driver.disk._aio
 
 
 async def test_a_damaged_journal_makes_it_another_disk(tmp_path: Path) -> None:

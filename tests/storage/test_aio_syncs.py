@@ -4,6 +4,8 @@ import asyncio
 import ctypes
 import errno
 import os
+import platform
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from raftlog.storage import aio_syncs
 from raftlog.storage.aio_syncs import AioRefused, AioSyncs
 from raftlog.storage.real_disk import RealDisk, RealFile
 from raftlog.storage.sync_choice import SyncChoice
+from tests.storage.kernel_events import fail_syncs, hold_events
 
 Job = Callable[[], None]
 WITHIN_S = 20
@@ -87,20 +90,7 @@ async def test_a_blocking_sync_waits_for_the_one_in_flight(world: World) -> None
 async def test_a_failure_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.file()
     result = world.submit(file)
-    take = world.aio._take_events
-
-    def fail(syscall: object, least: ctypes.c_long) -> None:
-        """Change the result of the kernel to EIO."""
-
-        def getevents(*arguments: object) -> int:
-            count: int = world.aio._blocking(*arguments)
-            for event in world.aio._events[:count]:
-                event.result = -errno.EIO
-            return count
-
-        take(getevents, least)
-
-    monkeypatch.setattr(world.aio, "_take_events", fail)
+    fail_syncs(monkeypatch, world.aio)
     failure = await asyncio.wait_for(result, WITHIN_S)
     assert failure is not None
     assert failure.errno == errno.EIO
@@ -111,6 +101,128 @@ async def test_a_failure_stays(world: World, monkeypatch: pytest.MonkeyPatch) ->
     world.jobs[0]()
     assert await asyncio.wait_for(again, WITHIN_S) is failure
     assert file.is_dirty
+
+
+async def test_syncs_complete_in_any_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [world.file(name) for name in "abc"]
+    for file, writes in zip(files, (1, 2, 3), strict=True):
+        for _ in range(writes - 1):
+            file.write(0, [b"more"])
+    ended: list[int] = []
+    complete, held = world.aio._complete, []
+    monkeypatch.setattr(world.aio, "_complete", lambda *end: held.append(end))
+    for number, file in enumerate(files):
+        world.disk.submit_sync([file], [], lambda _, number=number: ended.append(number))  # type: ignore[misc]
+        file.write(0, [b"late"])
+    while len(held) < len(files):
+        await asyncio.sleep(0)
+    monkeypatch.undo()
+    for end in sorted(held, reverse=True):
+        complete(*end)
+    world.aio._run_jobs()
+    assert sorted(ended) == [0, 1, 2]
+    assert [file.writes_synced for file in files] == [1, 2, 3]
+    assert all(file.is_dirty for file in files)
+
+
+async def test_a_thread_waits_for_the_sync_in_flight(world: World) -> None:
+    """At most one sync of a file is in flight: the thread's begins after the end of the other one."""
+    file, begun = world.file(), threading.Event()
+    result = world.submit(file)
+
+    def sync() -> bool:
+        begun.set()
+        world.disk.sync([file])
+        return world.aio.in_flight == 0
+
+    thread = asyncio.get_running_loop().run_in_executor(None, sync)
+    assert begun.wait(WITHIN_S)
+    assert file._sync_lock.locked()
+    assert await asyncio.wait_for(thread, WITHIN_S), "the thread's sync overtook the one in flight"
+    assert result.done()
+
+
+async def test_a_sync_in_flight_is_not_joined_by_one_while_a_thread_syncs(world: World) -> None:
+    file = world.file()
+    with file._sync_lock:  # as a thread holds it during its sync
+        world.submit(file)
+    assert (world.aio.in_flight, len(world.jobs)) == (0, 1)
+
+
+@pytest.mark.parametrize("accepted", [0, errno.EAGAIN], ids=["short", "EAGAIN"])
+async def test_a_sync_that_the_kernel_does_not_take_goes_to_a_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch, accepted: int
+) -> None:
+    def refuse(number: ctypes.c_long, *arguments: object) -> int:
+        if number is not world.aio._calls.submit:
+            return syscall(number, *arguments)
+        ctypes.set_errno(accepted)
+        return -1 if accepted else 0
+
+    syscall: Callable[..., int] = world.aio._syscall
+    file = world.file()
+    monkeypatch.setattr(world.aio, "_syscall", refuse)
+    result = world.submit(file)
+    assert (len(world.jobs), world.aio.in_flight, world.disk.sync_method) == (1, 0, "aio")
+    world.jobs[0]()
+    assert await asyncio.wait_for(result, WITHIN_S) is None
+    monkeypatch.undo()
+    file.write(0, [b"again"])
+    assert await asyncio.wait_for(world.submit(file), WITHIN_S) is None
+    assert len(world.jobs) == 1, "the next one is submitted again"
+
+
+async def test_syncs_whose_events_are_lost_fail(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+    file = world.file()
+    result = world.submit(file)
+    monkeypatch.setattr(world.aio, "_syscall", refuse)
+    failure = await asyncio.wait_for(result, WITHIN_S)
+    assert failure is not None
+    assert failure.errno == errno.EPERM
+    assert (world.disk.sync_method, file.is_dirty) == ("threads", True)
+
+
+async def test_the_end_does_not_wait_for_a_sync_that_never_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    result = world.submit(world.file())
+    hold_events(monkeypatch, world.aio)
+    await asyncio.wait_for(world.aio.close(waits=False), WITHIN_S)
+    assert not result.done()
+    assert not world.aio.submit(0, lambda _: pytest.fail("submitted after the close"))  # type: ignore[arg-type,return-value]
+    monkeypatch.undo()
+    world.aio.wait_while(lambda: bool(world.aio.in_flight))
+    await asyncio.wait_for(world.aio.close(waits=True), WITHIN_S)
+    assert result.done()
+
+
+async def test_the_end_waits_for_the_syncs_in_flight(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    result = world.submit(world.file())
+    await asyncio.wait_for(world.aio.close(waits=True), WITHIN_S)
+    assert result.result() is None
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(world.aio._eventfd)
+
+
+async def test_a_forked_process_submits_nothing(world: World) -> None:
+    """The context stays with the process that made it, and its eventfd is closed by `exec`."""
+    file = world.file()
+    descriptor = os.open(file.path, os.O_RDWR)
+    child = os.fork()
+    if not child:
+        is_taken = world.aio.submit(descriptor, lambda _: pytest.fail("in the child"))  # type: ignore[arg-type,return-value]
+        os._exit(is_taken)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(descriptor)
+    assert not os.get_inheritable(world.aio._eventfd)
+    assert await asyncio.wait_for(world.submit(file), WITHIN_S) is None
+    assert not world.jobs
 
 
 async def test_a_file_closed_during_its_sync_keeps_its_descriptor_until_the_end(world: World) -> None:
@@ -135,6 +247,24 @@ async def test_a_descriptor_that_cannot_be_synced_ends_aio(world: World) -> None
         os.close(end)
 
 
+async def test_a_failed_close_of_a_closed_file_is_its_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = world.file()
+    result = world.submit(file)
+    file.close()
+    close = os.close
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "close", fail)
+    failure = await asyncio.wait_for(result, WITHIN_S)
+    monkeypatch.undo()
+    assert failure is not None
+    assert failure.errno == errno.EIO
+    assert not file._sync_lock.locked()
+
+
 async def test_more_than_fit_go_to_a_thread(world: World) -> None:
     files = [world.file(str(number)) for number in range(aio_syncs.IN_FLIGHT_MAX + 1)]
     results = [world.submit(file) for file in files]
@@ -145,9 +275,14 @@ async def test_more_than_fit_go_to_a_thread(world: World) -> None:
 
 
 async def test_a_kernel_without_the_calls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = aio_syncs._CALLS[platform.machine()]
     missing = aio_syncs._Calls(*[ctypes.c_long(100_000)] * 4)
     monkeypatch.setattr(aio_syncs, "_CALLS", dict.fromkeys(aio_syncs._CALLS, missing))
     with pytest.raises(AioRefused, match=os.strerror(errno.ENOSYS)):
+        AioSyncs(asyncio.get_running_loop())
+    without_events = aio_syncs._Calls(calls.setup, *[ctypes.c_long(100_000)] * 3)
+    monkeypatch.setattr(aio_syncs, "_CALLS", {platform.machine(): without_events})
+    with pytest.raises(AioRefused, match="io_getevents"):
         AioSyncs(asyncio.get_running_loop())
     monkeypatch.setattr(aio_syncs, "_CALLS", {})
     with pytest.raises(AioRefused, match="unknown"):

@@ -20,7 +20,7 @@ def test_a_cluster_of_one(tmp_path: Path) -> None:
         node = cluster.nodes[1]
         assert cluster.addresses == [node.http]
         assert cluster.bootstrap == node.http
-        assert node.get("/v1/status/ready") == {"status": "ready"}
+        assert node.get("/v1/status/ready")["status"] == "ready"
         cluster.wait_ready()
         assert node.is_running
         assert node.exit_code is None

@@ -178,7 +178,7 @@ _tuning_options = all_of(
     "--sync-method",
     type=click.Choice(list(SYNC_METHODS)),
     default="auto",
-    help="How the sync of a commit is made; auto: Linux AIO where the kernel allows it, otherwise threads.",
+    help="Method for the syncs of commits; auto: the faster of Linux AIO and threads, as measured.",
 )
 @settings_option(
     "Default of a topic setting, such as retention.ms=-1; may be repeated.",
@@ -368,6 +368,7 @@ def _say_ready(broker: Broker, where: str, line_format: str) -> None:
                 "node_id": broker.node_id,
                 "cluster_id": broker.cluster_id,
                 "data_dir": broker.settings.data_dir,
+                "sync_method": broker.sync_method,
                 "pid": os.getpid(),
             }
         ).decode()
@@ -375,7 +376,7 @@ def _say_ready(broker: Broker, where: str, line_format: str) -> None:
         cluster = f", cluster {broker.cluster_id}" if rpc is not None else ""
         line = (
             f"raftlog is ready: node {broker.node_id} serves http://{where}, "
-            f"data in {broker.settings.data_dir}{cluster}"
+            f"data in {broker.settings.data_dir}, syncs by {broker.sync_method}{cluster}"
         )
     # The line is for convenience, so a closed stdout is no reason to stop.
     try:

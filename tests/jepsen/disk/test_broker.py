@@ -40,8 +40,8 @@ class Load:
             self.acknowledged |= producer.acknowledged
 
 
-def broker_on(disk: NodeDisk, directory: Path) -> BrokerProcess:
-    return BrokerProcess(str(directory / "data"), at_launch=disk.environment)
+def broker_on(disk: NodeDisk, directory: Path, method: str = "auto") -> BrokerProcess:
+    return BrokerProcess(str(directory / "data"), "--sync-method", method, at_launch=disk.environment)
 
 
 def start_and_check(broker: BrokerProcess, load: Load) -> None:
@@ -49,10 +49,11 @@ def start_and_check(broker: BrokerProcess, load: Load) -> None:
     check(broker.address, load.sent, load.acknowledged)
 
 
+@pytest.mark.parametrize("method", ["aio", "threads"])
 @pytest.mark.parametrize("losses", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_losses_of_power_under_load_lose_nothing_acknowledged(tmp_path: Path, losses: int) -> None:
+def test_losses_of_power_under_load_lose_nothing_acknowledged(tmp_path: Path, losses: int, method: str) -> None:
     random, load, disk = Random(1), Load(), node_disk(tmp_path)
-    with broker_on(disk, tmp_path) as broker:
+    with broker_on(disk, tmp_path, method) as broker:
         broker.start()
         create_topic(broker.address)
         dropped = 0
