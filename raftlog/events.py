@@ -42,9 +42,7 @@ EVENTS: Final[dict[str, EventKind]] = {
     "descriptors_exhausted": _kind(
         WARNING, "why", "a file of a log could not be opened: no file descriptor is left; readiness is false"
     ),
-    "aio_refused": _kind(
-        WARNING, "why", "the kernel or a sandbox refuses Linux AIO; threads make the syncs from now on"
-    ),
+    "aio_refused": _kind(WARNING, "why", "the kernel or a sandbox refuses Linux AIO; threads sync from now on"),
     "descriptors_available": _kind(INFO, "", "files of logs can be opened again"),
     "private_key_readable": _kind(
         WARNING, "path mode", "other users of this machine can read the private key of `--rpc-key`: chmod 600 it"

@@ -31,7 +31,7 @@ from raftlog.runtime.replica.group import Group
 from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll
-from raftlog.storage.sync_threads import SyncThreads
+from raftlog.storage.syncs.sync_threads import SyncThreads
 from raftlog.types import NodeId
 
 _SYNC_THREADS: Final = 2

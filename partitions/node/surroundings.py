@@ -25,11 +25,11 @@ from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
 from raftlog.runtime.rpc.traffic import TrafficTotals
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
-from raftlog.storage.aio_syncs import AioRefused, AioSyncs
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
-from raftlog.storage.sync_choice import SyncChoice
-from raftlog.storage.sync_threads import SyncThreads
+from raftlog.storage.syncs.aio_syncs import AioRefused, AioSyncs
+from raftlog.storage.syncs.sync_choice import SyncChoice
+from raftlog.storage.syncs.sync_threads import SyncThreads
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from raftlog.storage.aio_syncs import AioSyncs
 from raftlog.storage.descriptors import DescriptorCache, Use
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
-from raftlog.storage.sync_choice import SyncChoice
+from raftlog.storage.syncs.aio_syncs import AioSyncs
+from raftlog.storage.syncs.sync_choice import SyncChoice
 from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.storage.witness import Witness
 from raftlog.types import Buffer

@@ -19,9 +19,9 @@ from raftlog.runtime.log.sealed_file import read_sealed
 from raftlog.runtime.process.ticker import Stall
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer, NotConnected
-from raftlog.storage.aio_syncs import AioSyncs
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import RollMember
+from raftlog.storage.syncs.aio_syncs import AioSyncs
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of
 from tests.storage.kernel_events import fail_syncs, hold_events

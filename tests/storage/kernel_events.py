@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from raftlog.storage.aio_syncs import AioSyncs
+from raftlog.storage.syncs.aio_syncs import AioSyncs
 
 
 def fail_syncs(monkeypatch: pytest.MonkeyPatch, aio: AioSyncs) -> None:

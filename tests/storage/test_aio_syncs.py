@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.storage import aio_syncs
-from raftlog.storage.aio_syncs import AioRefused, AioSyncs
 from raftlog.storage.real_disk import RealDisk, RealFile
-from raftlog.storage.sync_choice import SyncChoice
+from raftlog.storage.syncs import aio_syncs
+from raftlog.storage.syncs.aio_syncs import AioRefused, AioSyncs
+from raftlog.storage.syncs.sync_choice import SyncChoice
 from tests.storage.kernel_events import fail_syncs, hold_events
 
 Job = Callable[[], None]

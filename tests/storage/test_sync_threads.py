@@ -2,7 +2,7 @@
 
 import threading
 
-from raftlog.storage.sync_threads import SyncThreads
+from raftlog.storage.syncs.sync_threads import SyncThreads
 
 
 def test_jobs_begin_in_their_order_and_are_all_done_at_the_end() -> None:

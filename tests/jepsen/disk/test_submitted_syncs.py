@@ -16,7 +16,7 @@ OLD, NEW = b"o" * 4096, b"n" * 4096
 PRELUDE = f"""
 import asyncio, time
 sys.path += {site.getsitepackages()!r}
-from raftlog.storage.aio_syncs import AioSyncs
+from raftlog.storage.syncs.aio_syncs import AioSyncs
 
 async def submit(*descriptors):
     "Sync all of them by AIO; print the error number of each, and the seconds that passed if they are many."
