@@ -29,6 +29,17 @@ def store_option(help_text: str = "Where runs are kept, each in a folder of its 
     return click.option("--store", type=kind, default=Path("jepsen-store"), show_default=True, help=help_text)
 
 
+def sync_method_option() -> Decorator:
+    """Return the option `--sync-method`."""
+    return click.option(
+        "--sync-method",
+        type=click.Choice(["auto", "aio", "threads"]),
+        default="auto",
+        show_default=True,
+        help="Method for the syncs of the brokers' commits.",
+    )
+
+
 @contextmanager
 def kept_in(store: Path) -> Iterator[None]:
     """Around what makes folders there: when it cannot, the command line was wrong (exit 2)."""

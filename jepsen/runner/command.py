@@ -11,7 +11,7 @@ import orjson
 
 from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, FaultKind
-from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option
+from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
@@ -44,6 +44,7 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
 @click.option("--clients", type=click.IntRange(1, 64), default=6, help="Client processes.")
 @click.option("--rate", type=Finite(1, RATE_MAX), default=500.0, help="Operations a second, of all clients together.")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws the faults and what clients do. [default: any]")
+@sync_method_option()
 @store_option()
 @click.option("--keep", is_flag=True, help="Keep the brokers' data of a valid run as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of text.")
@@ -55,6 +56,7 @@ def test(
     clients: int,
     rate: float,
     seed: int | None,
+    sync_method: str,
     store: Path,
     keep: bool,
     as_json: bool,
@@ -69,7 +71,8 @@ def test(
     if reason := why_not(faults):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn)
+    flags = ("--sync-method", sync_method)
+    options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn, serve_flags=flags)
     with kept_in(store):
         folder = Store(store, options)
     try:

@@ -18,7 +18,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from jepsen.runner.arguments import kept_in, store_option
+from jepsen.runner.arguments import kept_in, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
@@ -44,10 +44,11 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, text: str | N
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--only", callback=_numbers, help="Numbers of scenarios, with commas. [default: all]")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
+@sync_method_option()
 @store_option("Where runs are kept; a suite has a folder of its own there.")
 @click.option("--list", "is_list", is_flag=True, help="Only say which scenarios there are.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line for each scenario.")
-def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, as_json: bool) -> None:
+def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path, is_list: bool, as_json: bool) -> None:
     """Play the numbered scenarios on real brokers.
 
     Exit code 0 when all are valid, 1 when one is not, 2 when one could not be run.
@@ -65,7 +66,7 @@ def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, a
     overview = ""
     with ending_on_sigterm():
         for number, scenario in enumerate(wanted, 1):
-            row = _played(scenario, drawn, folder, f"{number}/{len(wanted)} {scenario.number}")
+            row = _played(scenario, drawn, sync_method, folder, f"{number}/{len(wanted)} {scenario.number}")
             rows.append(row)
             (folder / "suite.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
             overview = draw(folder)
@@ -81,9 +82,10 @@ def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, a
     sys.exit(_exit_code(rows))
 
 
-def _played(scenario: Scenario, seed: int, parent: Path, title: str) -> dict[str, Any]:
+def _played(scenario: Scenario, seed: int, sync_method: str, parent: Path, title: str) -> dict[str, Any]:
     """One row of the suite. A harness that broke is a row as well."""
     options = scenario.options(seed)
+    options = options._replace(serve_flags=(*options.serve_flags, "--sync-method", sync_method))
     folder = Store(parent, options)
     cluster = RealCluster(
         options.nodes, folder.data, options.all_flags, scenario.faults, client_cuts=scenario.client_cuts
