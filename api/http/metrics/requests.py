@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from raftlog.api.http.server.answers import Answer
 from raftlog.api.http.server.paced_answer import PacedResponse
 from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.memory_budget import MemoryBudget
@@ -35,10 +36,11 @@ class RequestMetrics:
         status = response.status
         self.responses[status] = self.responses.get(status, 0) + 1
         until = stopwatch()
-        if isinstance(response, PacedResponse):
-            until = response.began or until
-        elif type(response) is not web.Response and not isinstance(response, web.Response):
-            kind = STREAM
+        if type(response) is not Answer:
+            if isinstance(response, PacedResponse):
+                until = response.began or until
+            elif not isinstance(response, web.Response):
+                kind = STREAM
         times = self.times.get(kind)
         if times is None:
             times = self.times[kind] = Histogram()

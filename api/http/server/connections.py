@@ -158,6 +158,11 @@ class _Connection(web.RequestHandler):
             if not body.is_eof() and body.exception() is None:
                 body.set_exception(web.RequestPayloadError(_cause(self._messages[-1][0].message)))
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Resume reading; aiohttp calls this twice for each body, also when reading is not paused."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
         """Log an exception; a broken body, which was answered, only at debug level."""
         if isinstance(exc_info, web.RequestPayloadError):
