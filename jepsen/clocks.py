@@ -53,7 +53,9 @@ class NodeClock:
         state_dir.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """For the next launch of the broker, which begins now. Raises `OSError` where `why_not` has a reason."""
+        """Return the environment for the next launch of the broker, which begins now.
+
+        Raises `OSError` when `why_not` gives a reason."""
         library = _library()
         if library is None:
             raise FileNotFoundError(why_not())
@@ -86,7 +88,7 @@ class NodeClock:
         self._set(seconds, self._factor)
 
     def drift(self, factor: float) -> None:
-        """So many seconds pass on it in a real one, from what it shows now on. Raises `ValueError`."""
+        """Let `factor` seconds pass on the clock in a real one, starting at its present time. Raises `ValueError`."""
         if factor <= 0:
             raise ValueError(f"a clock that runs {factor} times as fast stands still or goes back")
         self._set(self.offset_s, factor)

@@ -12,10 +12,9 @@ Newest = dict[bytes, tuple[int, bytes]]
 
 
 def newest_records(segments: Iterable[bytes], start: int, end: int | None = None) -> Newest:
-    """Of the records from `start` on and below `end`; `segments` are contents of `.log` files in their order.
+    """Return the newest records from offset `start` on and below `end`.
 
-    Raises `InvalidBatch` for what cannot be read.
-    """
+    `segments` are the contents of `.log` files in their order. Raises `InvalidBatch` for an unreadable batch."""
     found: Newest = {}
     for content in segments:
         for header, batch in split_batches(content):

@@ -24,13 +24,13 @@ _POLL_S: Final = 0.02
 Fault = tuple[str, str]
 """System calls, separated by commas, and what strace makes of them."""
 FULL: Final[Fault] = ("pwrite64,pwritev,pwritev2,fallocate", "error=ENOSPC")
-"""Nothing more can be written, except over what was there before, as in the journal's files."""
+"""Full disk: only writes into allocated space succeed, as in the journal's files."""
 FAILING_SYNCS: Final[Fault] = (_SYNCS, "error=EIO")
 """The disk does not do what it says: no sync succeeds."""
 
 
 def slow_syncs(seconds: float) -> Fault:
-    """Every sync takes so much longer."""
+    """Return a fault that delays every sync by `seconds`."""
     return (_SYNCS, f"delay_enter={round(seconds * 1e6)}")
 
 
@@ -40,7 +40,7 @@ def one_failing_sync() -> Fault:
 
 
 def why_not() -> str | None:
-    """Why system calls cannot be injected here; None: they can."""
+    """Return the reason why system calls cannot be injected here; None when they can."""
     if shutil.which("strace") is None:
         return "strace is not installed"
     with subprocess.Popen(["sleep", "60"]) as sleeper:  # noqa: S607 - wherever it is

@@ -229,7 +229,7 @@ def incarnation_of(name: str, topic_id: str) -> str:
 
 
 def name_and_id(partition: TopicPartition) -> tuple[str, str] | None:
-    """Of a partition of an incarnation."""
+    """Return the topic name and topic id of an incarnation's partition; None for any other partition."""
     name, at, topic_id = partition.topic.partition("@")
     return (name, topic_id) if at else None
 
@@ -261,7 +261,7 @@ class Recorder:
         return self._record(process, INVOKE, kind, payload, "")
 
     def ok(self, invocation: Op, payload: Payload = None) -> Op:
-        """`payload` is what came back; without one it is what was asked."""
+        """Record a successful completion; without `payload` it repeats the payload of the invocation."""
         returned = invocation.payload if payload is None else payload
         return self._record(invocation.process, OK, invocation.kind, returned, "")
 

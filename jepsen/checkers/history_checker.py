@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
     """Registers whose linearizability is undecided because the search reached a limit."""
 
     def is_clean(self, tolerated: Iterable[AnomalyKind] = ()) -> bool:
-        """Nothing was found, and nothing was left undecided, but for what is tolerated."""
+        """Return whether every check was decided and found no anomaly besides the tolerated kinds."""
         return not self.undecided and not self.counts.keys() - set(tolerated)
 
     def __str__(self) -> str:

@@ -57,7 +57,7 @@ _KINDS: Final[dict[str, Kind]] = {name: name for name in get_args(Kind)}
 
 
 def write_lines(ops: Iterable[Op]) -> Iterator[bytes]:
-    """Each entry as a line with its line feed."""
+    """Yield each entry as a line with its line feed."""
     return map(encode, ops)
 
 

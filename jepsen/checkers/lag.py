@@ -32,7 +32,7 @@ from raftlog.types import Offset, TopicPartition
 
 
 class Acknowledged:
-    """When each greatest acknowledged offset was reached: both lists rise. Made with the first one."""
+    """Greatest acknowledged offsets and the entries that reached them; both lists ascend and are never empty."""
 
     __slots__ = ("offsets", "ops")
 

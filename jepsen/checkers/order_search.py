@@ -25,7 +25,7 @@ LOOKS_MAX: Final = 10_000_000
 """At operations that may be the next one: what the time goes into, a million of them a second."""
 BYTES_MAX: Final = 512 << 20
 _CONFIGURATION_BYTES: Final = 1000
-"""Of one in memory, about, besides its bits."""
+"""Approximate memory of one configuration, in bytes, without its bits."""
 
 
 class _Unobserved(NamedTuple):
@@ -65,7 +65,7 @@ class _Step:
         return self.operation.kind, self.writes, self.expects
 
     def fits(self, held: _Held) -> bool:
-        """Whether it may change a register that holds this."""
+        """Return whether the operation may change a register that holds this value."""
         return self.operation.kind == WRITE or (self.operation.kind == CAS and self.expects == held)
 
     @property
@@ -212,7 +212,7 @@ class _Search:
         return places, until
 
     def _with_unobserved(self, base: int, window: int) -> int:
-        """With all writes that may stand before the one that is about to be."""
+        """Return the window with all unobserved writes that may precede the next operation."""
         while True:
             places, _ = self._open(base, window)
             before = window

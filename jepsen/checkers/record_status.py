@@ -230,7 +230,7 @@ class RecordStatuses(Checker):
             place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
 
     def statuses(self) -> StatusColumns:
-        """As far as the history goes by now."""
+        """Return the status of each record according to the entries read until now."""
         offset = array(
             "q", (a if a != _NOWHERE else p for a, p in zip(self._acknowledged, self._polled_at, strict=True))
         )

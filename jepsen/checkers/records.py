@@ -89,7 +89,7 @@ class PartitionBook:
         return bool(self.keys)
 
     def newest_offsets(self) -> dict[str, Offset]:
-        """Of each key of a compacted partition, as far as they are known now; `BEHIND_ALL` if it may be replaced."""
+        """Return the newest known offset of each key of a compacted partition; `BEHIND_ALL` if it may be replaced."""
         is_read = not self.values or self.polled_end > max(self.values)
         newest: dict[str, Offset] = {}
         for value, key in self.keys.items():
@@ -101,7 +101,7 @@ class PartitionBook:
         return newest
 
     def was_polled(self, value: Value) -> bool:
-        """Whether a poll showed the value, at whatever offset."""
+        """Return whether a poll returned the value, at any offset."""
         offset = self.offsets[value]
         return value in self.polled_elsewhere or (offset in self.polled and self.values[offset] == value)
 

@@ -71,7 +71,7 @@ class Sequences(Checker):
                 self.findings.report("sequence-gap", what, ops)
 
     def _was_read(self, book: PartitionBook, offset: Offset, after: Offset) -> bool:
-        """Whether what lies between would have been seen."""
+        """Return whether the polls cover all offsets from `offset` to `after`."""
         return not book.is_compacted and offset >= book.start and after < book.polled_end
 
 

@@ -225,6 +225,6 @@ class Topics(Checker):
             book.may_be_deleted = self.may_be_deleted(book.name)
 
     def may_be_deleted(self, partition: TopicPartition) -> bool:
-        """With its topic, as far as the history goes by now."""
+        """Return whether the partition may be deleted with its topic, according to the entries read until now."""
         named = name_and_id(partition)
         return named is not None and not self._name(named[0]).is_certain_of(named[1])

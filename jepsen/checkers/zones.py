@@ -59,7 +59,9 @@ def contradiction_in(gathered: Gathered) -> Contradiction | None:
 
 
 def _overlapping(forward: Sequence[Cluster]) -> Contradiction | None:
-    """`forward` by their ends; without an overlap two neighbours never overlap either."""
+    """Return the first overlap of two forward zones, sorted by their ends.
+
+    Comparing neighbours is enough: without an overlap of neighbours there is none at all."""
     for one, other in pairwise(forward):
         if other.end < one.start:
             return Contradiction(f"{_held(one)}, and {_held(other)}", _bounds(one, other))

@@ -19,7 +19,7 @@ class Case(NamedTuple):
     cure: str
     """Behaviour of the repaired build."""
     hits: tuple[float, ...]
-    """When."""
+    """Times of the faults, in seconds after the beginning of the load."""
     down_s: float
     kind: FaultKind
     takes_all: bool
@@ -27,7 +27,7 @@ class Case(NamedTuple):
     delay_ms: float
     """Delay of one direction between nodes."""
     seconds: float
-    """Of load."""
+    """Duration of the load."""
     rate: float
 
     def schedule(self, nodes: tuple[int, ...], seconds: float) -> tuple[Fault, ...]:

@@ -31,7 +31,7 @@ _LOOK_S: Final = 0.05
 
 
 class _Everything(Random):
-    """Of what power may take it takes everything."""
+    """Random numbers with which a power loss takes everything that it may take."""
 
     def random(self) -> float:
         return 1.0 - 2**-53

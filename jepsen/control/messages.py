@@ -17,7 +17,7 @@ _LENGTH: Final = struct.Struct("i")
 
 
 class Part(NamedTuple):
-    """So many bytes of what is under way, and the index at which the receiver's log then ends."""
+    """Number of bytes under way up to a message, and the index at which the receiver's log ends after it."""
 
     size: int
     last_index: int
@@ -28,12 +28,13 @@ class Stream:
 
     def __init__(self) -> None:
         self._rest = b""
-        """Of a message that is not whole yet."""
+        """Beginning of a message that has not arrived completely."""
         self._fed = self._passed = 0
         self._logs: deque[tuple[int, int]] = deque()
-        """Of messages under way that set the receiver's log: where they end, and at which index the log then does."""
+        """End position of each message under way that sets the receiver's log, and the last index of that log after it.
+        """
         self._answers: deque[tuple[int, int]] = deque()
-        """Of answers under way: where they end, and the index up to which the sender's log is acknowledged."""
+        """End position of each answer under way, and the index up to which it acknowledges the sender's log."""
         self.acknowledged = 0
         """By the answers that have passed."""
 
@@ -59,7 +60,7 @@ class Stream:
             self._answers.append((end, message["next_node_idx"] - 1))
 
     def note_passed(self, count: int) -> None:
-        """So many bytes more."""
+        """Add `count` to the number of bytes that have passed."""
         self._passed += count
         while self._logs and self._logs[0][0] <= self._passed:
             self._logs.popleft()
@@ -67,7 +68,9 @@ class Stream:
             self.acknowledged = max(self.acknowledged, self._answers.popleft()[1])
 
     def worst(self) -> Part | None:
-        """Of what is under way; None when nothing of that sets the receiver's log."""
+        """Return the part under way that leaves the receiver's log shortest.
+
+        None when no message under way sets that log."""
         if not self._logs:
             return None
         end, last_index = min(self._logs, key=lambda log: log[1])

@@ -18,7 +18,7 @@ class Gone(NamedTuple):
 
 
 def missing_in(history: Path, first_process_of_drain: int) -> Gone:
-    """Of a whole history with its drain."""
+    """Count the acknowledged and the missing records of a complete history with its drain."""
     acknowledged: set[object] = set()
     there: set[object] = set()
     with open(history, "rb") as lines:

@@ -48,7 +48,7 @@ class Node:
         app.router.add_get("/groups/{group}/offsets", self._answering(self._committed))
 
     async def become_ready(self) -> None:
-        """Until this node has applied what was agreed on before it was asked."""
+        """Wait until this node has applied all entries that were agreed on before the call."""
         while not self._is_ready:
             try:
                 await self._peer.agreed_end(0, _READY_ATTEMPT_S)
@@ -57,7 +57,7 @@ class Node:
             self._is_ready = True
 
     def _answering(self, handler: Callable[[web.Request], Awaitable[web.Response]]) -> Any:
-        """With the errors of the API for what can go wrong."""
+        """Return the handler with exceptions converted to errors of the API."""
 
         async def answer(request: web.Request) -> web.Response:
             if not self._is_ready:
@@ -93,7 +93,7 @@ class Node:
         return web.json_response({"offsets": [row], "next_offset": after, "high_watermark": after})
 
     async def _append_json(self, request: web.Request) -> web.Response:
-        """Each record is an append of its own."""
+        """Append each record of the request by an operation of its own."""
         records = orjson.loads(await request.read())["records"]
         rows = await asyncio.gather(
             *(

@@ -130,22 +130,24 @@ class Peer:
         return end - len(payloads)
 
     def records(self, partition: int, first: int, count_max: int) -> list[bytes]:
-        """As this node has them."""
+        """Return records from this node's copy, which may lag behind."""
         return list(self._lists[partition].rawData()[first : first + count_max])
 
     def end(self, partition: int) -> int:
-        """As this node knows it."""
+        """Return the end of this node's copy, which may lag behind."""
         return len(self._lists[partition])
 
     async def agreed_end(self, partition: int, timeout_s: float) -> int:
-        """When everything that was acknowledged before has been applied here: nothing is appended, and awaited."""
+        """Return the end after everything acknowledged before the call is applied here.
+
+        Appends nothing and waits for the completion of that."""
         target = self._lists[partition]
         return await self._done(lambda callback: target.extend([], callback=callback), timeout_s, target)
 
     # groups
 
     async def commit(self, group: str, marks: Marks, timeout_s: float) -> Marks:
-        """With nothing to commit it is a read of what is agreed on."""
+        """Commit offsets and return the group's offsets; with nothing to commit it is a linearizable read of them."""
         await self._done(lambda callback: self._commits.commit(group, marks, callback=callback), timeout_s)
         return self._commits.of(group)
 
@@ -154,7 +156,7 @@ class Peer:
         done: asyncio.Future[int] = self._loop.create_future()
 
         def called_back(_result: object, why: int) -> None:
-            """In the library's thread, before it applies anything else."""
+            """Pass the result to the event loop. Called in the library's thread, before it applies anything else."""
             end = len(target) if target is not None else 0
             assert threading.current_thread() is not threading.main_thread() or why != FAIL_REASON.SUCCESS
             self._loop.call_soon_threadsafe(_settle, done, why, end)

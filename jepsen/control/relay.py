@@ -22,7 +22,7 @@ _HELD_BYTES_MAX: Final = 8 << 20
 _SILENCE_S: Final = 0.3
 """Delay, in seconds, until connections to a dead machine are reset."""
 _TOLD_S: Final = 0.1
-"""So long after the node has heard from a majority its clients know it as well."""
+"""Delay, in seconds, until clients of a node have an answer that a majority has confirmed to the node."""
 _HARM: Final = 60
 """Entries. What is asked of the moment at first; less and less while none comes."""
 _LOOK_S: Final = 0.005
@@ -195,7 +195,7 @@ class Relay:
         self._lost: dict[Link, int] = {}
         self.cut_links: frozenset[Link] = frozenset()
         self.ports: dict[Link, int] = {}
-        """Where the first calls the second."""
+        """Port at which the link's first node calls the second."""
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="the wires", daemon=True)

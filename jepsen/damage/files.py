@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 def find(data_dir: Path, only: Sequence[str] = ()) -> list[Found]:
-    """All files of these kinds that hold something, by name. Raises `ValueError` when there is no such kind."""
+    """Return all files of these kinds that hold something, by name. Raises `ValueError` for an unknown kind."""
     wanted = set(only or SURVIVABLE)
     if unknown := wanted - set(KINDS):
         raise ValueError(f"no kind of file: {', '.join(sorted(unknown))}")
@@ -65,7 +65,7 @@ def find(data_dir: Path, only: Sequence[str] = ()) -> list[Found]:
 
 
 def kind_of(name: PurePath) -> FileKind | None:
-    """None: nothing that the broker reads. `name` is relative to its data directory."""
+    """Return the kind of a file, named relative to the data directory; None for a file that the broker never reads."""
     parts = name.parts
     if parts[0] == INTERNAL:
         if len(parts) == 2:
@@ -80,14 +80,14 @@ def kind_of(name: PurePath) -> FileKind | None:
 
 
 def _of_log(parts: tuple[str, ...]) -> FileKind | None:
-    """Of a file by its place in the directory of a log."""
+    """Return the kind of a file by its place in the directory of a log."""
     if len(parts) == 1:
         return _BY_SUFFIX.get(PurePath(parts[0]).suffix)
     return _BY_NAME.get(parts[1]) if parts[0] == INTERNAL and len(parts) == 2 else None
 
 
 def _content(path: Path) -> Iterator[Part]:
-    """All before the zeros that it may end with."""
+    """Yield the part before the zeros at the file's end."""
     with open(path, "rb", buffering=0) as opened:
         end = opened.seek(0, os.SEEK_END)
         while end > 0:
@@ -100,7 +100,7 @@ def _content(path: Path) -> Iterator[Part]:
 
 
 def _blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
-    """Of a journal those that recovery needs: none is older than where it begins, which the newest block says."""
+    """Return the journal blocks that recovery needs: those from the start position in the newest block on."""
     headers = [(path, at, header) for path in files for at, header in _headers(path)]
     begin = max((header.start for _, _, header in headers), default=0)
     parts: dict[Path, tuple[Part, ...]] = dict.fromkeys(files, ())

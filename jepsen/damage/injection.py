@@ -14,7 +14,7 @@ from jepsen.damage.files import Found, Part, find
 
 _TAIL_BYTES: Final = 4096
 _TAIL_SHARE: Final = 0.5
-"""Of cuts: those near the end, as an interrupted write leaves it."""
+"""Share of cuts near the file's end, as an interrupted write leaves it."""
 
 
 def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = ()) -> str:
@@ -48,7 +48,7 @@ def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
 
 
 def delete(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
-    """One file disappears."""
+    """Delete one file and return a description of it; "" without a file of these kinds."""
     files = find(data_dir, only)
     if not files:
         return ""
@@ -60,7 +60,7 @@ def delete(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
 
 
 def wipe(data_dir: Path) -> str:
-    """Everything disappears, as with a new disk in the place of the old one."""
+    """Delete everything in the directory, as after a disk replacement, and return a description of it."""
     files = [path for path in data_dir.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     for path in list(data_dir.iterdir()):

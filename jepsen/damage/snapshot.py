@@ -21,7 +21,7 @@ class Snapshot:
         self._taken_at = 0.0
 
     def take(self) -> str:
-        """In the place of an older copy; what was copied, in words."""
+        """Copy the directory in place of an older copy, and return a description of the copy."""
         shutil.rmtree(self._copy, ignore_errors=True)
         shutil.copytree(self._original, self._copy)
         self._taken_at = time.monotonic()

@@ -24,7 +24,7 @@ class DiskCounters(NamedTuple):
     """Counts of events since the last launch, or since some other moment."""
 
     syncs: int
-    """Of files and directories below the data directory, or of its whole file system."""
+    """Syncs of files and directories below the data directory, or of its whole file system."""
     delayed: int
     """Syncs that took longer because of us."""
     failed: int
@@ -45,7 +45,7 @@ class DiskCounters(NamedTuple):
 
 
 class DiskControl:
-    """Of one node; the file is made when missing."""
+    """Shared memory that controls the disk of one node; the file is created when missing."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -54,7 +54,7 @@ class DiskControl:
             self._memory = mmap.mmap(file.fileno(), _BYTES)
 
     def reset(self) -> None:
-        """Nothing is broken, nothing was counted."""
+        """Switch all faults off and set all counters to zero."""
         self._memory[:] = _MAGIC.ljust(_BYTES, b"\0")
 
     def set(self, fault: str, value: int) -> None:

@@ -33,7 +33,9 @@ class NodeDisk:
         self._control = DiskControl(self._state / "control")
 
     def environment(self) -> dict[str, str]:
-        """For the next launch, which begins without faults and with counters at zero. Raises `CannotBeBuilt`."""
+        """Return the environment for the next launch, which begins without faults and with counters at zero.
+
+        Raises `CannotBeBuilt`."""
         self._data.mkdir(parents=True, exist_ok=True)  # the disk may have been wiped
         self._control.reset()
         found = {
@@ -61,7 +63,7 @@ class NodeDisk:
         return lost
 
     def forget(self) -> None:
-        """Everything is durable as it is; for a directory that was replaced from outside."""
+        """Treat the present content as durable; for a directory that was replaced from outside."""
         self._memory.unlink(missing_ok=True)
         shutil.rmtree(self._graves)
         self._graves.mkdir()
@@ -77,7 +79,7 @@ class NodeDisk:
                 raise AssertionError(f"a process still writes to {self._data}") from None
 
     def slow_syncs(self, seconds: float) -> None:
-        """Every sync takes so much longer, those that are being delayed already as well; 0 ends it."""
+        """Delay every sync by `seconds`, including syncs that are being delayed already; 0 ends the fault."""
         self._control.set("sync_delay_ns", round(seconds * 1e9))
 
     def fail_syncs(self, count: int) -> None:
@@ -94,7 +96,7 @@ class NodeDisk:
         self._control.set("is_full", 0)
 
     def stall_loop(self, seconds: float) -> None:
-        """Once: the main thread stands still for so long before it waits for events again."""
+        """Block the main thread once for `seconds`, before it waits for events again."""
         self._control.set("stall_ns", round(seconds * 1e9))
 
     def seen(self) -> DiskCounters:

@@ -16,12 +16,12 @@ _COMPILED_S_MAX: Final = 120.0
 
 
 class CannotBeBuilt(Exception):
-    """There is no shim on this machine; the text says why and what to do."""
+    """Absence of a shim on this machine; the text gives the reason and the remedy."""
 
 
 @cache
 def library() -> Path:
-    """Its absolute path. Raises `CannotBeBuilt`."""
+    """Return the absolute path of the shim library, compiled if necessary. Raises `CannotBeBuilt`."""
     if sys.platform != "linux":
         raise CannotBeBuilt("the disk's faults need Linux")
     files = sorted(_SOURCE.glob("*.[ch]"))

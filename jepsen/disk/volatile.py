@@ -57,7 +57,7 @@ class Volatile(NamedTuple):
 
 
 def read_volatile(path: Path) -> Volatile:
-    """Of a process that is dead; nothing when none has written yet."""
+    """Return the volatile state that a dead process left; an empty one if no process has written yet."""
     if not path.exists() or not path.stat().st_size:
         return Volatile({}, [])
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
@@ -69,7 +69,9 @@ def read_volatile(path: Path) -> Volatile:
 
 
 def _files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[int, File]:
-    """Of several contents of a page the oldest is the durable one, and the newest says whether a sync may save it."""
+    """Return the pages of each file that are not durable.
+
+    Of several contents of a page the oldest is the durable one, and the newest decides whether a sync may save it."""
     slots = [(number, *_SLOT.unpack_from(memory, at + number * _SLOT.size)) for number in range(count)]
     sizes: dict[int, int] = {}
     pages: defaultdict[int, dict[int, Page]] = defaultdict(dict)

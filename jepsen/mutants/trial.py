@@ -24,7 +24,7 @@ class Outcome(Enum):
     HUNG = "hung"
     """The tests did not end, and no limit of their own ended them: that counts as not noticed."""
     BROKEN = "broken"
-    """It does not apply any more, or its tests cannot even be collected."""
+    """Mutant that does not apply to its source any more, or whose tests cannot be collected."""
 
 
 class Trial(NamedTuple):

@@ -30,9 +30,9 @@ class KindFacts(NamedTuple):
     always_starts: bool = False
     """Its end starts a process that another fault ended: the two never meet on one node."""
     is_slow_to_ask: bool = False
-    """While it lasts the state of the cluster is not asked for: the answer would delay all other faults."""
+    """Whether the cluster's state is not queried during the fault, because the answer would delay all other faults."""
     marks: tuple[str, ...] = ()
-    """Of links: at least one of these words stands in the proof."""
+    """Words of which the proof of a fault on links contains at least one."""
     explains: frozenset[str] = frozenset()
     """Errors that clients may get because of this kind alone."""
 

@@ -21,7 +21,9 @@ DRIFTS: Final = (0.3, 0.5, 2.0, 3.0)
 SEEN_S_MIN: Final = 0.9
 """Smallest clock error, in seconds, that can be observed: answers have whole seconds."""
 STALL_SHARE: Final = 0.8
-"""Of the fault: a stall begins with the loop's next turn, and is counted when it is over."""
+"""Share of the fault's duration for which the loop stalls.
+
+A stall begins with the loop's next turn, and is counted when it is over."""
 STROBE_S: Final = 0.2
 
 
@@ -29,7 +31,7 @@ class Kind(ABC):
     """Base of all kinds. `hit` are the nodes that were up when the fault began."""
 
     def starts_nodes(self, fault: Fault) -> bool:
-        """At its end they are started, and do not serve at once."""
+        """Return whether the fault's end starts its nodes, which do not serve at once."""
         return False
 
     @abstractmethod
@@ -42,7 +44,9 @@ class Kind(ABC):
         """Act during the fault; called often while it lasts."""
 
     def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
-        """Whether one whose time is over may be undone now, and shows itself then; a script knows by itself."""
+        """Return whether a fault whose time is over may be undone now and be observed afterwards.
+
+        Faults of scripts end when the script ends them."""
         return True
 
     @abstractmethod
@@ -94,7 +98,7 @@ class OfDisk(Kind):
         self._before: dict[int, DiskCounters] = {}
 
     def _count(self, victims: Victims, hit: tuple[int, ...]) -> None:
-        """From here on."""
+        """Remember the counters of the disks, as the base of later differences."""
         for node in hit:
             self._before[node] = victims.disks[node].seen()
 
@@ -157,7 +161,7 @@ class Clock(Kind):
 
 
 class Full(OfDisk):
-    """Nothing that needs room can be written."""
+    """Full disk: writes that need room fail."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         self._count(victims, hit)

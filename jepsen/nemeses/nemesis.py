@@ -26,7 +26,7 @@ LOOK_S: Final = 0.1
 STOP_S_MAX: Final = 20.0
 """Longest time, in seconds, for a broker to terminate in order, and to serve again, at the end of the load."""
 PUT_OFF_S: Final = 1.0
-"""After which a drawn fault is tried again."""
+"""Delay, in seconds, until a postponed fault is tried once more."""
 END_LATER_S_MAX: Final = 15.0
 """Longest time, in seconds, that the end of a fault may wait for its victims (`Kind.may_end`)."""
 

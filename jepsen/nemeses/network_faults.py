@@ -23,7 +23,7 @@ def _ring(nodes: Sequence[int]) -> tuple[Link, ...]:
 
 
 def _bridge(nodes: Sequence[int]) -> tuple[Link, ...]:
-    """Two halves that only one node connects."""
+    """Return the cuts that separate two halves, which only one node connects."""
     half = (len(nodes) - 1) // 2
     return both_directions(nodes[:half], nodes[half + 1 :])
 

@@ -20,20 +20,20 @@ from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN, all_links
 
 WARM_UP_S: Final = 1.0
 QUIET_END_S: Final = 1.0
-"""Before the end of the load nothing begins any more, and everything has ended."""
+"""Length, in seconds, of the end of the load, in which no fault begins or lasts."""
 WINDOW_S_MIN: Final = 2.5
 WINDOW_S_MAX: Final = 8.0
 """Shorter when the load is too short for a window of each kind."""
 QUIET_SHARE: Final = 0.25
 TWO_SHARE: Final = 0.4
-"""Of windows with faults: those with two kinds at once, when there are two."""
+"""Share of windows with faults that have two kinds at once, when there are two."""
 LEADER_SHARE: Final = 0.5
 FAULT_S_MIN: Final = 0.3
 ORDERS: Final = ("join", "leave", "move", "lead", "move")
 ORDERS_MAX: Final = 4
 """In one window."""
 ONE_PLANE_SHARE: Final = 0.3
-"""Of cuts: those of gossip alone, or of everything else alone."""
+"""Share of cuts that affect gossip alone, or everything else alone."""
 
 
 def draw_schedule(
@@ -132,7 +132,7 @@ class _Drawing:
             yield Fault("members", at, at + FAULT_S_MIN, (node,), self._random.choice(ORDERS), of_leader=place)
 
     def _cuts(self, since: float, until: float) -> Iterator[Fault]:
-        """One cut, or several short ones of the same node."""
+        """Yield one cut, or several short ones of the same node."""
         shape = self._random.choice([shape for shape, least in SHAPES_NODES_MIN.items() if len(self._nodes) >= least])
         nodes = self._random.sample(self._nodes, len(self._nodes))
         aim = self._aim()

@@ -63,7 +63,7 @@ class Victims(Protocol):
     @property
     def clocks(self) -> Mapping[int, NodeClock]: ...
     def data_dirs(self) -> Mapping[int, Path]:
-        """Of those that belong to the system."""
+        """Return the data directory of each node that belongs to the system."""
 
     def clock_error_s(self, node: int) -> float | None:
         """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""
@@ -89,7 +89,7 @@ class WithoutFaults:
         return ""
 
     def expect_end(self, node: int) -> None:
-        """Nothing makes one end by itself."""
+        """Do nothing: no fault makes a node end by itself."""
 
     @property
     def disks(self) -> Mapping[int, NodeDisk]:

@@ -84,7 +84,7 @@ def _check_given(strange: set[str], *, is_real: bool) -> None:
 
 
 def hunt_in_process(name: str, first: int, seeds: int) -> dict[str, Any]:
-    """In an interpreter of its own, without assertions. Raises `CalledProcessError` when that breaks down."""
+    """Hunt in an interpreter of its own, without assertions. Raises `CalledProcessError` when it fails."""
     command = (sys.executable, "-O", "-m", "jepsen.planted.hunt", name, str(first), str(seeds))
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
     found: dict[str, Any] = json.loads(done.stdout)

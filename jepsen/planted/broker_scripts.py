@@ -71,7 +71,7 @@ class _Numbered:
 
 
 def retry_comes_late(stage: Stage) -> None:
-    """After seconds, a trim that took the record, and a change of leader; it is answered as the first one was."""
+    """Retry a record after seconds, a trim of the record and a change of leader; the answer must be the first one."""
     numbered = _Numbered(stage)
     own = numbered.own
     node = stage.nodes[0]
@@ -93,11 +93,11 @@ def retry_comes_late(stage: Stage) -> None:
 
 
 def retry_meets_a_leader_alone(stage: Stage) -> None:
-    """Its original cannot be committed; what is answered all the same has to stay.
+    """Retry a record at an isolated leader, which cannot commit the original; records of every answer must stay.
 
-    The leader takes one record of the producer first: of an id that it does not know yet it would ask the controller,
-    which a leader alone cannot.
-    """
+    The leader takes one record of the producer first: for an unknown producer id it would query the controller,
+    which an
+    isolated leader cannot reach."""
     numbered = _Numbered(stage)
     place, first = numbered.own.place, stage.nodes[0]
     stage.wait_until(lambda: numbered.own.write(first)[0] == 200, "a record is taken", WRITTEN_S_MAX)
@@ -244,7 +244,7 @@ def seeds_come_one_after_another(stage: Stage) -> None:
 
 
 def _answers(node: ClusterNode) -> bool:
-    """Whether its process serves HTTP, be it that it is not ready."""
+    """Return whether the node's process serves HTTP, ready or not."""
     try:
         ask(node.http, "/v1/status/ready", timeout_s=1.0)
     except BrokerFailed:

@@ -29,7 +29,9 @@ from jepsen.scenarios.scenario import Scenario
 
 SERVE: Final = str(Path(__file__).with_name("serve.py"))
 RECOVERY_S: Final = 4.0
-"""Of brokers with a bug. Replicas that differ for good never show everything; then its end is waited for."""
+"""Longest time, in seconds, for recovery of brokers with a bug.
+
+Replicas that differ permanently never show all records, so every such run waits this long."""
 
 
 class PlantedOptions(RunOptions):
@@ -123,7 +125,7 @@ def _table(rows: Sequence[Played]) -> Table:
 
 
 def play(bug: str, store: Path, seed: int | None = None) -> Played:
-    """One run of brokers with the bug. The seed draws what clients do; any without one."""
+    """Run brokers with the bug once. The seed draws the clients' operations; without one it is random."""
     return _played(REAL[bug].scenario, bug, REAL[bug].detected_by, store, seed)
 
 

@@ -12,7 +12,7 @@ from jepsen.nemeses.network_faults import SHAPES, all_links
 from jepsen.runner.stage import Script, Stage
 
 SLOW_S: Final = 3.0
-"""Of syncs: longer than the moments of which a script makes use."""
+"""Delay of syncs, in seconds; longer than the moments that a script uses."""
 ACKNOWLEDGED_S: Final = 1.8
 ELECTED_S_MAX: Final = 12.0
 SOON_S: Final = 3.0

@@ -45,7 +45,7 @@ def retransmit_without_end() -> None:
 
 
 def overfill_datagrams() -> None:
-    """All the news goes into each datagram."""
+    """Put all pending claims into each datagram."""
     take = Broadcasts.take
 
     def take_all(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""How bugs are put into the product: a function of a class or module is replaced for the rest of the process."""
+"""Replacement of a function of a class or module for the rest of the process, which plants a bug in the product."""
 
 
 def replace_method(owner: object, name: str, function: object) -> None:

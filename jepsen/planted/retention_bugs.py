@@ -89,7 +89,7 @@ def keep_expired_ids_in_memory() -> None:
 
 
 def drop_newest_value() -> None:
-    """Of a batch of which several records stay, compaction loses the first."""
+    """Let compaction drop the first record of each batch that keeps several records."""
     flags = Compaction._flags
 
     def lose_one(

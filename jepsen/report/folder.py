@@ -74,7 +74,7 @@ class Folder:
         ]
 
     def wanted_lines(self) -> frozenset[int]:
-        """Of the history, to be shown beside the findings that they prove."""
+        """Return the numbers of the history's lines that are shown as evidence beside the findings."""
         return frozenset(
             evidence.number
             for found in self.found()
@@ -93,7 +93,7 @@ class Folder:
         return Frame(begin_s, end_s, self.load_s, self.bands, tuple(quiet_spans(busy, self.load_s)))
 
     def log_link(self, name: str) -> str | None:
-        """From the page to a log beside it."""
+        """Return the link from the page to a log beside it; None without such a log."""
         path = self.path / "logs" / f"{name}.log"
         return f"logs/{quote(path.name)}" if path.exists() else None
 

@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 
     @property
     def colours(self) -> dict[str, str]:
-        """Of each kind of fault."""
+        """Colour of each kind of fault."""
         kinds = sorted({band.kind for band in self.bands})
         return {kind: _PALETTE[number % len(_PALETTE)] for number, kind in enumerate(kinds)}
 
@@ -65,7 +65,7 @@ class Frame(NamedTuple):
         return float(max(1, math.ceil((self.end_s - self.begin_s) / _BINS_MAX)))
 
     def edges(self) -> list[float]:
-        """Of bins that cover everything; 0 is one of them."""
+        """Return the edges of bins that cover the whole frame; 0 is one of them."""
         first, last = math.floor(self.begin_s / self.bin_s), math.ceil(self.end_s / self.bin_s)
         return [number * self.bin_s for number in range(first, max(last, first + 1) + 1)]
 

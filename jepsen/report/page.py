@@ -29,7 +29,7 @@ _ABSENT: Final[dict[str, Any]] = {
     "read_s": None,
     "complaints": {},
 }
-"""Of results in which something is missing: of a run of before, or one that was broken off."""
+"""Defaults for results in which fields are missing: those of an older version or of an interrupted run."""
 _PERCENTS: Final = (50, 95, 99, 99.9)
 
 
@@ -67,7 +67,7 @@ def page_of(path: Path) -> str:
 
 
 def _series(folder: Folder) -> Series | None:
-    """None where there is no history, or an empty one."""
+    """Read the series of the history; None without a history or with an empty one."""
     if not folder.history.exists():
         return None
     begin_s: float | None = folder.results.get("load_begin_s")
@@ -111,7 +111,7 @@ def _paragraphs(explanation: Any) -> list[str]:
 
 
 def latency_rows(operations: Operations) -> list[LatencyRow]:
-    """For each kind and outcome that occurs, frequent kinds first."""
+    """Return a row for each kind and outcome that occurs, frequent kinds first."""
     rows = []
     for code in operations.by_frequency():
         for outcome, word in enumerate(OUTCOMES):

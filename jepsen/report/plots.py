@@ -21,11 +21,11 @@ _PANELS_MAX: Final = 6
 _BAND_SHARE_MIN: Final = 0.002
 """Smallest width of a band as a share of the plot, so that momentary faults are visible."""
 _OPAQUE: Final = 10_000
-"""Of more points than these in a panel each is paler, so that the most frequent do not hide the others."""
+"""Number of points in a panel above which each is paler, so that the most frequent do not hide the others."""
 _QUANTILES: Final = {0.5: "-", 0.99: "--"}
 _WEAKER: Final = "What was answered under a weaker promise than acks=all counts as unknown."
 _QUANTILE_OPERATIONS_MIN: Final = 5
-"""Of fewer operations in a bin a percentile says nothing."""
+"""Smallest number of operations in a bin for which a percentile is drawn."""
 
 
 class Plot(NamedTuple):
@@ -61,7 +61,7 @@ def faults(frame: Frame) -> Plot:
 
 
 def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tuple[int, Band]]) -> None:
-    """One kind of fault, its first lane at `at`."""
+    """Draw the bands of one kind of fault, with the first lane at `at`."""
     least_s = (frame.end_s - frame.begin_s) * _BAND_SHARE_MIN
     for number, (lane, band) in enumerate(row):
         y, colour = at + lane, frame.colours[band.kind]

@@ -36,7 +36,7 @@ LOOKS: Final[dict[Status, _Look]] = {
 """The worst first."""
 BAD: Final = tuple(status for status, look in LOOKS.items() if look.is_bad)
 PARTITIONS_MAX: Final = 6
-"""Of which the offsets are drawn; those with something bad come first."""
+"""Largest number of partitions whose offsets are drawn; those with bad records come first."""
 
 
 def statuses(frame: Frame, records: Records) -> Plot:

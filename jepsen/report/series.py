@@ -46,7 +46,7 @@ class Operations(NamedTuple):
         return [code for code in codes if counts[code] and KINDS[code] not in LOCAL]
 
     def of(self, kind: int, outcome: int) -> tuple[Floats, Floats]:
-        """When those of a kind with an outcome were asked for, and how long they took, in seconds."""
+        """Return the invocation times and the durations, in seconds, of the operations with this kind and outcome."""
         which = (self.kind == kind) & (self.outcome == outcome)
         return self.invoked_s[which], self.completed_s[which] - self.invoked_s[which]
 
@@ -119,11 +119,10 @@ class _Lagging:
 def read_series(
     history: Path, begin_s: float | None, first_fault_s: float | None, wanted: Collection[int] = ()
 ) -> Series:
-    """`begin_s` is the beginning of the load on the history's clock.
+    """Read the series of a history; `begin_s` is the beginning of the load on the history's clock.
 
-    Where it was not recorded: the first fault began `first_fault_s` later; without faults it is the first send.
-    Raises `InvalidArgument` when the file is no history.
-    """
+    When it was not recorded, the first fault began `first_fault_s` later; without faults the load begins with the first
+    send. Raises `InvalidArgument` when the file is no history."""
     columns, topics, lagging = _Columns(), Topics(RecordBook()), _Lagging()
     statuses = RecordStatuses(may_be_deleted=topics.may_be_deleted)
     pairing = Pairing((columns, topics, statuses, RealtimeLag(observe=lagging.note)))

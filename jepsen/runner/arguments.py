@@ -24,7 +24,7 @@ class Finite(click.FloatRange):
 
 
 def store_option(help_text: str = "Where runs are kept, each in a folder of its own.") -> Decorator:
-    """`--store DIRECTORY`."""
+    """Return the option `--store DIRECTORY`."""
     kind = click.Path(file_okay=False, path_type=Path)
     return click.option("--store", type=kind, default=Path("jepsen-store"), show_default=True, help=help_text)
 

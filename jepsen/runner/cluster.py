@@ -85,7 +85,7 @@ class RealCluster:
             clock.ended(self._cluster.nodes[node].pid)
 
     def _environment(self, node: int) -> Mapping[str, str]:
-        """Of a node that is about to start: what lies beneath it."""
+        """Return the environment of a node that is about to start: its simulated disk and clock."""
         beneath = self._directory / "beneath" / str(node)
         parts: list[Mapping[str, str]] = []
         if self._has_disks:
@@ -98,7 +98,7 @@ class RealCluster:
 
     @property
     def addresses(self) -> Mapping[int, str]:
-        """Of those that belong to the cluster."""
+        """Addresses of the nodes that belong to the cluster."""
         return {number: self._cluster.nodes[number].http for number in self._staying()}
 
     @property
@@ -146,7 +146,7 @@ class RealCluster:
         return not health["reconfigurations_count"] and not health["lagging_count"]
 
     def _health(self) -> dict[str, Any] | None:
-        """As the first node says that serves. Quickly: other faults wait for it."""
+        """Return the health overview of the first node that serves; the timeout is short, because other faults wait."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
@@ -236,7 +236,7 @@ class RealCluster:
         return self._clocks[node].seen(self._cluster.nodes[node].http)
 
     def leader(self, place: TopicPartition) -> int | None:
-        """As the first node says that can be asked. Quickly: a fault waits for it."""
+        """Return the leader according to the first node that answers; the timeout is short, because a fault waits."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
                 try:
@@ -282,7 +282,7 @@ class RealCluster:
         return problems
 
     def _wait_ready(self, until: float) -> None:
-        """Until all serve that belong to the cluster. Raises `BrokerFailed`."""
+        """Wait until all nodes that belong to the cluster serve. Raises `BrokerFailed`."""
         for node in (self._cluster.nodes[number] for number in self._staying()):
             node.wait_ready(max(1.0, until - time.monotonic()))
 

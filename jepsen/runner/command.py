@@ -24,7 +24,7 @@ NODES_MAX: Final = 9
 
 
 def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[FaultKind, ...]:
-    """`kill,pause`, `all`, or `none`."""
+    """Parse `kill,pause`, `all` or `none`."""
     if text == "all":
         return KINDS
     wanted = [] if text == "none" else [name.strip() for name in text.split(",")]

@@ -112,7 +112,7 @@ class Load:
         return _Client(config, self._store)
 
     def wait_ready(self) -> None:
-        """Until all clients could begin. Raises `SystemFailed`."""
+        """Wait until all clients are ready to begin. Raises `SystemFailed`."""
         until = time.monotonic() + _READY_S_MAX
         while not all(client.is_ready for client in self._clients):
             self.listen()
@@ -143,7 +143,9 @@ class Load:
         )
 
     def end(self) -> None:
-        """Before its period is over: nothing begins any more, and `wait` waits for the last answers."""
+        """End the load before its period is over: no operation begins any more.
+
+        `wait` waits for the last answers."""
         for client in self._clients:
             if client.process.poll() is None:
                 client.send(END)
@@ -163,7 +165,7 @@ class Load:
         return total
 
     def wait(self) -> dict[str, int]:
-        """Until all clients ended by themselves; their figures. Raises `SystemFailed` for one that does not."""
+        """Wait until all clients ended by themselves, and return their figures. Raises `SystemFailed` on a timeout."""
         until = time.monotonic() + _END_S_MAX
         while any(client.process.poll() is None for client in self._clients):
             self.listen()

@@ -37,17 +37,17 @@ class RunOptions(NamedTuple):
 
     @property
     def all_flags(self) -> tuple[str, ...]:
-        """Of every broker."""
+        """Flags of every broker."""
         return (*self.plan.serve_flags, *self.serve_flags)
 
     @property
     def name(self) -> str:
-        """Of the run's folder, behind the time."""
+        """Name of the run's folder, without the time in front."""
         faults = ("all" if self.faults == KINDS else "+".join(self.faults)) or "none"
         return f"{self.scenario or f'{self.workload}-{faults}'}-seed{self.seed}"
 
     def is_enough(self, findings: Sequence[Finding]) -> bool:
-        """Whether a script, and with it the test, is over once it has found these."""
+        """Return whether these findings end the script, and with it the test."""
         return False
 
     def explain(self, history: Path) -> str | None:

@@ -1,12 +1,12 @@
-"""How well it went while nothing was wrong, and how much was asked all the time; of every kind of operation.
+"""Success of operations in quiet time, and the number of operations in all, for every kind of operation.
 
-Nothing is wrong when no fault is under way, nor has been for `SETTLED_S` since its victims serve again. An operation
-counts there if it began then, and either ended then or had `PATIENCE_S` of that time and did not. It succeeded if it
-was answered in time: also with what is so and not as asked (`ANSWERS`), as a member of a group is that has been
-replaced. Sends count if they asked for `acks=all`, as those to which nothing else can be promised. What a client asks
-a broker that was ordered to leave does not count: it continues to send requests, unlike a real client. Figures, no
-judgement.
-"""
+Time is quiet when no fault is under way, and `SETTLED_S` have passed since the victims of the last one serve again. An
+operation counts if it began in quiet time, and either ended in it or had `PATIENCE_S` of it without an end. It
+succeeded
+if it was answered in time; an answer that reports the present state instead of the requested one (`ANSWERS`), as a
+replaced group member gets, is a success. Sends count only with `acks=all`; others have no guarantee. Requests to a
+broker that was ordered to leave do not count: the workload continues to send them, unlike a real client. These are
+figures and no verdict."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ from jepsen.nemeses.fault import InjectedFault
 from jepsen.workloads.client.access import ANY_NODE
 
 SETTLED_S: Final = 2.0
-"""After a fault has ended, and its victims serve, the cluster may still be busy with it; then quiet time begins."""
+"""Time, in seconds, that the cluster gets to settle after a fault has ended and its victims serve."""
 PATIENCE_S: Final = 5.0
 """Longer than any client waits."""
 FAILURES_SHOWN: Final = 10
@@ -142,7 +142,7 @@ class Requests:
             self._failed.append((invocation.time_ns, ended_ns, node, last._replace(payload=None)))
 
     def quiet(self, faults: Sequence[InjectedFault], begin_ns: int, length_s: float) -> QuietFigures:
-        """While no fault was under way, nor had been lately, within the load, which began at `begin_ns`."""
+        """Return the figures of quiet time within the load, which began at `begin_ns`."""
         spans = quiet_spans([(fault.begin_s, fault.served_s + SETTLED_S) for fault in faults], length_s)
         left = {node: begin_ns + round(fault.begin_s * 1e9) for fault in faults for node in fault.leaves}
         windows = _Windows(spans, begin_ns, left)
@@ -189,7 +189,7 @@ class _Windows:
         self._left = left
 
     def hold(self, began_ns: int, ended_ns: int, node: int) -> bool:
-        """Whether an operation counts."""
+        """Return whether an operation counts."""
         if node in self._left and ended_ns >= self._left[node]:
             return False
         place = bisect_right(self._begins, began_ns) - 1

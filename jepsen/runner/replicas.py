@@ -39,7 +39,7 @@ def check_replicas(
 def compare_replicas(
     data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
 ) -> list[Finding]:
-    """Whether all of them are there, and hold the same up to the ends."""
+    """Return findings for missing replicas, and for replicas that differ below the ends."""
     findings: list[Finding] = []
     for place, end in ends.items():
         present = {
@@ -83,7 +83,9 @@ def _compare(place: TopicPartition, directories: Mapping[int, Path], end: int) -
 
 
 def _compare_newest(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
-    """Of replicas that have everything: compaction elsewhere may have gone beyond the end of another one."""
+    """Compare the newest records of complete replicas.
+
+    Others are left out: compaction of a complete replica may have gone beyond their ends."""
     whole = {node: directory for node, directory in directories.items() if _next_offset(directory) >= end}
     segments = {node: _segments(directory) for node, directory in whole.items()}
     start = max((min(found) for found in segments.values() if found), default=0)
@@ -112,7 +114,7 @@ def _batches(path: Path, end: int) -> Iterator[tuple[int, memoryview]]:
 
 
 def _count_copies(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
-    """Everything that was acknowledged stands on a majority."""
+    """Return a finding unless all acknowledged records are on a majority of the replicas."""
     reached = {node: _next_offset(directory) for node, directory in directories.items()}
     if 2 * sum(offset >= end for offset in reached.values()) > len(directories):
         return []

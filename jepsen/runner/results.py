@@ -23,7 +23,7 @@ _REPORT_OF_A_KIND: Final = 3
 
 
 def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs: Mapping[str, str]) -> dict[str, Any]:
-    """Everything that `results.json` holds. `checked.findings` gets what was found outside of the history."""
+    """Return the content of `results.json`; adds the findings from outside of the history to `checked.findings`."""
     for finding in (*outcome.findings, *_broke_inside(logs)):
         checked.findings.add(finding)
     places = options.plan.places()

@@ -15,7 +15,7 @@ from jepsen.runner.trial import Outcome, Progress, Trial
 from jepsen.runner.verdict import CheckResult, check_file
 
 Expectation = Callable[[RunOptions, Outcome, CheckResult], Iterable[str]]
-"""Of a whole run, after the check of its history: unmet expectations, in words."""
+"""Function that checks a whole run after the check of its history, and returns a text for each unmet expectation."""
 
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 1}
 COULD_NOT_RUN: Final = 2

@@ -82,7 +82,7 @@ class Stage:
         self._go_on_until(self.now_s() + seconds)
 
     def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> bool:
-        """Until it holds. When it does not in time that is a finding, and the script goes on."""
+        """Wait until `holds` returns true; on a timeout a finding is added, and the script continues."""
         until = self.now_s() + timeout_s
         while not holds():
             if self.now_s() >= until:
@@ -187,7 +187,9 @@ class Stage:
     # questions
 
     def leader(self, place: TopicPartition | None = None, *, other_than: Sequence[int] = ()) -> int:
-        """Of the first partition, or of that one; waits for one. A finding, and any node, when there is none."""
+        """Wait for a leader of the partition (the first one by default) and return it.
+
+        Without a leader in time a finding is added, and any node is returned."""
         wanted = self.places[0] if place is None else place
         found: list[int] = []
 
@@ -203,7 +205,7 @@ class Stage:
         return next(node for node in self.nodes if node not in other_than)
 
     def others(self, *nodes: int) -> list[int]:
-        """All other ones of the beginning."""
+        """Return all other nodes that the test started with."""
         return [node for node in self.nodes if node not in nodes]
 
     def leader_of_metadata(self) -> int:
@@ -243,7 +245,7 @@ class Stage:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def wait_served(self, *nodes: int, timeout_s: float = 60.0) -> None:
-        """Until these serve (all, without any); no longer than the test waits for its recovery either."""
+        """Wait until these nodes (all by default) serve; `recovery_s` of the test is the upper limit."""
         wanted = nodes or tuple(self.nodes)
         timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(lambda: all(map(self.system.is_serving, wanted)), f"nodes {wanted} serve", timeout_s)

@@ -42,11 +42,13 @@ class Store:
         return self.path / "history.jsonl"
 
     def part(self, name: str) -> Path:
-        """Where one process writes its history."""
+        """Return the path of one process's history."""
         return self.parts / f"{name}.jsonl"
 
     def merge_history(self, *, has_incarnations: bool = False) -> None:
-        """One history of all parts; the parts go. With topics that came and went, sends are put to their own."""
+        """Merge all parts into one history and remove them.
+
+        With `has_incarnations`, sends are assigned to the incarnations of topics that were deleted and created."""
         parts = sorted(self.parts.glob("*.jsonl"))
         with open(self.history, "wb") as history:
             merged = merge(map(_lines, parts))
@@ -66,7 +68,7 @@ class Store:
 
 
 def new_directory(parent: Path, name: str) -> Path:
-    """With a number behind the name where two runs begin in one second. Raises `OSError`."""
+    """Create a directory, with a number after the name if two runs begin in one second. Raises `OSError`."""
     parent.mkdir(parents=True, exist_ok=True)
     number = 0
     while True:

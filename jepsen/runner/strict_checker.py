@@ -113,7 +113,7 @@ class StrictChecker:
     # epochs
 
     def _note(self, partition: str, claims: Iterable[tuple[int, int]], line: bytes) -> None:
-        """`claims` are offsets with the epochs of their batches."""
+        """Record `claims`: offsets with the epochs of their batches."""
         epochs = self._epochs.get(partition)
         if epochs is None:
             epochs = self._epochs[partition] = _Epochs()
@@ -176,7 +176,10 @@ class _Epochs:
         self.contradictions: set[tuple[int, int]] = set()
 
     def contradicting(self, offset: int, epoch: int) -> tuple[int, int, bytes] | None:
-        """Another epoch, an offset that was seen under it, and the line: on the wrong side of this one, or at it."""
+        """Return another epoch, an offset seen under it that contradicts this offset's epoch, and the line; or None.
+
+        An offset contradicts if it is at or beyond `offset` under an older epoch, or at or below it under a newer one.
+        """
         place = bisect_left(self.order, epoch)
         if place > 0:
             before = self.spans[self.order[place - 1]]
@@ -201,7 +204,7 @@ class _Epochs:
 
 
 def is_of_coming(line: bytes, error: str) -> bool:
-    """Whether the topic that was asked for may just have come or gone."""
+    """Return whether a creation or deletion of the topic explains the error."""
     return error.partition(":")[0] in OF_COMING and (b'"kind":"topic"' in line or b"@" in line)
 
 

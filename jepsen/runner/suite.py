@@ -31,7 +31,7 @@ _WIDTH: Final = 140
 
 
 def _numbers(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """`F1,F20`; all without any."""
+    """Parse `F1,F20`; all scenarios without a value."""
     if text is None:
         return tuple(SCENARIOS)
     wanted = [name.strip().upper() for name in text.split(",")]
@@ -83,7 +83,7 @@ def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path
 
 
 def _played(scenario: Scenario, seed: int, sync_method: str, parent: Path, title: str) -> dict[str, Any]:
-    """One row of the suite. A harness that broke is a row as well."""
+    """Play a scenario and return its row of the suite; a failure of the harness becomes a row as well."""
     options = scenario.options(seed)
     options = options._replace(serve_flags=(*options.serve_flags, "--sync-method", sync_method))
     folder = Store(parent, options)

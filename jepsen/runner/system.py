@@ -15,7 +15,7 @@ class System(Victims, Protocol):
     """Nodes that serve the HTTP API; node ids from 1. All calls block, and come from one thread."""
 
     def start(self) -> None:
-        """Until all nodes serve. Raises `SystemFailed`."""
+        """Start all nodes and wait until they serve. Raises `SystemFailed`."""
 
     def close(self) -> None:
         """End all processes. May be called at any time, also twice."""

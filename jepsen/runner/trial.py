@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     unseen: tuple[InjectedFault, ...]
     """Faults of which nothing was seen."""
     begin_ns: int
-    """Of the load, on the history's clock."""
+    """Beginning of the load on the history's clock."""
     load_s: float
     """Duration of the load, in seconds."""
     figures: dict[str, int]

@@ -25,7 +25,7 @@ from raftlog.types import TopicPartition
 Word = Literal["valid", "invalid", "unknown"]
 ACKNOWLEDGED_MIN: Final = 50
 ACKNOWLEDGED_SHARE_MIN: Final = 0.05
-"""Of all sends with `acks=all`."""
+"""Smallest share of acknowledged sends among all sends with `acks=all`."""
 
 
 class CheckResult(NamedTuple):
@@ -65,7 +65,7 @@ def check_file(history: Path, *, drained: bool, faults: Collection[FaultKind] = 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without looking for cycles: millions of entries are kept, and there is none among them."""
+    """Switch garbage collection off: the millions of entries that are kept contain no cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

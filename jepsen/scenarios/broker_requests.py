@@ -36,7 +36,9 @@ def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int]
 
 
 def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
-    """Everything below was acknowledged. 0 when the node does not say within its time, which is a finding."""
+    """Return the node's high watermark, below which all records are acknowledged.
+
+    Without an answer in time a finding is added, and 0 is returned."""
     found: list[int] = []
 
     def is_reported() -> bool:
@@ -101,7 +103,7 @@ class OwnTopic:
         return self._stage.ask(node, f"{path_of(self.place)}?timeout=1500&acks={acks}", "POST", body)
 
     def values(self, node: int) -> list[Any] | None:
-        """Of the records that the node shows, as far as one answer reaches; None when it shows nothing."""
+        """Return the values of the records in one answer of the node; None without an answer."""
         status, records = self._stage.ask(node, f"{path_of(self.place)}/records?offset=0&timeout=0")
         return [record["value"] for record in records] if status == 200 else None
 

@@ -9,7 +9,8 @@ from jepsen.scenarios.programs import SteadyProducer, group_of, members
 from jepsen.scenarios.scenario import Scenario
 
 MEMORY_GROWTH_BYTES_MAX: Final = 64 << 20
-"""Of a leader that waits for a follower: the bounded queues of docs/SETTINGS.md (memory), and some more."""
+"""Largest growth of a leader that waits for a follower: the bounded queues of docs/SETTINGS.md (memory), and a margin.
+"""
 _ORDERS: Final = 40
 _RETENTION_MS: Final = 10**9
 

@@ -14,7 +14,8 @@ SLOW_S: Final = 2.0
 WITHOUT_WRITE_S_MAX: Final = 3.0
 """With a leader whose syncs stall (docs/how-to/monitor.md, normal durations)."""
 RESUMED_S_MAX: Final = 5.0
-"""Once there is room again; a second is what docs/how-to/replace-a-disk.md says."""
+"""Longest time, in seconds, until writes resume when there is room again; docs/how-to/replace-a-disk.md states a
+second."""
 HEALED_S_MAX: Final = 60.0
 
 
@@ -82,7 +83,9 @@ def damaged_records_on_who_shall_lead(stage: Stage) -> None:
 
 
 def _damage(stage: Stage, victim: int, shape: str, *files: str) -> list[int]:
-    """While it is down, and all others are well; it is started at once. Numbers of the partitions that it hit."""
+    """Damage files of a stopped node while all others are healthy, and start it.
+
+    Returns the numbers of the partitions that were hit."""
     stage.wait_healthy(HEALED_S_MAX)
     running = stage.begin("damage", victim, shape=shape, files=files)
     stage.end(running)
@@ -91,7 +94,7 @@ def _damage(stage: Stage, victim: int, shape: str, *files: str) -> list[int]:
 
 
 def _make_lead(stage: Stage, node: int, numbers: Sequence[int]) -> None:
-    """Those partitions; the first, where what was hurt belongs to none of the load."""
+    """Make the node leader of these partitions, or of the first one when the damage hit none of the load."""
     for number in numbers or (0,):
 
         def leads(number: int = number) -> bool:
@@ -165,7 +168,7 @@ def disk_is_an_old_copy(stage: Stage) -> None:
 
 
 def _disk_of(stage: Stage, node: int) -> str | None:
-    """Its uuid, as another one says."""
+    """Return the disk uuid of the node according to another node."""
     for other in stage.others(node):
         status, answer = stage.ask(other, f"/v1/brokers/{node}")
         if status == 200:
@@ -174,7 +177,9 @@ def _disk_of(stage: Stage, node: int) -> str | None:
 
 
 def disks_are_full(stage: Stage) -> None:
-    """One: others lead. Most: records are refused, clearly; reads and deletions go on, and then everything."""
+    """Fill one disk, after which another node leads, and then most disks.
+
+    With most disks full, writes are refused as failed, reads and deletions work, and later writes resume."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0], 10)[0] == 200, "records are taken")
     leader = stage.leader()

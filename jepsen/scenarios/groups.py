@@ -9,7 +9,7 @@ from jepsen.workloads.roles.group_member import GROUPS, SESSION_TIMEOUT_MS
 
 _TIMEOUT_MS: Final = 1_000
 _FENCED: Final = (404, 409)
-"""It is no member any more, or of a generation that is over."""
+"""Statuses for a group member that was removed, or that belongs to an older generation."""
 
 
 def coordinator(stage: Stage, group: str) -> int:
@@ -34,14 +34,14 @@ def coordinators_die(stage: Stage) -> None:
 
 
 class Sleeper:
-    """Only member of a consumer group; it sends nothing but commits."""
+    """Consumer group with one member, which sends nothing but commits."""
 
     def __init__(self, stage: Stage, group: str) -> None:
         self._stage, self._group = stage, group
         self._identity: dict[str, Any] = {}
 
     def join(self) -> bool:
-        """Whether it is in the group, and has taken up what it leads."""
+        """Join the group and sync as its leader; return whether both succeeded."""
         protocols = [{"name": "its own", "metadata": ""}]
         asked = {"protocols": protocols, "session_timeout_ms": SESSION_TIMEOUT_MS}
         status, answer = self._ask("join", asked)

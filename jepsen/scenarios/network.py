@@ -121,7 +121,7 @@ def gossip_alone_and_all_but_gossip(stage: Stage) -> None:
 
 
 def member_changes(stage: Stage) -> int:
-    """Of all groups, as brokers say in their logs."""
+    """Return the number of membership changes of all consumer groups in the brokers' logs."""
     return sum(node.log_text().count('"members_changed"') for node in stage.brokers.nodes.values())
 
 

@@ -51,7 +51,7 @@ def elections(stage: Stage, nodes: list[int]) -> int:
 
 
 def leaderless(stage: Stage, nodes: list[int]) -> int | None:
-    """As the first of these says that answers."""
+    """Return the number of partitions without a leader according to the first of these nodes that answers."""
     for node in nodes:
         status, answer = stage.ask(node, "/v1/cluster/health_overview")
         if status == 200:

@@ -20,7 +20,9 @@ _DELIVERY_TIMEOUT_MS: Final = 30_000
 
 @contextmanager
 def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
-    """So many `raftlog consume`, once all of them are in the group, until the end of the block."""
+    """Run `count` processes of `raftlog consume` until the end of the block.
+
+    The block begins when all have joined the group."""
     bootstrap = ",".join(stage.system.client_addresses.values())
     command = [sys.executable, "-P", "-m", "raftlog.cli", "consume", topic, "--group", group, "--bootstrap", bootstrap]
     each = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]  # noqa: S603 - our own program

@@ -33,7 +33,7 @@ class Scenario(NamedTuple):
     client_cuts: bool = False
     """Clients go through a proxy that can cut them off: see `Stage.system.cut_clients`."""
     expects: tuple[Expectation, ...] = ()
-    """Of the whole run, beside what the judges look for."""
+    """Expectations of the whole run, besides the checks of the history."""
 
     def options(self, seed: int) -> RunOptions:
         return RunOptions(

@@ -10,7 +10,7 @@ from jepsen.scenarios.broker_requests import OwnTopic
 from jepsen.scenarios.scenario import RATE_UNANSWERED, Scenario
 
 CHANGES_MIN: Final = 3
-"""Of the leaders that were to hand over. Not each one does: a target that lacks too much is given nothing."""
+"""Smallest number of leadership transfers that must succeed; a target that lags too far behind receives none."""
 
 
 def leaders_change_amid_appends(stage: Stage) -> None:
@@ -66,7 +66,7 @@ def compactions(stage: Stage) -> dict[int, int]:
 
 
 def dies_amid_compaction(stage: Stage) -> None:
-    """Of each broker, which compacts twice a second while it lives."""
+    """Kill each broker during compaction, which runs twice a second."""
     for number in range(4):
         victim = stage.nodes[number % len(stage.nodes)]
         before = compactions(stage)[victim]

@@ -24,7 +24,7 @@ Raft groups on their drivers, the founding of a cluster, whole brokers, also wit
 retention of records, gossip alone."""
 
 RUNS_PER_PROCESS = 100
-"""Then a fresh process takes over, so that nothing that a run leaves behind adds up."""
+"""Number of runs after which a fresh process takes over, so that leftovers of runs do not add up."""
 
 
 def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver", **shape: float) -> Iterator[Outcome]:

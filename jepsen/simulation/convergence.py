@@ -127,7 +127,7 @@ class Convergence:
             offset = Offset(fetched.offsets[-1] + 1)
 
     def _picture(self) -> str:
-        """Every replica in a line."""
+        """Describe every replica in a line."""
         lines = []
         for plan in self.cluster.groups:
             for machine, group in self.cluster.replicas(plan):
@@ -137,7 +137,7 @@ class Convergence:
 
 
 def describe(group: Group) -> str:
-    """One replica for people."""
+    """Describe one replica for people."""
     status = group.core.status()
     members = status.configuration
     voters = ",".join(map(str, members.voters))

@@ -39,11 +39,11 @@ class MemoryLog(LogView):
         return within_bytes(self._entries[start : start + max_entries], max_bytes)
 
     def stored_bytes_from(self, first: Index) -> int:
-        """As if all of it were in files."""
+        """Return the size of the entries from `first` on, as if all of them were in files."""
         return sum(entry.size_bytes for entry in self._entries[max(0, first - self._boundary.index - 1) :])
 
     def entries_from_start(self) -> list[Entry]:
-        """All that is held."""
+        """Return all entries that the log holds."""
         return list(self._entries)
 
     def __getitem__(self, index: Index) -> Entry:
@@ -72,7 +72,7 @@ class MemoryLog(LogView):
         self.append(entries)
 
     def configurations(self) -> tuple[Configuration, ...]:
-        """Those whose entries the log holds, in ascending order."""
+        """Return the configurations in entries of the log, in ascending order."""
         return tuple(entry.configuration for entry in self._entries if entry.configuration)
 
     def _position(self, index: Index) -> int:

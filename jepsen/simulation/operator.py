@@ -54,7 +54,7 @@ class Operator:
             self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_names(self.target)}")
 
     def is_done(self) -> bool:
-        """Whether the members are those that shall be."""
+        """Return whether the Raft group has the intended members."""
         found = self.cluster.leader(self.plan)
         if found is None:
             return False
@@ -122,7 +122,7 @@ class Operator:
         return change if is_sound else None
 
     def _joins(self, replica: ReplicaId) -> bool:
-        """Whether the new replica is there; it is made where it is not."""
+        """Return whether the new replica exists, and create it when it is missing."""
         machine = self.cluster.machine_of(replica)
         if machine is None or machine.driver is None:
             return False

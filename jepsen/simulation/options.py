@@ -123,7 +123,7 @@ class Options:
     """Share of periods without faults."""
     safety_s: float
     progress_s: float
-    """After healing, every group takes a write within this."""
+    """Longest time, in seconds, from healing until every Raft group accepts a write."""
     convergence_s: float
     """And then everything else comes right within this: logs may have to be fetched over slow links."""
     unordered_syncs: bool = False
@@ -176,7 +176,7 @@ class Options:
         )
 
     def __str__(self) -> str:
-        """One option a line."""
+        """Return one option per line."""
         return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
 
 

@@ -1,4 +1,4 @@
-"""How one run went, at any level, and what is kept of a failed one."""
+"""Result of one run at any level, and the files that are kept of a failed one."""
 
 import logging
 import traceback
@@ -59,7 +59,7 @@ def shape_of(*, unordered_syncs: bool, cut_ambushes: bool = False, lost_files: b
 
 @contextmanager
 def logging_to_timeline(loop: VirtualLoop) -> Iterator[None]:
-    """Nothing is printed while a seed runs."""
+    """Redirect the log to the timeline; nothing is printed during a run."""
     log, handler = logging.getLogger("raftlog"), LogToTimeline(loop)
     log.addHandler(handler)
     before, log.propagate = log.propagate, False

@@ -38,14 +38,16 @@ class Promises:
         self._former: dict[ReplicaId, EntryId] = {}
         """Entry that a replica held when the Raft group removed it, before it was added again."""
         self._candidates: dict[tuple[ReplicaId, Term], EntryId] = {}
-        """Where the log of a candidate ended, as it said."""
+        """Last entry of each candidate's log according to its vote request."""
         self._durable_reports: dict[tuple[ReplicaId, Term], Index] = {}
         """Durable position of each replica as reported to the leader of a term.
 
         A deposed leader that has not noticed may still commit by late messages."""
 
     def saw_message(self, message: Message, log: LogView, term: Term) -> None:
-        """`log` is that of the sender, and `term` the one that it is in now: the message may have waited for a sync."""
+        """Check and record the promises in a message.
+
+        `log` is the sender's log, and `term` its present term: the message may have waited for a sync."""
         sender = message.sender
         if message.term > self._terms.get(sender, 0):
             self._terms[sender] = message.term
@@ -101,7 +103,7 @@ class Promises:
         return self._durable_reports.get((voter, term), 0) >= index
 
     def has_promised(self, replica: ReplicaId) -> bool:
-        """Whether the replica said that it holds anything durably."""
+        """Return whether the replica has reported a durable entry."""
         held = self._durable.get(replica)
         return held is not None and held.entry.index > 0
 

@@ -76,7 +76,7 @@ class Recovered(NamedTuple):
     term: Term
     configuration: Configuration
     voting_position: EntryId | None
-    """It says that it lost its log's end, which was this entry, and votes as if it still held it."""
+    """Last entry of a log whose end was lost, if the replica reports that and votes as if it still held the entry."""
     is_damaged: bool = False
     """Entries that name its configuration may be among those that it cannot read."""
 
@@ -132,7 +132,7 @@ class GroupProperties:
         self.committed_index = Index(0)
         self.committed_offset = Offset(0)
         self.configurations: dict[tuple[Index, Term], Configuration] = {}
-        """Of entries that name one."""
+        """Configurations by the entries that contain them."""
         self.committed_configurations: list[Configuration] = []
         """In ascending order."""
         self.promises = Promises(name)

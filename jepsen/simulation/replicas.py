@@ -24,10 +24,9 @@ def scrub(group: Group | None) -> None:
 
 
 def are_level(leader: Group, members: Sequence[Group]) -> bool:
-    """Whether all members hold and have delivered what the leader holds, and their files say just that.
+    """Return whether all members hold, and have delivered and written, exactly the entries of the leader.
 
-    It is so at this moment only: a leader that is elected a moment later begins with an entry of its own.
-    """
+    This holds for the moment only: a leader elected later begins with an entry of its own."""
     last = leader.core.last_id
     return all(
         group.core.last_id == last
@@ -75,7 +74,7 @@ def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: 
 
 
 def _segments(disk: TimedDisk, group: Group) -> dict[int, bytes]:
-    """By base offset."""
+    """Return the contents of the segments by base offset."""
     prefix = f"{group.path}/"
     return {
         int(path.removeprefix(prefix).removesuffix(".log")): content

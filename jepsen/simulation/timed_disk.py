@@ -65,7 +65,7 @@ class TimedDisk(SimulatedDisk):
             process.call_soon(self.complete, sync)
 
     def hold(self) -> None:
-        """From now on no sync that covers files of segments returns before `release`; others go past it."""
+        """Block syncs that cover segment files until `release`; other syncs return before them."""
         assert self._unordered is not None, "syncs complete in order"
         self.is_holding = True
 
@@ -89,11 +89,11 @@ class TimedDisk(SimulatedDisk):
         self.delay_ns = self._usual_ns * factor
 
     def stall(self, delay_ns: int) -> None:
-        """From now on a sync takes between a tenth of this and all of it, however fast the disk is usually."""
+        """Let each sync take between a tenth of `delay_ns` and all of it, in place of the disk's usual time."""
         self.delay_ns = delay_ns
 
     def snapshot_of(self, path: str) -> bytes:
-        """One file as `snapshot` shows it, whatever cannot be read of it."""
+        """Return the content of one file as in `snapshot`, including unreadable pages."""
         return bytes(self._inode_at(path, self._find(path)).content)
 
     def is_unreadable(self, path: str, position: int) -> bool:

@@ -1,4 +1,4 @@
-"""How a run can end badly, and what is said about it."""
+"""Errors that end a run: a broken property, and a harness that cannot continue."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -8,7 +8,7 @@ class PropertyBroken(Exception):
     """A promise of the log is broken, seen from outside; `numbers` are the evidence."""
 
     said: ClassVar[list["PropertyBroken"]] = []
-    """Of this run. Code under test may catch what it met inside of it; a verdict stands all the same."""
+    """Errors raised in this run. Code under test may catch one that was raised inside of it; the verdict stays."""
 
     def __init__(self, name: str, numbers: Mapping[str, object]) -> None:
         super().__init__(f"{name}: {', '.join(f'{key}={value}' for key, value in numbers.items())}")

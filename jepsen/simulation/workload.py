@@ -63,7 +63,7 @@ class Client(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """One request; ends with `after`."""
+        """Begin one request, which ends with `after`."""
 
     def some_machine(self) -> Machine:
         return self.random.choice(list(self.cluster.machines.values()))
@@ -97,7 +97,7 @@ class Producer(Client):
         super().__init__(cluster, plan, random)
         self.acknowledged = 0
         self.acknowledged_ns = 0
-        """When the latest request was answered well."""
+        """Time of the latest acknowledgement."""
         self._believed: Machine | None = None
         self._next_value = self.process * VALUES_PER_CLIENT
 
@@ -204,7 +204,7 @@ class Reader(Client):
             machine.call(partial(self._poll, request))
 
     def _any_leader(self) -> Machine | None:
-        """Of the replicas that take themselves for the leader the one of the oldest term: perhaps it is wrong."""
+        """Return the leader with the oldest term among the replicas in that role; it may be a former leader."""
         leading = [
             (group.core.term, machine.node.number, machine)
             for machine, group in self.cluster.replicas(self.plan)

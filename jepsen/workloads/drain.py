@@ -35,10 +35,10 @@ _AT_ONCE: Final = 16
 
 
 class Drained(NamedTuple):
-    """How it went; `unsettled` and `unread` name what did not work within the bound, as `node N topic/partition`."""
+    """Result of a drain; `unsettled` and `unread` name the failures within the bound as `node N topic/partition`."""
 
     settled_s: float
-    """Until every broker had taken a write to every partition, from the beginning of the drain on."""
+    """Time from the beginning of the drain until every broker had accepted a write to every partition."""
     read_s: float
     unsettled: tuple[str, ...]
     unread: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Everything is written by `raftlog.client.Producer`; the rest is as in `log`."""
+"""Workload in which `raftlog.client.Producer` writes all records; the rest is as in `log`."""
 
 from typing import Final
 

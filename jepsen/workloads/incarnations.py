@@ -22,7 +22,7 @@ _SHOWN_ID: Final = 8
 
 
 def short(topic_id: str) -> str:
-    """As much of a uuid as histories show."""
+    """Return the part of a topic's uuid that histories contain."""
     return topic_id[:_SHOWN_ID]
 
 
@@ -38,7 +38,7 @@ def named(place: TopicPartition) -> TopicPartition:
 
 
 def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
-    """From all lines of a history, in any order, what makes its lines right."""
+    """Return the function that corrects the incarnations in a line, given all lines of the history in any order."""
     assumed: dict[Any, str] = {}
     answered: dict[Any, str] = {}
     shown: dict[Any, str] = {}
@@ -60,7 +60,7 @@ def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
 
 
 def resolved(lines: Iterable[bytes], again: Iterable[bytes]) -> Iterator[bytes]:
-    """`again` are the lines that are given back; `lines` the same ones, in any order."""
+    """Yield the lines of `again` with correct incarnations; `lines` are the same lines, in any order."""
     return map(resolver(lines), again)
 
 

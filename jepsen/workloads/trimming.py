@@ -12,7 +12,7 @@ from jepsen.workloads.roles.trimmer import Trimmer
 
 PLAN: Final = Plan({"narrow": 1, "rolling": 2, "whole": 1}, {"narrow": SMALL_SEGMENTS, "rolling": SMALL_SEGMENTS})
 TRIM_SHARE: Final = 0.04
-"""Of the rate, besides what `plain` does."""
+"""Share of the rate for trims, besides the operations of `plain`."""
 _TRIMMER: Final = 98
 """Process number."""
 

@@ -5,7 +5,6 @@ from typing import Final
 ALLOWED: Final[dict[str, str]] = {}
 
 PENDING: Final = (
-    "jepsen",
     "partitions/node",
     "partitions/operations",
     "partitions/replica",

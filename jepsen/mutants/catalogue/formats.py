@@ -12,7 +12,7 @@ _MACHINE: Final = "controller/machine"
 
 
 def _formats(name: str, place: str, old: str, new: str, tests: tuple[str, ...]) -> Mutant:
-    """`place` is module:function below `raftlog/partitions`."""
+    """Return a mutant at `place`, which is module:function below `raftlog/partitions`."""
     module, _, function = place.partition(":")
     return Mutant(f"formats-{name}", f"raftlog/partitions/{module}.py", function, old, new, tests)
 

@@ -19,7 +19,9 @@ _COORDINATORS: Final = ("tests/brokers/test_group_coordinators.py",)
 
 
 def _groups(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function, or room/module:function where the room is another one than `groups`."""
+    """Return a mutant at `place`, which is module:function.
+
+    The module is in `groups` unless it has a slash."""
     module, _, function = place.partition(":")
     path = module if "/" in module else f"groups/{module}"
     return Mutant(f"groups-{name}", f"raftlog/partitions/{path}.py", function, old, new, tests, equivalent)

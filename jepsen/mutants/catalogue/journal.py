@@ -11,7 +11,7 @@ _RECOVERY: Final = ("tests/runtime/test_group_recovery.py", "tests/runtime/test_
 
 
 def _journal(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function."""
+    """Return a mutant at `place`, which is module:function."""
     module, _, function = place.partition(":")
     return Mutant(f"journal-{name}", f"raftlog/runtime/{module}.py", function, old, new, tests, equivalent)
 

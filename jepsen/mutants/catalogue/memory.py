@@ -10,7 +10,7 @@ _ANSWERS: Final = ("tests/api/test_answer_memory.py",)
 
 
 def _memory(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function below `raftlog`."""
+    """Return a mutant at `place`, which is module:function below `raftlog`."""
     module, _, function = place.partition(":")
     return Mutant(f"memory-{name}", f"raftlog/{module}.py", function, old, new, tests, equivalent)
 

@@ -13,7 +13,7 @@ _IDS: Final = ("tests/partitions/test_producer_ids.py",)
 
 
 def _expiry(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function below `raftlog/partitions`."""
+    """Return a mutant at `place`, which is module:function below `raftlog/partitions`."""
     module, _, function = place.partition(":")
     return Mutant(f"expiry-{name}", f"raftlog/partitions/{module}.py", function, old, new, tests, equivalent)
 

@@ -12,7 +12,7 @@ _QUEUE: Final = ("tests/routing/test_produce_queue.py", "tests/routing/test_sequ
 
 
 def _producers(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function below `raftlog/partitions`."""
+    """Return a mutant at `place`, which is module:function below `raftlog/partitions`."""
     module, _, function = place.partition(":")
     return Mutant(f"producers-{name}", f"raftlog/partitions/{module}.py", function, old, new, tests, equivalent)
 

@@ -8,7 +8,7 @@ _TESTS: Final = ("tests/raft",)
 
 
 def _raft(name: str, place: str, old: str, new: str, equivalent: str = "") -> Mutant:
-    """`place` is module:function."""
+    """Return a mutant at `place`, which is module:function."""
     module, _, function = place.partition(":")
     return Mutant(f"raft-{name}", f"raftlog/raft/{module}.py", function, old, new, _TESTS, equivalent)
 

@@ -14,7 +14,7 @@ _RULES: Final = ("tests/replica/test_replica_rules.py",)
 
 
 def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function below `raftlog/partitions`."""
+    """Return a mutant at `place`, which is module:function below `raftlog/partitions`."""
     module, _, function = place.partition(":")
     return Mutant(f"replica-{name}", f"raftlog/partitions/{module}.py", function, old, new, tests, equivalent)
 

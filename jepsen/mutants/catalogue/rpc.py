@@ -16,7 +16,7 @@ _GOSSIP: Final = ("tests/membership/test_authentication.py", "tests/membership/t
 
 
 def _rpc(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function, of `runtime/rpc` unless it has a slash."""
+    """Return a mutant at `place`, which is module:function, of `runtime/rpc` unless it has a slash."""
     module, _, function = place.partition(":")
     file = module if "/" in module else f"runtime/rpc/{module}"
     return Mutant(f"rpc-{name}", f"raftlog/{file.removeprefix('/')}.py", function, old, new, tests, equivalent)

@@ -16,7 +16,7 @@ _INSTALLS: Final = ("tests/runtime/test_fetching.py", "tests/runtime/test_instal
 
 
 def _runtime(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function."""
+    """Return a mutant at `place`, which is module:function."""
     module, _, function = place.partition(":")
     return Mutant(f"runtime-{name}", f"raftlog/runtime/{module}.py", function, old, new, tests, equivalent)
 

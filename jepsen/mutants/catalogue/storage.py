@@ -15,7 +15,7 @@ _COMPACTION: Final = ("tests/storage/test_compaction.py",)
 
 
 def _storage(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
-    """`place` is module:function."""
+    """Return a mutant at `place`, which is module:function."""
     module, _, function = place.partition(":")
     return Mutant(f"storage-{name}", f"raftlog/storage/{module}.py", function, old, new, tests, equivalent)
 

@@ -146,7 +146,7 @@ class BrokerCluster(Site[Broker]):
         return max(copies, key=lambda state: state.applied_index) if copies else ControllerState()
 
     def is_removed(self, machine: Machine, state: ControllerState | None = None) -> bool:
-        """Whether the cluster has dismissed the broker of this machine, which has not got an empty disk since."""
+        """Return whether the cluster has removed the machine's broker, and the machine got no empty disk since then."""
         state = state or self.newest_state()
         return machine.node_id not in state.brokers and any(
             row.disk_uuid in machine.disk_uuids for row in state.retired
@@ -182,5 +182,5 @@ class BrokerCluster(Site[Broker]):
         return next((group_id for group_id in found if group_id is not None), None)
 
     def keys(self) -> list[GroupKey]:
-        """All groups that some broker has a replica of, in a fixed order."""
+        """Return the Raft groups of which any broker has a replica, in a fixed order."""
         return sorted({key for _, broker in self.serving_members() for key in broker.node.driver.groups})

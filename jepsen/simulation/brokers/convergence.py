@@ -139,7 +139,7 @@ class Convergence:
     # partitions
 
     def _partitions(self) -> dict[GroupKey, tuple[str, int]]:
-        """All partitions of all topics that there are, but for internal ones."""
+        """Return all partitions of all topics that are not internal."""
         state = self._state()
         return {
             GroupName(topic.topic_id, number).group_id.bytes: (topic.name, number)
@@ -220,7 +220,7 @@ class Convergence:
         return [self.cluster.watch.group(key).name for key in self._keys() if not is_same_everywhere(self.cluster, key)]
 
     def _picture(self) -> str:
-        """Every replica in a line."""
+        """Describe every replica in a line."""
         lines = []
         for key in self._keys():
             name = self.cluster.watch.group(key).name
@@ -239,7 +239,7 @@ def _assigned(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
 
 
 def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
-    """All members are there, and have in their files what the leader holds."""
+    """Return whether all members exist and have the leader's content in their files."""
     found = cluster.leader(key)
     if found is None:
         return False

@@ -51,7 +51,7 @@ class Unreadable(NamedTuple):
 
 
 class _OldCopy(NamedTuple):
-    """Of a disk, when it had been started so often."""
+    """Copy of a disk, with the boot epoch that it had."""
 
     replica: ReplicaId
     boot_epoch: int
@@ -75,12 +75,12 @@ class DiskFaults(MachineFaults[Machine]):
             Fault.STALE: self._stale,
         }
         self._lost_random = cluster.random("lost files")
-        """Of nothing else, so that runs without lost files draw what they always did."""
+        """Random numbers for lost files alone, so that runs without lost files draw the same as before."""
         self.copies: dict[NodeId, _OldCopy] = {}
-        """Of disks, to be put back once all others know better."""
+        """Copies of disks, restored when all other brokers know a later boot epoch."""
 
     def _damage_segment(self, hurt: Callable[[Machine, Group], DiskDamage | None]) -> None:
-        """Of one group of one broker, where it may be."""
+        """Damage one replica of one broker, where the fault budget allows it."""
         machine = self.random_machine()
         broker = machine.service
         if broker is None:
@@ -157,7 +157,7 @@ class DiskFaults(MachineFaults[Machine]):
             machine.note("its disk is copied")
 
     def _is_known_to_be_old(self, copy: "_OldCopy") -> bool:
-        """Whether all others remember, durably, a start of this disk later than the first one of the copy would be."""
+        """Return whether all others remember, durably, a later boot epoch than the copy's first start would have."""
         others = [
             machine
             for machine in self.cluster.members()
@@ -176,7 +176,9 @@ class DiskFaults(MachineFaults[Machine]):
     # small ones
 
     def _small_file(self) -> None:
-        """Not what the others remember, where a stale disk has to be known by it."""
+        """Damage or lose a small file.
+
+        With stale disks, the file of remembered boot epochs is spared: it identifies the stale disk."""
         machine = self.random_machine()
         suffixes = DISPOSABLE[:2] if Fault.STALE in self.cluster.options.faults else DISPOSABLE
         files = [
@@ -204,5 +206,5 @@ def _remembered_epoch(disk: TimedDisk, replica: ReplicaId) -> int:
 
 
 def is_of_segments(group: Group, path: str) -> bool:
-    """Whether a file stands in the group's directory itself, as those of its segments do."""
+    """Return whether a file lies directly in the Raft group's directory, as segment files do."""
     return path.rpartition("/")[0] == group.path

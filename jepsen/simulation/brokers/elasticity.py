@@ -18,10 +18,10 @@ class Order(Enum):
     """Two moves of one partition at once, ordered at two brokers."""
     CANCEL = "cancelled move"
     TRANSFER = "transfer"
-    """Of leadership: to any member, dead or alive, or to one that has just got its vote."""
+    """Leadership transfer to any member, dead or alive, or to one that has just got its vote."""
     MAINTENANCE = "maintenance"
     DECOMMISSION = "decommission"
-    """Of any broker that can be spared, now and then of one that cannot, and its recommission."""
+    """Decommission of a broker that can be spared, sometimes of one that cannot, and its recommission."""
     BALANCE = "balance"
     SETTINGS = "settings"
     ABSENCE = "absence"
@@ -30,7 +30,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """Of one run. Times in seconds."""
+    """Options of one run for changes of the cluster. Times are in seconds."""
 
     latecomers: int
     """Brokers that join the cluster at work."""

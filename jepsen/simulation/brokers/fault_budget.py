@@ -63,7 +63,7 @@ class FaultBudget:
         return any(damage.machine.node is computer and damage.key == key for damage in self.damages)
 
     def may_damage(self, machine: Machine, key: GroupKey) -> bool:
-        """Whether files of this replica may be damaged."""
+        """Return whether files of this replica may be damaged."""
         is_hurt = any(damage.machine is machine and damage.key == key for damage in self.open_damages())
         return not is_hurt and machine.replica is not None and self._allows(machine, key)
 
@@ -86,7 +86,7 @@ class FaultBudget:
         return sorted([name.group_id.bytes for name in names] + ([group_id.bytes] if group_id is not None else []))
 
     def _allows(self, machine: Machine, key: GroupKey) -> bool:
-        """Whether one more member of the group may be harmed, if this is one."""
+        """Return whether a fault may hit the machine's replica of the Raft group; true if it has none."""
         return all(
             self._fits(key, half, configuration.learners, machine)
             for configuration in self._configurations(key)
@@ -106,7 +106,7 @@ class FaultBudget:
             yield Configuration(Index(0), state.assignment(name).replicas)
 
     def _has_left(self, replica: ReplicaId, key: GroupKey) -> bool:
-        """Whether it says that it has no replica of the group any more."""
+        """Return whether the replica's broker runs and has no replica of the Raft group any more."""
         broker = self.cluster.machines[replica.node_id].service
         return broker is not None and key not in broker.node.driver.groups
 

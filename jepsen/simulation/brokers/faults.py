@@ -33,7 +33,7 @@ class Faults(DiskFaults):
         super().__init__(cluster, random)
         self.absent_until_ns: dict[NodeId, int] = {}
         self._strikes = self._passed_by = 0
-        """Of the ambush: how often it strikes, and how many offers it lets pass before."""
+        """Number of times that the ambush strikes, and number of offers that it lets pass before."""
         self.kinds |= {
             Fault.TRANSFER: self._transfer,
             Fault.MEMBERS: self._move,
@@ -49,7 +49,7 @@ class Faults(DiskFaults):
         return due_ns <= self.loop.now_ns
 
     def heal_for_good(self) -> None:
-        """Everything, those that are away for long included."""
+        """End all faults, long absences included, and inject no more."""
         self.absent_until_ns.clear()
         self.cluster.watch.on_offer = self._let_pass
         self.heal()
@@ -62,7 +62,7 @@ class Faults(DiskFaults):
     # long absence, and the return of absent machines
 
     def _absence(self) -> None:
-        """One machine is away for so long that retention takes what it lacks."""
+        """Stop one machine for so long that retention removes the records that it lacks."""
         machine = self.random_machine()
         is_anybody_away = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
         if is_anybody_away or len(self.machines) < 3:
@@ -188,7 +188,7 @@ class Faults(DiskFaults):
 
 
 async def stop(broker: Broker) -> None:
-    """As a signal to stop does; a disk that fails on the way ends the process all the same."""
+    """Stop the broker as a signal does; an error of the disk during that ends the process as well."""
     try:
         await broker.close()
     except RaftlogError:

@@ -55,7 +55,7 @@ class FinalOrders:
         self._within(self.options.convergence_s, "not-decommissioned", self._not_left)
 
     def rest(self) -> None:
-        """Nothing happens any more, and everything is where it belongs."""
+        """Demand that replicas and leaders are even, and that nothing changes any more. Raises `PropertyBroken`."""
         self._ordered("rebalance", self._rebalance)  # what operators have placed would stay for a while otherwise
         self._within(self.options.convergence_s, "replicas-uneven", self._uneven)
         self._within(self.options.convergence_s, "leaders-uneven", self._led_elsewhere)
@@ -112,7 +112,7 @@ class FinalOrders:
         await broker.operations.brokers.recommission(node, deadline=deadline_in(PATIENCE_MS))
 
     def _can_be_spared(self, node: NodeId, state: ControllerState) -> bool:
-        """Whether others are enough for every partition."""
+        """Return whether the brokers that are not draining are enough for every partition."""
         staying = [each for each in state.all_brokers() if not each.is_draining]
         factors = [len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)]
         return len(staying) >= max(factors, default=1)

@@ -64,7 +64,7 @@ class FoundingOptions:
     """Between two faults, on average."""
     safety_s: float
     start_s: float
-    """After healing all brokers serve within this."""
+    """Longest time, in seconds, from healing until all brokers serve."""
     unordered_syncs: bool = False
     """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
 
@@ -73,7 +73,7 @@ class FoundingOptions:
         return self.seeds + self.joiners
 
     def __str__(self) -> str:
-        """One option a line."""
+        """Return one option per line."""
         return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
 
 
@@ -147,7 +147,7 @@ class Founding(Site[Member]):
     # its faults
 
     def run(self) -> None:
-        """From the first start to the end of all faults and what has to hold then. Raises `PropertyBroken`."""
+        """Run from the first start to the end of all faults, and check the demands then. Raises `PropertyBroken`."""
         random = self.random("start")
         for machine in self.machines.values():
             self.start_within(machine, random.uniform(0, self.options.spread_s))

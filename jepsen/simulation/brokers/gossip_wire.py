@@ -94,7 +94,7 @@ class Interference:
         return datagram + self._random.randbytes(DATAGRAM_BYTES_MAX)
 
     def _forged(self, datagram: bytes) -> bytes:
-        """Its beginning, and then whatever."""
+        """Return the beginning of the datagram with random bytes behind it."""
         return datagram[:32] + self._random.randbytes(len(datagram))
 
 

@@ -84,14 +84,14 @@ FOCUS_WEIGHT: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipOptions:
-    """How brokers gossip in a run."""
+    """Options of one run for gossip."""
 
     goes_same_ways: bool
     """Whether what cuts off connections cuts off gossip as well."""
     interference: float
     """Share of datagrams that are kept, repeated, garbled or forged."""
     loss: float
-    """Of all datagrams, on a good day."""
+    """Share of all datagrams that are lost without a fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class BrokerOptions:
     quiet: float
     safety_s: float
     start_s: float
-    """After the start, or after healing, all brokers serve within this."""
+    """Longest time, in seconds, from the start, or from healing, until all brokers serve."""
     progress_s: float
     """And then every partition takes a write within this."""
     convergence_s: float
@@ -203,7 +203,7 @@ class BrokerOptions:
         )
 
     def __str__(self) -> str:
-        """One option a line."""
+        """Return one option per line."""
         return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
 
 

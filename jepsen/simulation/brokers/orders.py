@@ -47,7 +47,7 @@ class Orders:
         self._copies: dict[Replica, ControllerHost] = {}
         self._known: dict[tuple[Replica, GroupKey], deque[_Orders]] = {}
         self._digests: dict[Replica, tuple[bytes, bytes]] = {}
-        """Of the assignments that each copy had last."""
+        """Digests of the assignments in the last state of each copy."""
         self._campaigns: dict[tuple[GroupKey, Term], dict[ReplicaId, int]] = {}
         """Candidates of each term, with the time of their first request."""
         self._leading: dict[tuple[Replica, GroupKey], Term] = {}
@@ -60,7 +60,7 @@ class Orders:
         self._copies[replica] = metadata
 
     def applied(self, replica: Replica) -> None:
-        """Its copy is another one."""
+        """Record the orders in a copy of the controller's state that has changed."""
         state = self._copies[replica].state
         digests = state.topics.digest, state.moved.digest
         if digests == self._digests.get(replica):
@@ -92,7 +92,9 @@ class Orders:
             raise PropertyBroken("removed-disturbs", {**numbers, "by": ", ".join(map(str, candidates))})
 
     def _is_removed(self, group: GroupProperties, key: GroupKey, candidate: ReplicaId, asked_ns: int) -> bool:
-        """Whether it had lost its vote well before it campaigned, in what is committed and all that came later."""
+        """Return whether a committed change removed the candidate's vote well before it campaigned.
+
+        False if a later change, committed or not, restored it."""
         for change in self._changes.get(key, [])[::-1]:
             entry, members = change.entry, change.entry.configuration
             assert members is not None, entry

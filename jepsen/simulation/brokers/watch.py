@@ -206,7 +206,7 @@ class Watch:
             raise PropertyBroken("uncommitted-shown", {"partition": what, "end": end, "committed": committed})
 
     def newest_term(self, key: GroupKey) -> Term:
-        """Of all leaders so far."""
+        """Return the newest term of all leaders so far."""
         return max(self.group(key).leaders, default=Term(0))
 
     # the controller
@@ -246,7 +246,7 @@ class Watch:
 
 
 def _members(configuration: Configuration) -> str:
-    """In a line of the timeline."""
+    """Return the members of a configuration as shown in the timeline."""
     parts = (("voters", configuration.voters), ("before", configuration.outgoing), ("learners", configuration.learners))
     return ", ".join(
         f"{what} {' '.join(str(each.node_id) for each in replicas)}" for what, replicas in parts if replicas

@@ -139,7 +139,7 @@ class ListeningPort:
         return self._address
 
     def setblocking(self, flag: bool) -> None:
-        """Nothing blocks here."""
+        """Do nothing: no operation of the port blocks."""
 
     async def accept(self) -> tuple[AcceptedStream, tuple[str, int]]:
         while not self._arrived:

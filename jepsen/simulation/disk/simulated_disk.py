@@ -362,7 +362,7 @@ class SimulatedDisk(Disk):
     # Inspection
 
     def snapshot(self) -> dict[str, bytes]:
-        """Every file as reads see it, by path."""
+        """Return the content of every file as reads return it, by path."""
         return {path: bytes(inode.content) for path, inode in self._files()}
 
     def durable_paths(self) -> list[str]:
@@ -418,7 +418,7 @@ def names_of(path: str) -> list[str]:
 
 
 def walk(directory: Directory, path: str = "", *, durable: bool = False) -> Iterator[tuple[str, Node]]:
-    """All nodes below the directory with their paths, by name."""
+    """Yield all nodes below the directory with their paths, by name."""
     entries = directory.durable if durable else directory.entries
     for name in sorted(entries):
         node = entries[name]

@@ -125,7 +125,7 @@ class Inode:
         self.previous[page] = self.undo.pop(page).content
 
     def _mask(self) -> None:
-        """Nothing exists beyond the durable size: what is kept of pages there reads zeros."""
+        """Cut kept pages at the durable size, beyond which reads return zeros."""
         for page, (generation, content) in list(self.undo.items()):
             start = page * PAGE_BYTES
             inside = self.durable_size - start

@@ -25,7 +25,9 @@ class Nemesis:
         self._is_healed = False
 
     def found(self) -> None:
-        """All start within two seconds; each knows a few addresses. In a steady run they know each other before."""
+        """Start all members within two seconds, each with a few addresses.
+
+        In a steady run all know each other from the start."""
         if self._options.is_steady:
             self._introduce_all()
             return

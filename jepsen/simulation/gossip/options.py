@@ -33,7 +33,7 @@ class GossipOptions:
     seed: int
     members: int
     loss: float
-    """Of each datagram, on its way."""
+    """Share of datagrams that are lost."""
     duplicate: float
     delay_max_s: float
     """Datagrams overtake each other within this."""
@@ -48,7 +48,7 @@ class GossipOptions:
     """Time, in seconds after healing, within which the views of all members agree."""
 
     def __str__(self) -> str:
-        """One option a line."""
+        """Return one option per line."""
         return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
 
 

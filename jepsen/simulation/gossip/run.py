@@ -11,7 +11,7 @@ from jepsen.simulation.outcome import TIMELINE_LINES, Failure, Outcome
 from jepsen.simulation.verdicts import PropertyBroken
 
 FOUNDING_S = 15.0
-"""Until then a new cluster of a hundred knows itself."""
+"""Time, in seconds, until all members of a new cluster of a hundred know each other."""
 
 
 def simulate_gossip(seed: int, members: int | None = None, loss: float | None = None) -> Outcome:

@@ -135,7 +135,7 @@ class Watch:
             raise PropertyBroken("disagreement", {name: sorted(view) for name, view in views.items()})
 
     def demand_bounded(self) -> None:
-        """At any time: news about each member once."""
+        """Raise `PropertyBroken` unless each queue holds at most one claim about each member."""
         for observer in self.observers():
             waiting, known = observer.swim.counters().broadcasts_waiting, len(self.world.processes)
             if waiting > known:

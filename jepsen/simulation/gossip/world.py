@@ -123,7 +123,7 @@ class World:
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
-        """Its timer is late, and is looked at before its socket."""
+        """Resume a paused process; its overdue timer runs before it reads its socket."""
         if not process.is_paused:
             return
         self.note(process, "goes on")
@@ -145,7 +145,7 @@ class World:
         return (sender, receiver) not in self.blocked
 
     def cut(self, senders: Collection[Process], receivers: Collection[Process]) -> None:
-        """One way: nothing of these gets to those."""
+        """Cut the links from the senders to the receivers, in this direction only."""
         self.blocked |= {(one.node_id, other.node_id) for one in senders for other in receivers}
 
     def _send(self, process: Process, send: SendDatagram) -> None:
@@ -193,7 +193,9 @@ class World:
     def _frame(
         self, sender: Process, sent_in: int, to: Process, to_life: int, messages: tuple[Message, ...], over_at: float
     ) -> None:
-        """One frame of a stream, if it gets through: both lives go on, both ways are open, and there is time."""
+        """Send one frame of a stream.
+
+        It arrives if neither process restarts, both directions are open, and time is left."""
         size = len(encode(self._cluster, messages)) + self.config.envelope_bytes
         self.bytes += size + SEGMENTS_PER_FRAME * 40
         kept = (1 - self.loss) ** SEGMENTS_PER_FRAME

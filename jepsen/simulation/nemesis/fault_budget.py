@@ -50,11 +50,11 @@ class FaultBudget:
         return self.damages
 
     def is_expected(self, machine: Machine, plan: GroupPlan) -> bool:
-        """Whether files of this replica were damaged on purpose, and are perhaps not repaired yet."""
+        """Return whether files of this replica were damaged on purpose, and may be unrepaired."""
         return any(damage.plan is plan and damage.replica == machine.me for damage in self.damages)
 
     def may_damage(self, machine: Machine, only: GroupPlan | None = None) -> bool:
-        """Whether one more member, this one, may be harmed in every group (or in one)."""
+        """Return whether one more fault may hit this member, in every Raft group (or in one)."""
         plans = self.cluster.groups if only is None else [only]
         return all(
             self._fits(plan, configuration, machine.me)

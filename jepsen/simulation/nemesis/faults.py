@@ -43,7 +43,7 @@ class Faults(MachineFaults[Machine]):
         return None if found is None else found[0]
 
     def heal(self) -> None:
-        """Everything that can heal at once does; damage and lost disks take their repair."""
+        """End all faults that can end at once; damage and lost disks wait for their repair."""
         self.cluster.ambush = None
         super().heal()
 
@@ -143,7 +143,7 @@ class Faults(MachineFaults[Machine]):
             machine.note(f"{plan.partition}: does not hand over, {error}")
 
     def _trim(self) -> None:
-        """Everything that all readers have read may go; on some replicas it does."""
+        """Allow random replicas to trim the records that all readers have read."""
         for plan in self.cluster.groups:
             read_up_to = min(plan.readers_at.values(), default=0)
             for machine in self.all_machines():

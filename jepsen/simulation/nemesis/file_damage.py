@@ -17,7 +17,7 @@ class DiskDamage(Protocol):
     """Something that is wrong on a disk."""
 
     def is_in(self, disk: TimedDisk) -> bool:
-        """Whether it still is."""
+        """Return whether the damage is still in the disk's files."""
         ...
 
 

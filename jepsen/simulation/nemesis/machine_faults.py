@@ -84,7 +84,7 @@ class MachineFaults(ABC, Generic[M]):
         self.kinds[fault]()
 
     def heal(self) -> None:
-        """Everything that can heal at once does; damage and lost disks take their repair."""
+        """End all faults that can end at once; damage and lost disks wait for their repair."""
         self._healed += 1
         self.network.heal()
         self.down_until_ns.clear()
@@ -113,7 +113,7 @@ class MachineFaults(ABC, Generic[M]):
         return self.random.choice(self.all_machines())
 
     def several(self) -> list[M]:
-        """One, a minority, a majority or all; never one twice."""
+        """Return one machine, a minority, a majority or all; each at most once."""
         count = len(self.all_machines())
         chosen = self.random.choice((1, 1, (count - 1) // 2, count // 2 + 1, count))
         first = self.random_machine()
@@ -197,7 +197,7 @@ class MachineFaults(ABC, Generic[M]):
     # disks
 
     def slow_disks(self, slow: Callable[[TimedDisk], object]) -> None:
-        """Of one machine or several, for a while."""
+        """Slow down the disks of one or several machines for a while."""
         for machine in self.several():
             slow(machine.disk)
             machine.note("its disk gets slow")

@@ -17,7 +17,7 @@ _JOURNAL: Final = "/journal/"
 
 
 def is_of_segment(file: File) -> bool:
-    """Whether a file is none of the journal's."""
+    """Return whether the file does not belong to the journal."""
     return _JOURNAL not in file.path
 
 

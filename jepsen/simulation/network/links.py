@@ -54,7 +54,7 @@ class Link:
         return -1 if self.is_cut else self.cuts
 
     def passes(self, ticket: int) -> bool:
-        """Whether the link was whole when the message was sent, and ever since."""
+        """Return whether the link has not been cut since the message with this ticket was sent."""
         return not self.is_cut and self.cuts == ticket
 
     def delay_ns(self) -> int:
@@ -78,7 +78,7 @@ class Link:
         return losses * self.conditions.retransmit_ns
 
     def sent_ns(self, now_ns: int, size_bytes: int) -> int:
-        """When the last byte has left, after everything that was sent before."""
+        """Return the time at which the last byte is sent, after all earlier messages."""
         if self.conditions.bytes_per_s is None:
             return now_ns
         start_ns = max(now_ns, self._free_ns)

@@ -134,7 +134,7 @@ class SimulatedNetwork:
     # Breaking and repairing
 
     def cut(self, source: Node, destination: Node) -> None:
-        """Nothing passes in this direction any more; what is in flight is lost."""
+        """Cut the link in this direction; messages in flight are lost."""
         self.loop.note(source.name, f"is cut off from {destination.name}")
         self.link(source, destination).cut()
         self._switchboard.link_cut(source, destination)
@@ -149,7 +149,7 @@ class SimulatedNetwork:
         self.link(source, destination).is_cut = False
 
     def heal(self) -> None:
-        """All links as at the beginning: no cuts, the network's own conditions. Broken streams stay broken."""
+        """Restore all links: no cuts, and the network's own conditions. Broken streams stay broken."""
         self.loop.note("network", "heals")
         for (source, destination), link in self._links.items():
             link.is_cut = False
@@ -168,7 +168,9 @@ class SimulatedNetwork:
         self.loop.trace.number(source.number << 32 | destination.number)
 
     def drop(self, source: Node, destination: Node, service: str, reason: str) -> None:
-        """Not in the timeline: a cut drops thousands, and says so itself."""
+        """Count a dropped message.
+
+        It is not in the timeline, because a cut drops thousands and has an entry of its own."""
         self.drops.append(Drop(self.loop.now_ns, source.name, destination.name, service, reason))
         self.drop_counts[reason] = self.drop_counts.get(reason, 0) + 1
         self.loop.trace.number(-1 - (source.number << 32 | destination.number))

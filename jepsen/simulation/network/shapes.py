@@ -23,12 +23,12 @@ def halves(nodes: Sequence[int], random: Random) -> list[Cut]:
 
 
 def isolated(node: int, nodes: Sequence[int]) -> list[Cut]:
-    """One node against all others."""
+    """Return the cuts that separate one node from all others."""
     return split(((node,), [other for other in nodes if other != node]))
 
 
 def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
-    """Two halves that do not reach each other, and one node that reaches both."""
+    """Return the cuts that separate two halves, both of which reach one further node."""
     order = shuffled(nodes, random)
     border = (len(order) - 1) // 2
     return split((order[1 : 1 + border], order[1 + border :]))

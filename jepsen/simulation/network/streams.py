@@ -117,12 +117,12 @@ class Stream:
     # For the switchboard
 
     def arrival_ns(self, arrival_ns: int) -> int:
-        """Not before what was sent earlier."""
+        """Return the arrival time, delayed until all earlier data has arrived."""
         self._last_arrival_ns = max(arrival_ns, self._last_arrival_ns)
         return self._last_arrival_ns
 
     def sever(self) -> None:
-        """Nothing that this end sent and that has not arrived will arrive."""
+        """Discard all data from this end that has not arrived yet."""
         self._severed = True
 
     @property

@@ -113,7 +113,7 @@ class Switchboard:
             self._answer(source, opened, answer)
 
     def _answer(self, source: Process, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
-        """In the connecting process: the stream, or why there is none."""
+        """Complete the connection attempt with a stream or an error, in the connecting process."""
         source.call_soon(self._settle, opened, answer)
 
     def _settle(self, opened: "asyncio.Future[Stream]", answer: Stream | Exception) -> None:
@@ -196,7 +196,9 @@ class Switchboard:
             self._break_later(end)
 
     def process_died(self, process: Process) -> None:
-        """Of what it had sent a part still arrives; then its peers get a reset, or notice by themselves."""
+        """Break the streams of a dead process.
+
+        A part of its sent data still arrives; then peers get a reset, or detect the death by a timeout."""
         for end in [end for end in self._ends if end.process is process]:
             self.forget(end)
             link = self._network.link(process.node, end.peer_node)

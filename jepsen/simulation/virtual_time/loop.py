@@ -102,7 +102,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._deadline_ns = None
 
     def _run_once(self) -> None:
-        """One turn: what is ready now, and what has become due. Called by `run_forever`."""
+        """Run one turn: the callbacks that are ready, and the timers that are due. Called by `run_forever`."""
         if not self._ready_handles and not self._stop_requested() and not self._jump():
             self.stop()
             return
@@ -210,7 +210,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._call_at_local_ns(to_ns(when), callback, args, context)
 
     def call_at_ns(self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts) -> VirtualHandle:
-        """At a time of the simulation, belonging to no node: for the harness, networks and disks."""
+        """Schedule a callback that belongs to no node at a time of the simulation.
+
+        For the harness, networks and disks."""
         handle = VirtualHandle(callback, args, Context(), when_ns / SECOND_NS)
         self._timers.add(when_ns, self.next_number(), handle)
         return handle

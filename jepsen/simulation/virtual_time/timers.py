@@ -23,7 +23,7 @@ class Timers:
         heappush(self._heap, (when_ns, number, handle))
 
     def next_ns(self) -> int | None:
-        """When the next one is due. Those of dead processes are no reason to go anywhere."""
+        """Return the time of the next timer, ignoring timers of dead processes; None without one."""
         heap = self._heap
         while heap and (heap[0][2].is_cancelled or is_dead(heap[0][2].process)):
             self._pop()

@@ -1,4 +1,4 @@
-"""How the workload reaches brokers: one of them alone, or all of them as a program with a bootstrap list does."""
+"""Access of the workload to brokers: to one of them alone, or to all of them by a bootstrap list, as programs do."""
 
 from collections.abc import Mapping
 from random import Random
@@ -55,7 +55,7 @@ class Access:
         query: Mapping[str, object] | None = None,
         place: TopicPartition | None = None,
     ) -> HttpAnswer:
-        """One attempt to change something; raises what the broker or the way to it says."""
+        """Send a write once; raises the error of the broker or of the connection."""
         return await self._transports[node].request(
             "POST",
             path,
@@ -75,7 +75,7 @@ class Access:
         query: Mapping[str, object] | None = None,
         place: TopicPartition | None = None,
     ) -> HttpAnswer:
-        """As `post`, without a body."""
+        """Send a deletion once, as `post` does, without a body."""
         return await self._transports[node].request(
             "DELETE",
             path,

@@ -27,7 +27,7 @@ READERS: Final = 4
 """Each of a part of the partitions: one whose node does not answer waits, and the others go on."""
 FOLLOWED_SHARE: Final = 1 / 3
 SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
-"""Of the rate. They add up to one."""
+"""Shares of the rate. They add up to one."""
 _FIGURES_S: Final = 0.5
 _LAST_ANSWERS_S: Final = 8.0
 """More than the longest deadline of a request and its grace."""
@@ -72,7 +72,7 @@ class Client:
         return other_process(self._config.number, number)
 
     def new_random(self) -> Random:
-        """For a role that draws in an order of its own."""
+        """Return a random generator for a role that draws in an order of its own."""
         return Random(self.random.random())  # noqa: S311 - repeatable, not secret
 
     # roles
@@ -85,7 +85,7 @@ class Client:
         self._closings.append(close)
 
     def produce(self, producer: Sends, share: float = SEND_SHARE, *, crashes: float = 0) -> None:
-        """`crashes`: the share of requests whose sender dies before there may be an answer."""
+        """Send at random moments; `crashes` is the share of requests whose sender dies before its answer."""
         self._producers.append(producer)
 
         async def send(until_s: float) -> None:
@@ -109,7 +109,7 @@ class Client:
         return readers
 
     def list_offsets(self, share: float = LIST_SHARE) -> None:
-        """One process for each node."""
+        """List offsets at each node, in a process per node."""
         for node in self.access.nodes:
             self.repeat(partial(self._list_offsets, node), share / len(self.access.nodes))
 
@@ -123,7 +123,7 @@ class Client:
         self.repeat(lambda: committer.step(reader.positions), share)
 
     def repeat(self, step: Callable[[], Awaitable[None]], share: float) -> None:
-        """At random moments, one after the other."""
+        """Run the step at random moments, one at a time."""
 
         async def live(until_s: float) -> None:
             async for _ in pace(self.random, self._config.rate * share, until_s):
@@ -134,7 +134,7 @@ class Client:
     # work
 
     async def work(self, until_s: float) -> None:
-        """Everything that this client does, until that time of the loop, or until `end`."""
+        """Run all roles of this client until that time of the event loop, or until `end`."""
         living, ended = asyncio.create_task(self._live(until_s)), asyncio.create_task(self._ended.wait())
         try:
             await asyncio.wait((living, ended), return_when=asyncio.FIRST_COMPLETED)

@@ -46,7 +46,7 @@ class ClientConfiguration(NamedTuple):
 
 
 class Period(NamedTuple):
-    """When a client works, on the clock that all processes share."""
+    """Period in which a client works, on the clock that all processes share."""
 
     begin_ns: int
     end_ns: int

@@ -26,7 +26,7 @@ class Senders:
 
     @contextmanager
     def take(self, count: int) -> Iterator[list[int]]:
-        """So many numbers, or none at all when too few are free."""
+        """Take `count` process numbers for the block, or none when fewer are free."""
         taken = [self._free.popleft() for _ in range(count)] if count <= len(self._free) else []
         try:
             yield taken

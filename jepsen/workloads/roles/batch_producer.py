@@ -25,7 +25,7 @@ RESTARTS: Final = 0.002
 """Chance, before each record, that the producer is replaced by another one."""
 CLOSE_S: Final = 0.05
 BATCH_RECORDS: Final = 10_000
-"""So many that none is ever full, which `send` waits for: its answers come in the order of the records."""
+"""Limit that no batch reaches: `send` waits for a full batch, and its answers come in the order of the records."""
 KEYS: Final = 40
 TOMBSTONES: Final = 0.1
 SIZES: Final = (10, 100, 100, 300, 1000)
@@ -50,7 +50,7 @@ class Deliverer:
         self._is_keyed = is_keyed
         self._producer: Producer | None = None
         self._name = 0
-        """Of the producer: its first value."""
+        """Name of the producer: its first value."""
         self._taken: dict[TopicPartition, int] = {}
         """Records that it has."""
         self._closing: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class Deliverer:
         """Records that were due while no process was free."""
 
     async def send(self) -> None:
-        """One record."""
+        """Send one record."""
         with self._senders.take(1) as processes:
             if processes:
                 await self._send(processes[0])

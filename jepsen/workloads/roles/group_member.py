@@ -29,7 +29,7 @@ from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, St
 from raftlog.types import Offset, TopicPartition
 
 GROUPS: Final = ("members-led", "members-assigned")
-"""Of the second one the coordinator assigns."""
+"""Consumer groups; the coordinator computes the assignment of the second one."""
 SESSION_TIMEOUT_MS: Final = 2_000
 REBALANCE_TIMEOUT_MS: Final = 6_000
 ASKS_MS: Final = 2_000
@@ -65,7 +65,7 @@ class Member:
         self._join: Op | None = None
 
     async def live(self, until_s: float) -> None:
-        """Until that time of the loop; then it leaves without a word."""
+        """Run until that time of the event loop, and then stop without leaving the group."""
         loop = asyncio.get_running_loop()
         try:
             while loop.time() < until_s:

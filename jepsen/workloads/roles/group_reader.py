@@ -36,13 +36,13 @@ class GroupReader:
         random: Random,
         pause_s: float = 0,
     ) -> None:
-        """`pause_s` lies between polls."""
+        """Set up the reader; `pause_s` is the time between polls."""
         self._pause_s = pause_s
         self._addresses, self._history, self._process = list(addresses), history, process
         self._topics, self._random = tuple(topics), random
 
     async def live(self, until_s: float) -> None:
-        """Until that time of the loop."""
+        """Run until that time of the event loop."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))

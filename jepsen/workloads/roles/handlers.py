@@ -20,7 +20,7 @@ GROUP: Final = "handlers"
 CONCURRENCY: Final = 8
 SESSION_TIMEOUT_MS: Final = 4_000
 ATTEMPTS: Final = 1_000
-"""So many that no record is given up."""
+"""Number of attempts that no record reaches, so that none is given up."""
 FAILURES: Final = 0.05
 SLOW: Final = 0.02
 SLOW_S: Final = 0.5
@@ -44,7 +44,7 @@ class Handlers:
         self._topics, self._random = tuple(topics), random
 
     async def live(self, until_s: float) -> None:
-        """Until that time of the event loop."""
+        """Run until that time of the event loop."""
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             handlers = HandlerLoop(

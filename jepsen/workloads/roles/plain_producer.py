@@ -52,7 +52,7 @@ class Producer:
         """Requests that were due while no process was free."""
 
     async def send(self) -> None:
-        """One request."""
+        """Send one request."""
         is_spread = self._random.random() < SPREAD_SHARE
         count = self._random.randint(1, RECORDS_MAX)
         with self._senders.take(count if is_spread else 1) as processes:
@@ -123,7 +123,7 @@ async def send_batch(
     acks: str,
     timeout_ms: int,
 ) -> Op:
-    """One stored batch, all or nothing; its completion."""
+    """Send one stored batch, which is written completely or not at all, and return its completion."""
     place, more = send.partition, _hasty(timeout_ms)
     invocation = history.invoke(process, SEND, send, node=node, acks=acks)
     try:

@@ -43,7 +43,7 @@ class Reader:
         positions: Mapping[TopicPartition, int],
         random: Random,
     ) -> None:
-        """`positions` are where it begins."""
+        """Set up the reader; `positions` are the offsets at which it begins."""
         self._access, self._history, self._process, self._random = access, history, process, random
         self.positions = dict(positions)
         self._turn: list[TopicPartition] = []

@@ -87,7 +87,7 @@ class Follower:
             self._history.ok(self._history.invoke(self._process, ASSIGN, Assign(positions)))
 
     async def _poll(self, place: TopicPartition) -> bool:
-        """Whether it was answered by the topic that was meant."""
+        """Poll the partition, and return whether the answer came from the intended incarnation of the topic."""
         position, wait_ms = self._positions[place], self._random.choice(WAITS_MS)
         invocation = self._history.invoke(self._process, POLL, Poll(), node=self._node)
         try:
@@ -116,7 +116,9 @@ class TopicProducer:
         names: Sequence[str],
         random: Random,
     ) -> None:
-        """`followers` and `senders` by node: a process asks one node alone."""
+        """Set up the producer; `followers` and `senders` are by node.
+
+        A process sends its requests to one node alone."""
         self._access, self._history, self._random = access, history, random
         self._followers, self._values, self._senders, self._names = followers, values, senders, names
         self.not_offered = 0

@@ -17,7 +17,7 @@ from raftlog.errors import RaftlogError
 
 TIMEOUT_MS: Final = 3_000
 LIVES_S: Final = ((0.1, 0.5), (0.5, 3.0))
-"""Of a topic: one of these ranges."""
+"""Ranges from which the lifetime of a topic is drawn."""
 ABSENT_S: Final = 0.5
 AGAIN_S: Final = 0.05
 PARTITIONS_MAX: Final = 2
@@ -34,7 +34,7 @@ class Operator:
         self._name = name
 
     async def live(self, until_s: float) -> None:
-        """Until that time of the loop; what it made last stays."""
+        """Run until that time of the event loop; the last topic is not deleted."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._random.uniform(*LIVES_S[0]))
         while loop.time() < until_s:
@@ -44,7 +44,7 @@ class Operator:
                 await asyncio.sleep(self._random.choice((0, self._random.uniform(0, ABSENT_S))))
 
     async def _order(self, action: str, until_s: float, in_vain: str) -> bool:
-        """Until it was answered, or is given up; whether it was done by this order."""
+        """Repeat the request until it is answered or given up, and return whether this request had the effect."""
         while asyncio.get_running_loop().time() < until_s:
             done = await (self._create() if action == "create" else self._delete())
             if done.type == OK:

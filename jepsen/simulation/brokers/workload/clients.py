@@ -25,7 +25,7 @@ from raftlog.types import TopicPartition
 PATIENCE_MS: Final = (300, 800, 3_000)
 """Timeouts of requests, in milliseconds, drawn for each request."""
 SLACK_MS: Final = 1_000
-"""So much later a client gives up."""
+"""Time, in milliseconds, from a request's deadline until its client gives up."""
 ANSWER_MS: Final = 4_000
 """A broker that works answers within the deadline, as long as its clock takes for it, and so much more: it looks for a
 leader for a while also when less time is given, and waits for an answer that is on its way."""
@@ -67,12 +67,12 @@ class Attempt:
         self.pauses = self.process.pauses if self.process is not None and machine.is_running else None
 
     def is_held_up(self) -> bool:
-        """Whether the broker died, or stood still for a while, since it was asked."""
+        """Return whether the broker's process ended or was paused since the request was sent."""
         process = self.machine.node.process
         return process is None or process is not self.process or process.pauses != self.pauses
 
     def deadline(self) -> Deadline:
-        """On the clock of the broker that serves it."""
+        """Return the deadline on the clock of the broker that serves the request."""
         return deadline_in(self.deadline_ms)
 
 
@@ -92,7 +92,7 @@ class Client(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """One request, by `ask`."""
+        """Begin one request with `ask`."""
 
     def after(self, delay_ns: int) -> None:
         """Go on a little later."""
@@ -150,7 +150,7 @@ class Client(ABC):
     # the end of a request
 
     def receives(self, attempt: Attempt) -> bool:
-        """Whether the answer reaches the client; it may have given up, and some answers get lost."""
+        """Return whether the answer reaches the client; the client may have given up, and some answers get lost."""
         return not attempt.is_over and self.random.random() >= self.cluster.options.answer_loss
 
     def done(self, attempt: Attempt, pause_ns: int) -> None:

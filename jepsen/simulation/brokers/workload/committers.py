@@ -24,7 +24,7 @@ from raftlog.types import Offset, TopicPartition
 
 GROUPS: Final = ("group-a", "group-b", "group-c")
 GROUPS_WITH_MEMBERS: Final = ("members-a", "members-b")
-"""Of the second one the coordinator assigns."""
+"""Consumer groups with members; the coordinator computes the assignment of the second one."""
 PAUSE_NS: Final = 400 * MILLISECOND_NS
 
 

@@ -51,7 +51,7 @@ HEARTBEAT_MS: Final = 200
 
 
 class JoinState(Enum):
-    """Of a member, as it knows itself."""
+    """State of a group member according to itself."""
 
     OUT = "out"
     JOINED = "joined"
@@ -79,7 +79,7 @@ class Member(Client):
         self._join: Op | None = None
 
     def calm(self) -> None:
-        """From now on nothing keeps it from staying in its group."""
+        """Stay in the group from now on."""
         self.is_calm, self.patience_ms = True, PATIENCE_MS[-1:]
 
     def receives(self, attempt: Attempt) -> bool:
@@ -107,7 +107,7 @@ class Member(Client):
     # joining
 
     def _begin_join(self) -> Op:
-        """One entry of the history for the way in, whatever number of requests that takes."""
+        """Return the history's invocation of the present join, one for all of its requests."""
         if self._join is None:
             self._join = self.recorder.invoke(self.process, JOIN, Membership(self.group, self.member_id))
         return self._join
@@ -174,7 +174,7 @@ class Member(Client):
             self.join_state, self.generation, self.owned = JoinState.OUT, -1, ()
 
     def _dies(self) -> None:
-        """Without a word; another life begins, which knows nothing."""
+        """Crash without leaving the group, and begin anew without any state."""
         self.recorder.crash(self.process)
         self._join = None
         self.join_state, self.member_id, self.generation, self.owned = JoinState.OUT, "", -1, ()
@@ -234,7 +234,7 @@ class Member(Client):
         return name, sorted(self.random.sample(numbers, self.random.randint(1, len(numbers))))
 
     def _offset(self) -> Offset:
-        """Every one is another, mostly higher than those before."""
+        """Return an offset that differs from all others, and is mostly higher than those before."""
         number = self.loop.now_ns // MILLISECOND_NS - self.random.choice((0, 0, 0, 3_000))
         return Offset(max(0, number) * 64 + self.process % 64)
 

@@ -40,7 +40,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Offset
 
 IN_FLIGHT: Final = 5
-"""Of one producer in one partition: as many as a broker remembers."""
+"""Largest number of open requests of one producer to one partition: as many as a broker remembers."""
 PATIENCE_MS: Final = (150, 300, 800)
 """For one attempt: others wait for the one that has no answer."""
 RESTS: Final = 0.02
@@ -89,7 +89,7 @@ class Line:
         return all(self.next_place - each.place < IN_FLIGHT for each in self.open)
 
     def has_earlier(self, request: Request) -> bool:
-        """Whether what it follows may not be in the log yet."""
+        """Return whether an earlier request of the line may not be in the log yet."""
         return any(each.number < request.number for each in self.open)
 
 
@@ -115,7 +115,7 @@ class IdempotentProducer:
         return max(0, self._rests_until_ns - self.cluster.loop.now_ns)
 
     def may_ask(self) -> bool:
-        """Whether this lane is the one that asks for an id."""
+        """Return whether this lane requests the producer id; the others wait for it."""
         is_first, self._is_asking = not self._is_asking, True
         return is_first
 
@@ -125,7 +125,9 @@ class IdempotentProducer:
             self._identity = identity
 
     def begin_line(self, broker: Broker) -> Line | None:
-        """In some partition of a topic that this broker knows; None without an id, or without such a topic."""
+        """Begin in a random partition of a topic that this broker knows.
+
+        Returns None without an id or without such a topic."""
         if self._identity is None:
             return None
         wanted = list(self.cluster.wanted.values())

@@ -52,7 +52,7 @@ class Taken:
         self.versions[name] = max(version, self.versions.get(name, 0))
 
     def check(self, state: ControllerState) -> None:
-        """Nothing that was taken is forgotten."""
+        """Raise `PropertyBroken` unless the state contains every accepted order."""
         for name, version in self.versions.items():
             if state.has_group(name) and state.assignment(name).version < version:
                 numbers = {"group": name, "taken": version, "found": state.assignment(name).version}
@@ -124,7 +124,7 @@ class Operator(Client):
     # partitions
 
     def _target(self, broker: Broker) -> Target | None:
-        """Any partition that the broker knows."""
+        """Return a random partition that the broker knows."""
         state = broker.metadata.state
         names = [
             GroupName(topic.topic_id, number)
@@ -139,7 +139,7 @@ class Operator(Client):
         return Target(name, state.topic_by_id(name.topic_id).name, nodes, assignment.version)
 
     def _elsewhere(self, broker: Broker, target: Target) -> list[int]:
-        """Other brokers, or the same ones in another order, or more or fewer of them."""
+        """Return other brokers, the same ones in another order, or more or fewer of them."""
         nodes = [each.node_id for each in broker.metadata.state.all_brokers()]
         counts = (3,) if self.cluster.options.loses_disks else (2, 3, len(target.nodes))
         return self.random.sample(nodes, min(len(nodes), self.random.choice(counts)))

@@ -23,7 +23,7 @@ class Producer(Client):
         super().__init__(cluster, random)
         self.acknowledged = 0
         self.acknowledged_ns: dict[GroupKey, int] = {}
-        """When a request was answered well last."""
+        """Time of the latest acknowledgement of each partition."""
         self._values = Values(self.process, random, cluster.options)
 
     def step(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFeatures:
-    """Of one run."""
+    """Features of the workload of one run."""
 
     members: int
     """In all, of all groups that have members."""
@@ -34,7 +34,7 @@ class WorkloadFeatures:
     compacted: float
     """Share of topics that are compacted."""
     keys: int
-    """So many for each partition of them."""
+    """Number of keys in each partition of a compacted topic."""
     delete_retention_ms: int
     compaction_lag_ms: int
     once: float = 0.0
@@ -44,7 +44,7 @@ class WorkloadFeatures:
 
 
 PRODUCERS_MAX: Final = 100_000
-"""As many as no run has."""
+"""Limit that no run reaches."""
 NONE: Final = WorkloadFeatures(
     members=0,
     session_timeout_ms=1_000,
@@ -69,7 +69,7 @@ def draw_once(random: Random, uses: WorkloadFeatures) -> WorkloadFeatures:
 
 
 def draw_uses(random: Random, *, members: bool, records: bool) -> WorkloadFeatures:
-    """With members, and with the others, or without."""
+    """Draw the features of a run, with or without group members, and with or without the other features."""
     return WorkloadFeatures(
         members=random.choice((3, 4, 6)) if members else 0,
         session_timeout_ms=random.choice((1_000, 1_000, 2_000)),

@@ -18,7 +18,7 @@ _HEADER: Final = "value"
 
 
 class Values:
-    """Of one client process."""
+    """Source of values of one client process."""
 
     def __init__(self, process: int, random: Random, options: BrokerOptions) -> None:
         self._random, self._options = random, options

@@ -43,11 +43,11 @@ class Workload:
             client.after(client.random.randint(0, 2_000) * MILLISECOND_NS)
 
     def stop_administrators(self) -> None:
-        """Their open requests find their end."""
+        """Stop all administrators; their open requests are completed."""
         self._stop(list(self.administrators))
 
     def calm_members(self) -> None:
-        """They stay in their groups from now on."""
+        """Let all members stay in their consumer groups from now on."""
         for member in self.members:
             member.calm()
 
