@@ -13,6 +13,7 @@ appended stays unknown until a leader answers with its offset. Owned by `Partiti
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from raftlog.errors import (
@@ -38,6 +39,7 @@ from raftlog.partitions.results import ALL, Acks
 from raftlog.records import HEADER_SIZE
 from raftlog.runtime.histogram import stopwatch
 
+_deadline_of = attrgetter("deadline")
 _FLIGHTS_MAX = 4
 """Most appends in flight: more of them would only be smaller."""
 _SEQUENCED_FLIGHTS_MAX = 32
@@ -90,8 +92,10 @@ class _Flight:
 
     def __init__(self, pendings: list[Pending], began: float, leader: object) -> None:
         self.pendings, self.began, self.leader = pendings, began, leader
-        self.count = sum(pending.count for pending in pendings)
-        self.size = sum(pending.size for pending in pendings)
+        self.count = self.size = 0
+        for pending in pendings:
+            self.count += pending.count
+            self.size += pending.size
         self.arrived = pendings[0].arrived if pendings else 0.0
         self.is_sequenced = bool(pendings and pendings[0].producers)
         """Whether it is one call of idempotent producers."""
@@ -184,8 +188,11 @@ class ProduceQueue:
         if len(self._flights) < flights_max:
             return True
         leader = self._destination.leader
-        alike = (flight for flight in self._flights if flight.is_sequenced == is_sequenced)
-        if sum(flight.leader == leader for flight in alike) < flights_max:
+        alike = 0
+        for flight in self._flights:
+            if flight.is_sequenced == is_sequenced and flight.leader == leader:
+                alike += 1
+        if alike < flights_max:
             return len(self._flights) < _ALL_FLIGHTS_MAX
         if self._look_timer is None:
             self._look_timer = self._loop.call_later(_LOOK_S, self._look_again)
@@ -235,17 +242,19 @@ class ProduceQueue:
                 taken.append(pending)
                 size += pending.size
                 count += pending.count
-        self._release(dropped)
+        if dropped:
+            self._release(dropped)
         return taken
 
     def _send(self, pendings: list[Pending]) -> None:
         bound = self._destination.batch_bytes_max - HEADER_SIZE
         batches, kept = build_batches(pendings, bound, self._wall_ms())
         flight = _Flight(kept, self._loop.time(), self._destination.leader)
-        self._release(sum(pending.size for pending in pendings) - flight.size)
+        if kept is not pendings:
+            self._release(sum(pending.size for pending in pendings) - flight.size)
         if not kept:
             return
-        deadline = max(pending.deadline for pending in kept)
+        deadline = max(map(_deadline_of, kept))
         future = self._destination.append(batches, kept[0].acks, deadline)
         self._flights[flight] = None
         self._counters.appends += 1

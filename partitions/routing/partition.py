@@ -58,7 +58,9 @@ class Partition:
 
     __slots__ = (
         "_closed_because",
+        "_is_compacted",
         "_queue",
+        "_record_bytes_max",
         "_shared",
         "assigned",
         "config",
@@ -85,7 +87,6 @@ class Partition:
         self.topic_id, self.number, self.group_id = topic_id, number, group_id
         self.assigned = assigned
         """Assigned replicas, the preferred leader first."""
-        self.config = config
         self.replica: Replica | None = None
         self.hint: NodeId | None = None
         """Last known leader; only without a replica here."""
@@ -94,6 +95,7 @@ class Partition:
         self._shared = shared
         self._queue: ProduceQueue | None = None
         self._closed_because: RaftlogError | None = None
+        self.reconfigure(config)
 
     # producing
 
@@ -105,11 +107,13 @@ class Partition:
 
     def pending_records(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending:
         """Return a call for `queue`. Raises errors that are definite failures."""
-        self.check_keys(records)
+        if self._is_compacted:
+            self.check_keys(records)
         total = 0
         for record in records:
             size = record_size(record)
-            self.check_size(size)
+            if size > self._record_bytes_max:
+                raise self._too_large(size)
             total += size
         return self._pending(records, (), len(records), total, acks, deadline)
 
@@ -171,17 +175,19 @@ class Partition:
 
     def check_keys(self, records: Iterable[NewRecord]) -> None:
         """Raise `InvalidArgument` for a record without a key in a compacted topic."""
-        if self.config.is_compacted and any(record.key is None for record in records):
+        if self._is_compacted and any(record.key is None for record in records):
             raise no_key(self.name)
 
     def check_size(self, size: int) -> None:
         """Raise `RecordTooLarge` if a record of this size (`record_size`) is too large."""
-        limit = self.config.max_message_bytes
-        if size + HEADER_SIZE > limit:
-            raise RecordTooLarge(
-                f"{self.name}: a record of about {size} bytes does not fit max.message.bytes={limit}; "
-                "send a smaller record, or raise the setting of the topic"
-            )
+        if size > self._record_bytes_max:
+            raise self._too_large(size)
+
+    def _too_large(self, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"{self.name}: a record of about {size} bytes does not fit max.message.bytes="
+            f"{self.config.max_message_bytes}; send a smaller record, or raise the setting of the topic"
+        )
 
     async def _queued(self, pending: Pending) -> Pending:
         if not self.queue.maybe_add(pending):
@@ -260,6 +266,8 @@ class Partition:
     def reconfigure(self, config: TopicConfig) -> None:
         """Use other settings from now on."""
         self.config = config
+        self._is_compacted = config.is_compacted
+        self._record_bytes_max = config.max_message_bytes - HEADER_SIZE
         if self.replica is not None:
             self.replica.reconfigure(config)
 

@@ -45,10 +45,27 @@ class BatchBuilder:
     def size_bytes(self) -> int:
         return int(self._builder.size())
 
-    def append(self, record: NewRecord, now_ms: int) -> None:
+    def append(self, record: NewRecord | bytes, now_ms: int) -> None:
         """Add one record; raises `InvalidArgument` for fields that a record cannot hold."""
-        _append(self._builder, self.count, record, now_ms)
-        self.count += 1
+        number = self.count
+        if not isinstance(record, bytes) and not (isinstance(record, tuple) and len(record) == len(NewRecord._fields)):
+            hint = "encode it (text.encode())" if isinstance(record, str) else "give bytes or NewRecord(value, key, …)"
+            raise InvalidArgument(f"record {number} is {type(record).__name__} {record!r:.60}; {hint}")
+        try:
+            if isinstance(record, bytes):
+                self._builder.append(number, now_ms, None, record, [])
+            else:
+                value, key, timestamp, headers = record
+                timestamp = now_ms if timestamp is None else timestamp
+                if timestamp < 0:
+                    raise ValueError("its timestamp is negative")
+                self._builder.append(number, timestamp, key, value, headers if type(headers) is list else list(headers))
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise InvalidArgument(
+                f"record {number} cannot be stored: {error}; a record is bytes or a NewRecord, whose key and value are "
+                "bytes or None, timestamp milliseconds, headers pairs of str and bytes"
+            ) from None
+        self.count = number + 1
 
     def build(self) -> bytearray:
         """Return the batch with base offset 0 and leader epoch 0; the leader stamps both when it appends."""
@@ -71,9 +88,10 @@ def build_batch(
         appended = map(builder.append, range(len(given)), repeat(now_ms), repeat(None), given, repeat([]))
         deque(appended, maxlen=0)
     except (TypeError, OverflowError):
-        builder = _new_builder(compression)
-        for count, record in enumerate(given):
-            _append(builder, count, record, now_ms)
+        one_by_one = BatchBuilder(compression)
+        for record in given:
+            one_by_one.append(record, now_ms)
+        return one_by_one.build()
     return _built(builder)
 
 
@@ -98,27 +116,6 @@ def build_columns(
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidArgument(f"a record cannot be stored: {error}") from None
     return _built(builder)
-
-
-def _append(builder: DefaultRecordBatchBuilder, count: int, record: NewRecord | bytes, now_ms: int) -> None:
-    """Add record number `count`; raises `InvalidArgument` for fields that a record cannot hold."""
-    if not isinstance(record, bytes) and not (isinstance(record, tuple) and len(record) == len(NewRecord._fields)):
-        hint = "encode it (text.encode())" if isinstance(record, str) else "give bytes or NewRecord(value, key, …)"
-        raise InvalidArgument(f"record {count} is {type(record).__name__} {record!r:.60}; {hint}")
-    try:
-        if isinstance(record, bytes):
-            builder.append(count, now_ms, None, record, [])
-        else:
-            value, key, timestamp, headers = record
-            timestamp = now_ms if timestamp is None else timestamp
-            if timestamp < 0:
-                raise ValueError("its timestamp is negative")
-            builder.append(count, timestamp, key, value, headers if type(headers) is list else list(headers))
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise InvalidArgument(
-            f"record {count} cannot be stored: {error}; a record is bytes or a NewRecord, whose key and value are "
-            "bytes or None, timestamp milliseconds, headers pairs of str and bytes"
-        ) from None
 
 
 def _new_builder(

@@ -107,6 +107,24 @@ async def test_settings_can_be_altered_and_taken_back(open_broker):
         await broker.alter_topic_config("t", {"max.bytes": "1"}, deadline=soon())
 
 
+async def test_the_next_record_meets_settings_that_were_altered(open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", config={"max.message.bytes": "1024"}, deadline=soon())
+
+    async def errors():
+        records = NewRecord(b"x" * 2000), NewRecord(b"v", b"k")
+        done = [await broker.produce_records("t", 0, [record], deadline=soon()) for record in records]
+        return [type(result.error) for [result] in done]
+
+    assert await errors() == [RecordTooLarge, type(None)]
+    await broker.alter_topic_config("t", {"max.message.bytes": "4096"}, deadline=soon())
+    assert await errors() == [type(None), type(None)]
+    await broker.alter_topic_config("t", {"cleanup.policy": "compact"}, deadline=soon())
+    assert await errors() == [InvalidArgument, type(None)]
+    await broker.alter_topic_config("t", {"cleanup.policy": "delete"}, deadline=soon())
+    assert await errors() == [type(None), type(None)]
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "ü", "x" * 250, "__internal", "a\n"])
 async def test_names_that_cannot_be_topics(open_broker, name):
     broker = await open_broker()

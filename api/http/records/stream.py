@@ -14,7 +14,7 @@ from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 
-STREAMED = frozenset((Format.NDJSON, Format.OCTETS))
+STREAMED = (Format.NDJSON, Format.OCTETS)
 
 
 class StreamedProduce:
