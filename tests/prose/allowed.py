@@ -9,7 +9,6 @@ PENDING: Final = (
     "partitions/operations",
     "partitions/replica",
     "raftlog/runtime/log",
-    "raftlog/runtime/rpc",
     "raftlog/runtime/transfer",
 )
 """Files and directories whose lines are not rewritten yet."""

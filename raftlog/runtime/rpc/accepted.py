@@ -1,11 +1,10 @@
-"""The accepting side of a connection: waits for an introduction and its proof, judges the peer, takes its frames.
+r"""Accepting side of a connection: waits for an introduction and its proof, judges the peer, takes its frames.
 
-    STRANGER  --HELLO-->  INTRODUCED  --PROOF, judged well-->  PEER  -->  gone
-        \\--anything else, too late-->  gone  \\--anything else, not proved, refused, too late-->  gone
+    STRANGER  --HELLO-->  INTRODUCED  --PROOF, judged well-->  PEER  -->  closed
+        \--anything else, too late-->  closed  \--anything else, not proved, refused, too late-->  closed
 
-Nothing is taken from others than peers. Raft messages must name the peer's own node and disk as their sender, and are
-taken only from members of the cluster.
-"""
+Frames are taken from peers only. Raft messages must name the peer's own node and disk as their sender, and are
+taken only from members of the cluster."""
 
 import asyncio
 import logging
@@ -50,18 +49,18 @@ _logger = logging.getLogger(__name__)
 
 
 class ConnectionRegistry(Protocol):
-    """Who keeps the accepted connections."""
+    """Owner of the accepted connections."""
 
     def add(self, accepted: "AcceptedConnection") -> None:
-        """Its connection is open."""
+        """Add a connection that is open."""
         ...
 
     def promote(self, accepted: "AcceptedConnection") -> None:
-        """A stranger is a peer now."""
+        """Count a connection as a peer's after its handshake."""
         ...
 
     def drop(self, accepted: "AcceptedConnection") -> None:
-        """It is gone."""
+        """Remove a connection that is closed."""
         ...
 
 
@@ -83,10 +82,10 @@ class AcceptedConnection:
         self._writer: Writer | None = None
         self._serving: Serving | None = None
         self._is_noted = False
-        """The memory counts it among the connections that stand."""
+        """Whether the memory counts it among the open connections."""
 
     def end(self) -> None:
-        """The process stops: write what waits, and close."""
+        """Write what waits, and close; called when the process stops."""
         if self._writer is not None:
             self._writer.flush()
         self.connection.close()
@@ -191,7 +190,7 @@ class AcceptedConnection:
         self._begin(theirs, is_noted=not is_outsider(theirs, known))
 
     def _begin(self, theirs: Hello, *, is_noted: bool) -> None:
-        """The peer is who it says: serve it."""
+        """Serve the peer, whose identity is proved."""
         endpoint, peer = self._endpoint, theirs.identity
         self.connection.expect(bounds_of_callers(endpoint.config, theirs.channel), endpoint.config.read_buffer_bytes)
         assert self._timer is not None, "a stranger without a time limit"
@@ -219,7 +218,9 @@ class AcceptedConnection:
         _logger.debug("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
 
     def _refuse(self, refusal: HandshakeRefusal, frame: Sequence[Buffer]) -> None:
-        """The timer goes on: a connection that does not take the refusal is cut off."""
+        """Send the refusal and close.
+
+        The timer continues: a connection that does not take the refusal is aborted."""
         self.connection.write(frame)
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 

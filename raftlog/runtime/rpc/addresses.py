@@ -1,4 +1,4 @@
-"""Where the transport listens, and whether anybody but this machine can reach it there."""
+"""Addresses that the transport listens on, and whether other machines can reach them."""
 
 import asyncio
 import ipaddress
@@ -9,18 +9,19 @@ from raftlog.errors import InvalidArgument
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address, of either family and also an IPv4 one in IPv6 clothes, belongs to this machine alone."""
+    """Return whether an IP address belongs to this machine alone.
+
+    Either family counts, and also an IPv4 address mapped into IPv6."""
     ip = ipaddress.ip_address(address)
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback
 
 
 async def resolve(loop: asyncio.AbstractEventLoop, host: str) -> list[str]:
-    """All IP addresses of a host name or address, in the resolver's order.
+    """Return all IP addresses of a host name or address, in the resolver's order.
 
-    Whoever listens does so on these and not on the name, so that what was judged is what is bound. Raises
-    `InvalidArgument` for an empty name, which would stand for every address, and for one that has no address.
-    """
+    The transport binds these and not the name, so that the addresses that were checked are those that are bound. Raises
+    `InvalidArgument` for an empty name, which would stand for every address, and for one that has no address."""
     if not host:
         raise InvalidArgument("an address to listen on needs a host; 127.0.0.1 for this machine alone")
     try:
@@ -31,7 +32,7 @@ async def resolve(loop: asyncio.AbstractEventLoop, host: str) -> list[str]:
 
 
 def check_reachable(host: str, addresses: Iterable[str], is_secured: bool, is_insecure_allowed: bool) -> None:
-    """Raises `InvalidArgument` where other machines could connect without TLS, unless that is wanted."""
+    """Raise `InvalidArgument` if other machines could connect without TLS, unless that is allowed."""
     exposed = [address for address in addresses if not is_loopback(address)]
     if exposed and not is_secured and not is_insecure_allowed:
         named = "" if exposed == [host] else f" ({', '.join(exposed)})"

@@ -5,13 +5,12 @@
     proof      = HMAC-SHA256(key, label · side · transcript · refusal)
 
 Each side draws its nonce for the single connection, so a recorded proof fits no other one; the side is part of the
-proof, so a reflected one fails; a refusal is part of it, so nobody but a member can refuse with consequences. Keys are
+proof, so a reflected one fails; a refusal is part of it, so only a member can refuse with consequences. Keys are
 derived from the cluster secret for this purpose alone (`raftlog.cluster_secret`). The URI name `raftlog:node:<id>` in
 the certificate of a TLS connection is compared with the node id in any case, and proves it where there is no secret.
 
-The secret keeps strangers out. It does not protect a connection from somebody on its path, who can relay the handshake
-and change what follows: that needs TLS. Pure; called by both sides of a connection.
-"""
+The secret keeps strangers out. It does not protect a connection from an attacker on its path, who can relay the
+handshake and change what follows: that needs TLS. Pure; called by both sides of a connection."""
 
 import hashlib
 import hmac
@@ -81,10 +80,9 @@ def authenticate(
     theirs: Hello,
     certified: Collection[int],
 ) -> HandshakeRefusal | None:
-    """Return why the other side has not proved that it is who it says; None when it has.
+    """Return the refusal when the other side has not proved its identity; None when it has.
 
-    `certified` are the node ids in its certificate; empty without TLS, and for a certificate that names no node.
-    """
+    `certified` are the node ids in its certificate; empty without TLS, and for a certificate that names no node."""
     node = theirs.identity.node_id
     if certified and node not in certified:
         named = " and ".join(f"{_NODE_URI}{each}" for each in sorted(certified))
@@ -121,7 +119,7 @@ def encode_proof(proof: Proof) -> list[Buffer]:
 
 
 def decode_proof(body: Buffer) -> Proof:
-    """Raises `BadFrame`."""
+    """Return the proof in a PROOF frame's body; raises `BadFrame`."""
     match unpack_flat(body, _PROOF_FIELDS):
         case [bytes(mac), bytes(refusal)]:
             return Proof(mac, refusal)

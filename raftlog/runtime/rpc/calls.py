@@ -29,10 +29,9 @@ _NUMBER_MAX = (1 << 63) - 1
 
 
 class Call(NamedTuple):
-    """A request by name. `value` is anything made of numbers, text, bytes, lists (not tuples) and mappings.
+    """Request by name. `value` is anything made of numbers, text, bytes, lists (not tuples) and mappings.
 
-    `timeout_ms` is what remains; whoever serves it does not begin what it cannot end in that time.
-    """
+    `timeout_ms` is the remaining time; the server does not begin an operation that it cannot end in that time."""
 
     name: str
     value: Any = None
@@ -41,14 +40,14 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back; `payload` in the pieces in which it was given."""
+    """Answer to a request; `payload` in the pieces in which it was given."""
 
     value: Any = None
     payload: tuple[Buffer, ...] = ()
 
 
 def encode_call(correlation: int, call: Call, config: RpcConfig) -> list[Buffer]:
-    """Raises `InvalidArgument` for what cannot be sent, and when no time is left."""
+    """Return the frame of a request. Raises `InvalidArgument` for one that cannot be sent, and without time left."""
     if call.timeout_ms < 1:
         raise InvalidArgument(f"{call.name} has {call.timeout_ms} ms left; it was not sent")
     head = [correlation, call.timeout_ms, call.name, call.value, _sizes(call.payload)]
@@ -56,7 +55,7 @@ def encode_call(correlation: int, call: Call, config: RpcConfig) -> list[Buffer]
 
 
 def decode_call(frame: Frame, config: RpcConfig) -> tuple[int, Call]:
-    """Correlation and request; raises `BadFrame`."""
+    """Return correlation and request; raises `BadFrame`."""
     match unpack_value(frame.body, config.list_items_max):
         case [int(correlation), int(timeout_ms), str(name), value, bytes(sizes)] if _is_number(
             correlation
@@ -66,7 +65,7 @@ def decode_call(frame: Frame, config: RpcConfig) -> tuple[int, Call]:
 
 
 def encode_answer(correlation: int, answer: Answer, config: RpcConfig) -> list[Buffer]:
-    """Raises `InvalidArgument` for what cannot be sent."""
+    """Return the frame of an answer. Raises `InvalidArgument` for one that cannot be sent."""
     return _encode(FrameKind.ANSWER, [correlation, answer.value, _sizes(answer.payload)], answer.payload, config)
 
 
@@ -75,7 +74,7 @@ def encode_failure(correlation: int, error: RaftlogError, config: RpcConfig) -> 
 
 
 def decode_answer(frame: Frame, config: RpcConfig) -> tuple[int, Answer | RaftlogError]:
-    """Correlation, and what came of the request; raises `BadFrame`."""
+    """Return correlation, and answer or error; raises `BadFrame`."""
     body = unpack_value(frame.body, config.list_items_max)
     match body:
         case [int(correlation), value, bytes(sizes), *_] if frame.kind is FrameKind.ANSWER and _is_number(correlation):

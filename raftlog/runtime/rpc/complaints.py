@@ -1,8 +1,8 @@
-"""Strangers on the port: counted, and named in the log without letting them fill it.
+"""Connections on the RPC port that break the protocol: counted, and logged at a bounded rate.
 
-A source is an address. Each is written about once in an interval, with how often it came since; what it sent is never
-written. At most `sources_max` sources are told apart, the longest silent is forgotten first. Time is a parameter.
-"""
+A source is an address. Each is logged once in an interval, with the number of its complaints since; the bytes that it
+sent are never logged. At most `sources_max` sources are distinguished; the one that is silent longest is forgotten
+first. Time is a parameter."""
 
 import logging
 from typing import NamedTuple
@@ -15,22 +15,22 @@ _logger = logging.getLogger(__name__)
 class _Source(NamedTuple):
     told_at: float
     silent: int
-    """Complaints since then that were not written."""
+    """Complaints since then that were not logged."""
 
 
 class Complaints:
-    """Called for every connection that ends before or because it did not follow the protocol."""
+    """Counter and log of connections that ended before their handshake or because they broke the protocol."""
 
     def __init__(self, config: RpcConfig) -> None:
         self._interval_s = config.complaint_interval_ms / 1000
         self._sources_max = config.sources_max
         self._sources: dict[str, _Source] = {}
         self._told_at = float("-inf")
-        """When a source was last written about that had been forgotten or never met."""
+        """Time of the latest log line."""
         self.count = 0
 
     def note(self, source: str, why: str, now: float) -> bool:
-        """Count; true when it was written to the log as well."""
+        """Count a complaint; return whether it was logged as well."""
         self.count += 1
         known = self._sources.pop(source, None)
         if known is not None and now - known.told_at < self._interval_s:

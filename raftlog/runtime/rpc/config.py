@@ -1,4 +1,4 @@
-"""Every bound of the transport between processes."""
+"""Bounds of the transport between processes."""
 
 from dataclasses import dataclass
 
@@ -26,15 +26,16 @@ class RpcConfig:
     hello_bytes_max: int = 4 * KIB
     """The largest frame of a handshake."""
     read_buffer_bytes: int = 256 * KIB
-    """Read at once from a connection; larger frames are read into memory of their own."""
+    """Bytes read at once from a connection; larger frames are read into memory of their own."""
     receive_bytes_max: int = 128 * MIB
     """Memory for larger frames while they arrive, over all connections together; allocated as bytes arrive."""
     write_buffer_bytes: int = MIB
-    """Given to the socket before it has taken them; what is beyond waits in the send queue, where it can be dropped."""
+    """Bytes given to the socket before it has taken them; the rest waits in the send queue, where it can be dropped."""
     turn_bytes: int = 4 * MIB
     """Messages of one turn beyond this go in several frames."""
     send_queue_bytes_max: int = 32 * MIB
-    """What may wait for one connection. Past it Raft messages are dropped, the oldest heartbeats first, and requests
+    """Bytes that may wait for one connection. Past it Raft messages are dropped, the oldest heartbeats first, and
+    requests
     are refused. A single frame always finds room in an empty queue."""
     calls_outstanding_max: int = 16 * KIB
     """Requests to one peer and channel without an answer yet."""
@@ -43,28 +44,28 @@ class RpcConfig:
     served_bytes_max: int = 64 * MIB
     """Payload of those requests."""
     bulk_timeout_ms: int = 30_000
-    """How long a question over the bulk channel may take unless its caller gives up sooner."""
+    """Timeout of a request over the bulk channel, unless its caller gives up sooner."""
     bulk_bytes_per_s: int = 128 * MIB
-    """What this process sends over all its bulk connections together."""
+    """Rate at which this process sends over all its bulk connections together."""
     bulk_burst_bytes: int = MIB
-    """What may be sent at once after a pause."""
+    """Bytes that may be sent at once after a pause."""
     handshake_timeout_ms: int = 5_000
-    """From the connection (TLS included) to the end of the handshake."""
+    """Time from the connection (TLS included) to the end of the handshake."""
     probe_timeout_ms: int = 15_000
-    """A connection for one request, to whoever is at an address, ends after so long."""
+    """Time after which a probe, a connection to an address for one request, ends."""
     stall_timeout_ms: int = 30_000
-    """A frame that was begun and of which nothing more comes for so long ends its connection."""
+    """Time without further bytes of a frame that was begun, after which its connection ends."""
     close_timeout_ms: int = 1_000
-    """What is still to be sent when the transport closes has so much time."""
+    """Time for the remaining bytes to be sent when the transport closes."""
     reconnect_min_ms: int = 50
     reconnect_max_ms: int = 1_000
     """The pause before a new attempt doubles between these two; a random part of up to half of it is left out."""
     strangers_max: int = 128
     """Accepted connections that have not introduced themselves; more are closed at once."""
     complaint_interval_ms: int = 60_000
-    """One source is complained about in the log once in this time."""
+    """Interval in which one source is logged at most once."""
     sources_max: int = 1_024
-    """Sources that are told apart for that."""
+    """Most sources that are distinguished for that."""
     peers_remembered_max: int = 4_096
     """Disks of which boot epoch and journal sequence are remembered."""
 

@@ -13,7 +13,7 @@ Address = tuple[str, int]
 
 
 def new_outgoing(endpoint: Endpoint, node: NodeId | None, channel: Channel) -> Outgoing:
-    """A connection to be made: to a node, or to whoever is at an address."""
+    """Return a connection that is not made yet: to a node, or to any process at an address (None)."""
     config = endpoint.config
     connection = Connection(endpoint.loop, config, bounds_of_strangers(config), endpoint.receive_budget)
     outgoing = connection.handler = Outgoing(endpoint, node, channel, connection)
@@ -23,7 +23,9 @@ def new_outgoing(endpoint: Endpoint, node: NodeId | None, channel: Channel) -> O
 async def connect(
     endpoint: Endpoint, outgoing: Outgoing, address: Address, tls: TlsContexts | None, timeout_ms: int
 ) -> None:
-    """Make it, up to its handshake. Raises `OSError`, `TimeoutError`, `HandshakeRefused`, and then it is ended."""
+    """Connect to an address, up to the end of the handshake.
+
+    Raises `OSError`, `TimeoutError`, `HandshakeRefused`; the connection is then closed."""
     timeout_ms = min(timeout_ms, endpoint.config.handshake_timeout_ms)
     try:
         async with asyncio.timeout(timeout_ms / 1000):

@@ -1,8 +1,7 @@
-"""One socket: frames in and out. Who is on the other side, and what the frames mean, is its handler's business.
+"""One socket: frames in and out. Its handler knows the other side and the meaning of the frames.
 
 A protocol of asyncio (and uvloop), not a stream: bytes are read into the frame reader's own memory, and a write passes
-a list of buffers on. Whatever is wrong with what arrives ends the connection, and nothing more of it is looked at.
-"""
+a list of buffers on. Any invalid input ends the connection, and nothing more of it is read."""
 
 import asyncio
 import socket
@@ -27,31 +26,31 @@ _KEEPALIVE: Final = (
 
 
 _SCRATCH_BYTES: Final = 4096
-"""For what still arrives on a connection that is closing."""
+"""Size of the buffer for bytes that still arrive on a connection that is closing."""
 _HANDSHAKE_BUFFERS: Final = 2
 """Frames of the handshake that are read at once."""
 
 
 class Handler(Protocol):
-    """What a connection tells its owner."""
+    """Receiver of a connection's frames and events."""
 
     def opened(self) -> None: ...
 
     def take(self, frame: Frame) -> None:
-        """A frame arrived; `BadFrame` from here ends the connection."""
+        """Process a frame that arrived; `BadFrame` from here ends the connection."""
         ...
 
     def resumed(self) -> None:
-        """The socket takes more."""
+        """Continue to write: the socket takes more."""
         ...
 
     def closed(self, error: Exception | None) -> None:
-        """The connection is gone, once for each one that was made; `error` says why, when that is known."""
+        """Handle the end of the connection, once for each that was made; `error` is its reason, if that is known."""
         ...
 
 
 class _Gone:
-    """Handler of a connection that is gone: it takes the place of one that refers to the connection."""
+    """Handler of a closed connection: it replaces the one that refers to the connection."""
 
     def opened(self) -> None:
         raise AssertionError("a connection was made again")
@@ -60,7 +59,7 @@ class _Gone:
         raise AssertionError(f"a frame of kind {frame.kind.name} came over a connection that is gone")
 
     def resumed(self) -> None:
-        """Nothing is left to be written."""
+        """Do nothing: no bytes are left to write."""
 
     def closed(self, error: Exception | None) -> None:
         raise AssertionError("a connection was lost twice")
@@ -70,11 +69,10 @@ _GONE: Final = _Gone()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made for each attempt, on either side; `handler` is set by the owner before anything can arrive.
+    """Connection of one attempt, on either side; `handler` is set by the owner before anything can arrive.
 
-    Until `expect` is called, only frames of the handshake find room. When the connection is gone, it refers neither to
-    its handler nor to its memory any more, so that both go at once, without the garbage collector.
-    """
+    Until `expect` is called, only frames of the handshake are accepted. After its end the connection refers neither to
+    its handler nor to its memory any more, so that both are freed at once, without the garbage collector."""
 
     handler: Handler
 
@@ -90,23 +88,23 @@ class Connection(asyncio.BufferedProtocol):
         self._budget = budget
         self._reader = FrameReader(bounds, _HANDSHAKE_BUFFERS * config.hello_bytes_max)
         self._has_memory = False
-        """Memory of the budget, for a large frame."""
+        """Whether it holds memory of the budget, for a large frame."""
         self._is_waiting = False
-        """For memory; nothing is read until there is some."""
+        """Whether it waits for memory; nothing is read until there is some."""
         self._transport: asyncio.Transport | None = None
         self._error: Exception | None = None
         self._moved_at = loop.time()
         self.is_paused = False
-        """The socket has enough to do for now."""
+        """Whether the socket's write buffer is full."""
         self.is_closing = False
-        """Nothing more is read or written."""
+        """Whether reading and writing have ended."""
         self.gone: asyncio.Future[None] = loop.create_future()
-        """Done when it was made and is gone."""
+        """Result is set when a connection that was made is closed."""
         self.source = "?"
-        """The other side's address, without its port."""
+        """Address of the other side, without its port."""
 
     def expect(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
-        """From now on these kinds of frames may come, and so many bytes are read at once."""
+        """Accept these kinds of frames from now on, and read up to `buffer_bytes` at once."""
         self._reader.bounds = bounds
         self._reader.set_buffer(buffer_bytes)
 
@@ -115,22 +113,22 @@ class Connection(asyncio.BufferedProtocol):
         return frozenset() if self._transport is None else certified_nodes(self._transport.get_extra_info("peercert"))
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Write frames; they go out in one system call, or as many as the socket wants."""
+        """Write frames, in one system call, or as many as the socket needs."""
         if self._transport is not None and not self.is_closing:
             self._transport.writelines(joined(buffers))
 
     def write_buffer_bytes(self) -> int:
-        """Written, and not yet taken by the socket."""
+        """Return the bytes that were written and not yet taken by the socket."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self, error: Exception | None = None) -> None:
-        """End it once all that was written is gone."""
+        """Close after all that was written is sent."""
         self._end(error)
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, error: Exception | None = None) -> None:
-        """End it at once."""
+        """Close at once."""
         self._end(error)
         if self._transport is not None:
             self._transport.abort()
@@ -140,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error = self._error or error
 
     def is_stalled(self, now: float) -> bool:
-        """Whether a frame was begun, and nothing more of it came for too long."""
+        """Return whether a frame was begun, and no further byte of it came for `stall_timeout_ms`."""
         is_late = now - self._moved_at > self._config.stall_timeout_ms / 1000
         return is_late and not self.is_closing and self._reader.is_inside_frame and not self._is_waiting
 
@@ -181,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        """Get memory for what is missing of a large frame, or stop reading until there is some."""
+        """Get memory for the rest of a large frame, or stop reading until there is some."""
         self._has_memory = True
         if self._budget.take(self, self._reader.room_wanted, self._grow):
             self._reader.grow()
@@ -218,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def source_of(transport: asyncio.BaseTransport) -> str:
-    """The other side's address, without its port."""
+    """Return the other side's address, without its port."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if isinstance(name, tuple) and name else "?"
 

@@ -1,7 +1,6 @@
-"""What all connections of one process share: who we are, what we remember, where things go.
+"""State that all connections of one process share: its identity, its memory of peers, its hooks and budgets.
 
-The hooks are set by the owner of the transport before it starts.
-"""
+The hooks are set by the owner of the transport before it starts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,7 +37,7 @@ async def _serve_nothing(node: NodeId, request: object) -> object:
 
 
 class Endpoint:
-    """One for each transport. `draw_nonce` gives so many bytes that nobody can foresee."""
+    """Shared state of one transport's connections. `draw_nonce` returns that many unpredictable bytes."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Endpoint:
         self.loop: asyncio.AbstractEventLoop
         """Set when the transport starts."""
         self.is_closing = False
-        """The process stops; connections end by our own will."""
+        """Whether the process stops and closes its connections itself."""
         self.memory = PeerMemory(config.peers_remembered_max)
         self.complaints = Complaints(config)
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None] = _ignore
@@ -66,11 +65,11 @@ class Endpoint:
             peer.node_id, request
         )
         self.tasks: dict[asyncio.Task[None], None] = {}
-        """Requests being served, also those whose connection is gone."""
+        """Requests being served, also those whose connection is closed."""
         self.messages_from_outsiders = 0
-        """Raft messages of processes that the cluster does not know as members; dropped."""
+        """Raft messages of processes that are not members of the cluster; dropped."""
         self.identity = identity
-        """What we say of ourselves now."""
+        """Function that returns our present identity."""
         self._draw_nonce = draw_nonce
         self._life = random.randbytes(LIFE_SIZE)
         self.traffic = {channel: Traffic() for channel in Channel}
@@ -82,22 +81,22 @@ class Endpoint:
         return Hello(PROTOCOL_VERSION, channel, self._life, self.identity(), self._draw_nonce(NONCE_SIZE))
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
-        """What the bulk connections send a second, all together; None: what the settings say."""
+        """Set the rate of all bulk connections together; None: the rate in the settings."""
         self._bulk_budget.set_rate(bytes_per_s or self.config.bulk_bytes_per_s)
 
     def budget(self, channel: Channel) -> TokenBucket | None:
-        """What limits a channel; None when nothing does."""
+        """Return the token bucket that limits a channel, if any."""
         return self._bulk_budget if channel is Channel.BULK else None
 
 
 def bounds_of_strangers(config: RpcConfig) -> Mapping[int, FrameBound]:
-    """What may come before the handshake is done."""
+    """Return the frames that are accepted before the handshake is done."""
     bound = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
     return {FrameKind.HELLO: bound, FrameKind.PROOF: bound, FrameKind.REFUSAL: bound}
 
 
 def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, FrameBound]:
-    """What may come from whoever connected to us."""
+    """Return the frames that are accepted from a peer that connected to us."""
     small = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
     bounds: dict[int, FrameBound] = {
         FrameKind.REFUSAL: small,
@@ -110,6 +109,6 @@ def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, Frame
 
 
 def bounds_of_answers(config: RpcConfig) -> Mapping[int, FrameBound]:
-    """What may come from whoever we connected to."""
+    """Return the frames that are accepted from a peer that we connected to."""
     bound = FrameBound(config.header_bytes_max, config.frame_bytes_max)
     return {FrameKind.ANSWER: bound, FrameKind.FAILURE: bound}

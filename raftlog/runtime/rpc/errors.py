@@ -1,29 +1,28 @@
-"""What can go wrong between processes. Each is in the tree of `raftlog.errors`, and an `OSError` where callers of a
-transport expect one.
+"""Errors between processes.
 
-    BadFrame            RaftlogError                        the other side does not speak this protocol: closed
+Each is in the tree of `raftlog.errors`, and an `OSError` where callers of a transport expect one.
+
+    BadFrame            RaftlogError                        the other side violates the protocol: closed
     NotConnected        Unavailable, ConnectionError        definite: nothing was sent
-    HandshakeRefused    Unavailable, ConnectionError        definite: one side does not want the other, and says why
+    HandshakeRefused    Unavailable, ConnectionError        definite: one side refuses the other, with a reason
     ConnectionLost      OutcomeUnknown, ConnectionError     the connection broke after the request was taken
-    NoAnswer            OutcomeUnknown, TimeoutError        sent, and nothing came back in time
-"""
+    NoAnswer            OutcomeUnknown, TimeoutError        sent, and nothing came back in time"""
 
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 
 
 class BadFrame(RaftlogError):
-    """Bytes that are no frame, or a frame that may not stand where it does. Its connection is closed."""
+    """Bytes that are no frame, or a frame that is not allowed at this point. Its connection is closed."""
 
 
 class NotConnected(Unavailable, ConnectionError):
-    """There is no connection to the node now; the request was not sent."""
+    """Missing connection to the node; the request was not sent."""
 
 
 class HandshakeRefused(Unavailable, ConnectionError):
-    """Two processes must not talk to each other; the message says why, and what to do.
+    """Refusal of a connection between two processes; the message has the reason, and the correction.
 
-    `reason` is a number of `handshake.Reason`, `is_theirs` says that the other side refused us.
-    """
+    `reason` is a number of `handshake.Reason`; with `is_theirs` the other side refused us."""
 
     def __init__(self, message: str, *, reason: int = 255, is_theirs: bool = False) -> None:
         super().__init__(message)
@@ -31,8 +30,8 @@ class HandshakeRefused(Unavailable, ConnectionError):
 
 
 class ConnectionLost(OutcomeUnknown, ConnectionError):
-    """The connection broke before the answer came; the other side may have done what it was asked."""
+    """Connection that broke before the answer came; the other side may have executed the request."""
 
 
 class NoAnswer(OutcomeUnknown, TimeoutError):
-    """The deadline passed before the answer came."""
+    """Deadline that passed before the answer came."""

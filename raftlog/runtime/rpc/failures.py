@@ -1,8 +1,7 @@
 """Errors across a connection: an operation that failed there fails here with the same error of `raftlog.errors`.
 
-An error travels as its name, its outcome and what its constructor takes. One that this version does not know becomes
-`OutcomeUnknown` or `Unavailable`, by its outcome, so nobody concludes more than the other side said.
-"""
+An error travels as its name, its outcome and its constructor's arguments. One that this version does not define becomes
+`OutcomeUnknown` or `Unavailable`, by its outcome, so the caller concludes no more than the other side stated."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -52,7 +51,7 @@ _BY_NAME: Final = {error.__name__: error for error in _tree(RaftlogError) if err
 
 
 def as_fields(error: RaftlogError) -> list[Any]:
-    """An error as a header value: name, whether its outcome is unknown, arguments."""
+    """Return an error as a header value: name, whether its outcome is unknown, arguments."""
     name = _nearest(type(error))
     fields = _FIELDS.get(_BY_NAME[name])
     if fields is not None:
@@ -64,7 +63,7 @@ def as_fields(error: RaftlogError) -> list[Any]:
 
 
 def from_fields(value: Any) -> RaftlogError:
-    """The error; raises `BadFrame` when it is none."""
+    """Return the error of a header value; raises `BadFrame` for any other value."""
     match value:
         case [str(name), bool(is_unknown), [*arguments], *_]:
             pass
@@ -86,7 +85,9 @@ def from_fields(value: Any) -> RaftlogError:
 
 
 def _nearest(error_type: type[RaftlogError]) -> str:
-    """The name of the nearest class of the tree itself: subclasses made elsewhere are not known to the other side."""
+    """Return the name of the nearest class of the tree itself.
+
+    The other side does not have subclasses that are made elsewhere."""
     return next(base.__name__ for base in error_type.__mro__ if base.__name__ in _BY_NAME)
 
 

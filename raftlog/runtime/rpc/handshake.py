@@ -1,4 +1,4 @@
-"""The handshake: both sides introduce themselves, prove it, and decide whether they may talk to each other.
+"""Handshake: both sides introduce themselves, prove their identity, and decide whether they accept each other.
 
     connector                       acceptor
     HELLO                    →      another version: REFUSAL and close
@@ -8,18 +8,17 @@
     REFUSAL and close, or
     its first frames         →
 
-Nothing is recorded, served or concluded before the other side's proof (`authentication`). A REFUSAL before the
-acceptor's proof could come from anybody: it is logged, and has no consequence. A refusal says in words what to do. The
+Nothing is recorded, served or concluded before the other side's proof (`authentication`). Any process could send a
+REFUSAL before the acceptor's proof: it is logged, and has no consequence. The text of a refusal has the correction. The
 layout of HELLO and REFUSAL is fixed for all versions, so that processes of different versions can refuse each other.
-Pure: what is remembered of a peer is handed in (`memory`). Called by connections.
+Pure: the record of a peer is an argument (`memory`). Called by connections.
 
-Whoever comes with another disk than the one that its node id has may only probe: to ask to be taken in its place. The
-owner of the transport says what a probe is answered; nothing of Raft comes over one.
+A process whose disk is not the one that its node id has may only probe: to request to be taken in its place. The
+owner of the transport answers probes; no Raft message comes over one.
 
-A disk's past only grows: epoch and sequence of a handshake are never below those that anybody saw from that disk. One
-life of a process has one epoch; the sequence that it states in its connections may be overtaken by its heartbeats, so
-within one life it is not judged.
-"""
+The past of a disk only grows: epoch and sequence of a handshake are never below those that any process saw from that
+disk. One life of a process has one epoch; the sequence in its handshakes may be overtaken by its heartbeats, so
+within one life it is not judged."""
 
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -32,7 +31,7 @@ from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Node
 
 PROTOCOL_VERSION: Final = 3
 TEXT_BYTES_MAX: Final = 255
-"""Of a cluster id, a host label or an address."""
+"""Most bytes of a cluster id, a host label or an address."""
 REFUSAL_BYTES_MAX: Final = 1024
 LIFE_SIZE: Final = 8
 NONCE_SIZE: Final = 32
@@ -42,10 +41,9 @@ greater one, once remembered, would lock the disk out."""
 
 
 class Channel(IntEnum):
-    """What a connection is for: bytes on the second one delay nothing on the first.
+    """Purpose of a connection: bytes on the bulk channel delay nothing on the Raft channel.
 
-    A probe is a short connection to an address, whoever is there, for one request (`TcpTransport.probe`).
-    """
+    A probe is a short connection to an address, with any node there, for one request (`TcpTransport.probe`)."""
 
     RAFT = 1
     BULK = 2
@@ -53,10 +51,9 @@ class Channel(IntEnum):
 
 
 class PeerIdentity(NamedTuple):
-    """Who a process is, apart from the single connection.
+    """Identity of a process, the same for all its connections.
 
-    `cluster_id` is None while it is not known yet. `journal_sequence` is that of the last synced journal block.
-    """
+    `cluster_id` is None while it is not known yet. `journal_sequence` is that of the last synced journal block."""
 
     cluster_id: str | None
     node_id: NodeId
@@ -71,8 +68,9 @@ class PeerIdentity(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """Introduction of one side. `life` is random and the same for as long as the process lives; `nonce` is drawn for
-    the single connection."""
+    """Introduction of one side.
+
+    `life` is random and the same for as long as the process lives; `nonce` is drawn for the single connection."""
 
     protocol_version: int
     channel: Channel
@@ -82,7 +80,7 @@ class Hello(NamedTuple):
 
 
 class Reason(IntEnum):
-    """Why a handshake is refused. The numbers are part of the format."""
+    """Reason for which a handshake is refused. The numbers are part of the format."""
 
     PROTOCOL_VERSION = 1
     FEATURE_LEVEL = 2
@@ -104,11 +102,13 @@ class Reason(IntEnum):
 
 
 UNPROVEN: Final = frozenset({Reason.PROTOCOL_VERSION, Reason.UNAUTHENTICATED, Reason.WRONG_CERTIFICATE})
-"""Reasons for which a process refuses before it has proved itself; none of them has a consequence."""
+"""Reasons for which a process refuses before it has proved its identity; none of them has a consequence."""
 
 
 class HandshakeRefusal(NamedTuple):
-    """`cluster_id` is the refusing side's; `is_member` says that its metadata gives the refused node just this disk."""
+    """Refusal of a handshake.
+
+    `cluster_id` is the refusing side's; with `is_member` its metadata gives the refused node exactly this disk."""
 
     reason: Reason
     message: str
@@ -117,13 +117,13 @@ class HandshakeRefusal(NamedTuple):
 
 
 class KnownPeer(NamedTuple):
-    """What is remembered of a disk and of the node that it says it is. Nothing at all is a `KnownPeer()`.
+    """Record of a disk and of the node that claims it; `KnownPeer()` without any record.
 
-    `assigned_disk` is what the cluster's metadata says, `live_disk` that of a connection which stands now; both belong
+    `assigned_disk` is the node's in the cluster's metadata, `live_disk` that of a connection which is open now; both
+    belong
     to the node id. Epoch, sequence and life belong to the disk; `life` is None when it is not known.
     `is_retired`: the disk was removed from the cluster or replaced, for ever. `other_node`: the metadata assigns this
-    disk to that other node.
-    """
+    disk to that other node."""
 
     assigned_disk: UUID | None = None
     live_disk: UUID | None = None
@@ -135,12 +135,14 @@ class KnownPeer(NamedTuple):
 
 
 def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
-    """A probe of a process whose node id has another disk: it may ask to be taken in its place, and nothing else."""
+    """Return whether this is a probe of a process whose node id has another disk.
+
+    It may request to be taken in the other disk's place, and nothing else."""
     return theirs.channel is Channel.PROBE and known.assigned_disk not in (None, theirs.identity.disk_uuid)
 
 
 def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> HandshakeRefusal | None:
-    """Return why we must not talk to a proven peer; None when we may. `expected_node`: the one that we connected to."""
+    """Return the refusal of a proven peer, None to accept it. `expected_node`: the one that we connected to."""
     refusal = (
         _judge_levels(ours, theirs)
         or _judge_life(ours, theirs)
@@ -161,7 +163,7 @@ def _judge_life(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
 
 
 def judge_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
-    """Return why the two processes cannot even prove themselves to each other; None when they can."""
+    """Return the refusal when the versions differ, so that the processes cannot prove their identity; else None."""
     me, peer = ours.identity, theirs.identity
     if theirs.protocol_version == ours.protocol_version:
         return None
@@ -270,7 +272,7 @@ def _judge_past(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
 
 
 def feature_level(ours: PeerIdentity, theirs: PeerIdentity) -> int:
-    """The highest level that both know; they have one after the judgement."""
+    """Return the highest level that both support; there is one after the judgement."""
     return min(ours.feature_level_max, theirs.feature_level_max)
 
 
@@ -326,7 +328,9 @@ _FIELDS_LEAST: Final = 11
 
 
 def decode_hello(body: Buffer) -> Hello:
-    """Raises `BadFrame`. A later version may add fields behind these; this one ignores them."""
+    """Return the introduction in a HELLO frame's body; raises `BadFrame`.
+
+    A later version may add fields behind these; this one ignores them."""
     fields = unpack_flat(body, 2 * len(_HELLO_TYPES))
     if len(fields) == _FIELDS_LEAST and fields[0] != PROTOCOL_VERSION:
         fields += [b"", bytes(NONCE_SIZE)]
@@ -366,7 +370,9 @@ def pack_refusal(refusal: HandshakeRefusal) -> bytes:
 
 
 def decode_refusal(body: Buffer) -> HandshakeRefusal:
-    """Raises `BadFrame`. The text comes from outside: what could disturb a log line is replaced."""
+    """Return the refusal in a REFUSAL frame's body; raises `BadFrame`.
+
+    The text comes from outside: characters that could disturb a log line are replaced."""
     fields = unpack_flat(body, 8)
     if len(fields) < 2 or type(fields[0]) is not int or type(fields[1]) is not bytes:
         raise BadFrame("a refusal that cannot be read")

@@ -1,12 +1,11 @@
-"""The RPC port: accepts connections, and keeps them until they are gone.
+"""The RPC port: accepts connections, and holds them until they are closed.
 
     strangers and probes ≤ strangers_max,
     at most one connection for each peer and channel but probes (a new one replaces the old one)
 
 Sockets are accepted here and not by the loop's server, because then the source of a failed TLS handshake is known: a
-connection is a stranger from its first byte on, and one that does not get through TLS in time is cut off and complained
-about like any other.
-"""
+connection is a stranger from its first byte on, and one that does not complete TLS in time is aborted and counted as a
+complaint like any other."""
 
 import asyncio
 import logging
@@ -26,11 +25,13 @@ _logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 128
 _ACCEPT_PAUSE_S: Final = 1.0
-"""After an error that accepting again at once would only repeat, such as too many open files."""
+"""Pause after an error that an immediate retry would only repeat, such as too many open files."""
 
 
 class _ListeningSocket(socket.socket):
-    """Keeps what it accepted until somebody takes it: the loop may accept just when the waiting task is cancelled."""
+    """Socket that holds accepted connections until they are taken.
+
+    The loop may accept one at the moment when the waiting task is cancelled."""
 
     untaken: dict[socket.socket, None]
 
@@ -41,25 +42,27 @@ class _ListeningSocket(socket.socket):
 
 
 class Listener:
-    """Made once for a transport; `start` binds, `close` stops to accept."""
+    """Listener of a transport; `start` binds, `close` stops accepting."""
 
     def __init__(self, endpoint: Endpoint, tls: TlsContexts | None) -> None:
         self._endpoint = endpoint
         self._tls = tls
         self._sockets: list[socket.socket] = []
         self._untaken: dict[socket.socket, None] = {}
-        """Accepted by the loop, and not seen by our task yet."""
+        """Sockets accepted by the loop, and not taken by our task yet."""
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """One for each socket, and one for each connection that is being opened."""
+        """Tasks for each listening socket, and for each connection that is being opened."""
         self._opening: dict[asyncio.Task[None], socket.socket] = {}
-        """The latter, and what each opens."""
+        """Tasks that open a connection, each with its socket."""
         self._strangers: dict[AcceptedConnection, None] = {}
-        """Whoever has not introduced himself, in a TLS handshake or behind it; and probes while they stand."""
+        """Connections that have not introduced themselves, in a TLS handshake or behind it; and open probes."""
         self._peers: dict[tuple[NodeId, Channel], AcceptedConnection] = {}
         self._all: dict[AcceptedConnection, None] = {}
 
     def start(self, addresses: list[str], port: int) -> tuple[str, int]:
-        """Listen; gives the first address and the port that was bound. Raises `OSError`, and then listens nowhere."""
+        """Listen; return the first address and the port that was bound.
+
+        Raises `OSError`; then no socket is left open."""
         first = addresses[:1] if port == 0 else addresses  # a free port is free on one address
         try:
             for address in first:
@@ -78,9 +81,11 @@ class Listener:
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
-        """Connections that are just being opened become ordinary ones, for the transport to close; only TLS could take
-        longer than a moment. (An opening that is cancelled half way leaves uvloop with a connection nobody hears of.)
-        """
+        """Stop accepting; connections that are being opened become ordinary ones, for the transport to close.
+
+        Openings with TLS are cancelled: only they could take long. (An opening without TLS that is cancelled half
+        way leaves
+        uvloop with a connection that is never reported.)"""
         for task in list(self._tasks):
             if self._tls is not None or task not in self._opening:
                 task.cancel()
@@ -180,14 +185,14 @@ class Listener:
 
 
 def check_stalls(connections: list[Connection], now: float) -> None:
-    """End connections on which a frame was begun and does not go on."""
+    """End connections on which a frame was begun and is not continued."""
     for connection in connections:
         if connection.is_stalled(now):
             connection.abort(BadFrame("a frame was begun, and the rest of it did not come"))
 
 
 def _words_of(error: OSError) -> str:
-    """Why a TLS handshake failed; uvloop has no words for one that the other side ended."""
+    """Return the text for a failed TLS handshake; uvloop's error is empty when the other side ended it."""
     return str(error) or (
         f"the other side ended the handshake ({type(error).__name__}): it uses no TLS, or does not accept this "
         "broker's certificate, whose subject alternative names must have the address at which it connects"

@@ -1,11 +1,10 @@
-"""What this process remembers of other processes and their disks, so that a stale copy of a disk is known.
+"""Record of other processes and their disks, by which a stale copy of a disk is detected.
 
-    boot epoch and journal sequence of a disk never fall;   at most `peers_max` disks, the longest unheard goes first
+    boot epoch and journal sequence of a disk never fall;   at most `peers_max` disks, the longest silent is removed
 
-It records only what an authenticated peer said of itself, over a connection of its own. In memory here: the owner keeps
-`records()`, soon after `on_start` and now and then besides, and gives them back with `restore` after a start. Which
-disk a node has is decided elsewhere (cluster metadata), and noted by `assign_disk`. Called by connections.
-"""
+It records only statements of an authenticated peer about itself, over a connection of its own. In memory here: the
+owner stores `records()`, soon after `on_start` and from time to time, and passes them to `restore` after a start. The
+cluster metadata decides which disk a node has; `assign_disk` notes it. Called by connections."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +16,9 @@ from raftlog.types import NodeId
 
 
 class PeerRecord(NamedTuple):
-    """One disk, as it is kept on ours. `life` is that of `boot_epoch`; None when only the epoch is known."""
+    """Record of one disk, as it is stored on ours.
+
+    `life` is that of `boot_epoch`; None when only the epoch is known."""
 
     disk_uuid: UUID
     node_id: NodeId
@@ -27,23 +28,23 @@ class PeerRecord(NamedTuple):
 
 
 class PeerMemory:
-    """By disk: its past. By node: the disk that is assigned to it, and the one that is connected now."""
+    """Record by disk of its past, and by node of the disk that is assigned to it and of the connected one."""
 
     def __init__(self, peers_max: int) -> None:
         self._peers_max = peers_max
         self._pasts: dict[UUID, PeerRecord] = {}
         self._assigned: dict[NodeId, UUID] = {}
         self._live: dict[NodeId, list[UUID]] = {}
-        """An element for each connection that stands."""
+        """Disks of open connections, an element for each connection."""
         self.is_retired: Callable[[UUID], bool] = lambda disk_uuid: False
         """Whether a disk was removed from the cluster or replaced; set by the owner."""
         self.is_member: Callable[[NodeId, UUID], bool] = lambda node, disk_uuid: True
-        """Whether the cluster knows this disk as the node's: others may not send Raft messages. Set by the owner."""
+        """Whether the disk is the node's in the cluster; others may not send Raft messages. Set by the owner."""
         self.on_start: Callable[[], None] = lambda: None
-        """Called when a process is met for the first time in its life: which life its epoch has is worth keeping."""
+        """Called at the first connection of a process's life; the owner then stores the life of its epoch."""
 
     def recall(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
-        """What there is to judge a handshake by."""
+        """Return the record by which a handshake is judged."""
         past = self._pasts.get(disk_uuid, PeerRecord(disk_uuid, node, 0, 0, None))
         live = self._live.get(node)
         return KnownPeer(
@@ -57,7 +58,9 @@ class PeerMemory:
         )
 
     def is_let_in(self, hello: Hello) -> bool:
-        """Whether a connection that began so may stand now: another disk may have the node's place meanwhile."""
+        """Return whether a connection with this introduction is still allowed.
+
+        Another disk may have got the node's place in the meantime."""
         peer = hello.identity
         return self._assigned.get(peer.node_id) in (None, peer.disk_uuid) and not self.is_retired(peer.disk_uuid)
 
@@ -67,14 +70,14 @@ class PeerMemory:
         return assigned is disk_uuid or assigned == disk_uuid
 
     def assign_disk(self, node: NodeId, disk_uuid: UUID | None) -> None:
-        """From now on only this disk counts as the node's; None lifts it."""
+        """Accept only this disk as the node's from now on; None removes the restriction."""
         if disk_uuid is None:
             self._assigned.pop(node, None)
         else:
             self._assigned[node] = disk_uuid
 
     def note_connected(self, hello: Hello) -> None:
-        """A handshake with this process was accepted on our side."""
+        """Record a handshake that was accepted on our side."""
         peer = hello.identity
         self._raise(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.life)
         self._live.setdefault(peer.node_id, []).append(peer.disk_uuid)
@@ -87,7 +90,7 @@ class PeerMemory:
             del self._live[node]
 
     def note_beat(self, hello: Hello, beat: ProcessBeat) -> None:
-        """A heartbeat came over a connection that began with `hello`."""
+        """Record a heartbeat that came over a connection that began with `hello`."""
         peer = hello.identity
         if beat.boot_epoch == peer.boot_epoch:
             self._raise(peer.node_id, peer.disk_uuid, beat.boot_epoch, beat.journal_sequence, hello.life)
@@ -108,9 +111,9 @@ class PeerMemory:
     # across our own starts
 
     def records(self) -> list[PeerRecord]:
-        """All that should outlive this process, in a fixed order."""
+        """Return all records that should outlive this process, in a fixed order."""
         return sorted(self._pasts.values())
 
     def restore(self, records: list[PeerRecord]) -> None:
-        """What an earlier life of this process had seen."""
+        """Restore the records that an earlier life of this process stored."""
         self._pasts = {record.disk_uuid: record for record in records[-self._peers_max :]}

@@ -1,10 +1,9 @@
-"""The connecting side of a connection: introduces and proves itself, judges the other side, sends, matches answers.
+r"""Connecting side of a connection: introduces and proves itself, judges the other side, sends, matches answers.
 
-    INTRODUCED  --HELLO-->  PROVING  --PROOF, judged well-->  ESTABLISHED  -->  gone
-            \\--REFUSAL-->  gone  \\--REFUSAL, a refusal in the PROOF, or judged badly-->  gone
+    INTRODUCED  --HELLO-->  PROVING  --PROOF, judged well-->  ESTABLISHED  -->  closed
+            \--REFUSAL-->  closed  \--REFUSAL, a refusal in the PROOF, or judged badly-->  closed
 
-Requests without an answer when the connection breaks fail with `ConnectionLost`; whether they were done is unknown.
-"""
+Requests without an answer when the connection breaks fail with `ConnectionLost`; whether they were done is unknown."""
 
 import asyncio
 from typing import Any
@@ -45,7 +44,7 @@ _Waiting = tuple["asyncio.Future[Answer]", asyncio.TimerHandle]
 
 
 class Outgoing:
-    """One connection that we made, to a node or to whoever is at an address (None); the handler of its `Connection`."""
+    """Connection that we made, to a node or to any process at an address (None); handler of its `Connection`."""
 
     def __init__(self, endpoint: Endpoint, node: NodeId | None, channel: Channel, connection: Connection) -> None:
         self.connection = connection
@@ -54,7 +53,7 @@ class Outgoing:
         self.established: asyncio.Future[None] = endpoint.loop.create_future()
         """Done with the handshake; fails when there is none."""
         self.gone: asyncio.Future[Exception | None] = endpoint.loop.create_future()
-        """Done when the connection is gone, with the reason as far as it is known."""
+        """Result is the reason for which the connection was closed, as far as it is known."""
         traffic = endpoint.traffic[channel]
         self._received = traffic.received
         self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel), traffic.sent)
@@ -70,7 +69,7 @@ class Outgoing:
         """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
         self._last_correlation = 0
         self._is_noted = False
-        """The memory counts it among the connections that stand."""
+        """Whether the memory counts it among the open connections."""
 
     def request(self, call: Call) -> "asyncio.Future[Answer]":
         """Send a request. Raises `NotConnected`, `Overloaded` and `InvalidArgument` when nothing was sent.
@@ -188,7 +187,7 @@ class Outgoing:
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
     def _end_refused(self, refusal: HandshakeRefusal, *, is_proven: bool) -> None:
-        """The other side refuses us. Unless it has proved itself, that is only something to log."""
+        """Close after the other side's refusal; unless it has proved its identity, that is only logged."""
         reason = refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN
         message = f"{self._who} refuses us: {refusal.message}"
         self.connection.abort(HandshakeRefused(message, reason=reason, is_theirs=True))

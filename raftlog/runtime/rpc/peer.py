@@ -1,8 +1,7 @@
-"""The way to one other process over one channel: connected again and again for as long as its address is known.
+"""Link to one other process over one channel: it reconnects for as long as the process's address is known.
 
-What is sent while there is no connection is lost (Raft messages) or refused (requests): nothing waits for a peer that
-is away. The pause between attempts grows and is random (`Backoff`).
-"""
+Sends without a connection are lost (Raft messages) or refused (requests): nothing waits for a peer that
+is away. The pause between attempts grows and is random (`Backoff`)."""
 
 import asyncio
 import contextlib
@@ -28,7 +27,9 @@ _logger = logging.getLogger(__name__)
 
 
 class ChannelStatus(NamedTuple):
-    """The state of one channel to a peer. `feature_level` is the highest that both know, None without a connection."""
+    """State of one channel to a peer.
+
+    `feature_level` is the highest that both support, None without a connection."""
 
     is_connected: bool
     queued_bytes: int
@@ -40,7 +41,7 @@ class ChannelStatus(NamedTuple):
 
 
 class Peer:
-    """One node and channel; `start` begins to connect, `close` ends it for good."""
+    """Link to one node over one channel; `start` begins to connect, `close` ends it for good."""
 
     def __init__(
         self, endpoint: Endpoint, node: NodeId, channel: Channel, address: Address, tls: TlsContexts | None
@@ -64,7 +65,7 @@ class Peer:
         self._task = self._endpoint.loop.create_task(self._run(), name=f"connect to node {self._node}")
 
     def set_address(self, address: Address) -> None:
-        """From now on it is there; a connection to another address ends."""
+        """Set the node's address; a connection to another address ends."""
         if address == self._address:
             return
         self._address = address
@@ -83,7 +84,9 @@ class Peer:
             self._outgoing.writer.post_beat(beat)
 
     async def request(self, call: Call) -> Answer:
-        """Raises `NotConnected`, `Overloaded`, `InvalidArgument` (nothing was sent), `ConnectionLost`, `NoAnswer`
+        """Send a request and return its answer.
+
+        Raises `NotConnected`, `Overloaded`, `InvalidArgument` (nothing was sent), `ConnectionLost`, `NoAnswer`
         (unknown), and the errors of the other side."""
         if self._outgoing is None:
             why = f": {self._last_error}" if self._last_error else ""
@@ -96,7 +99,7 @@ class Peer:
 
     @property
     def hello(self) -> Hello | None:
-        """Who is at the other end of the connection."""
+        """Introduction of the process at the other end of the connection."""
         return None if self._outgoing is None else self._outgoing.hello
 
     def status(self) -> ChannelStatus:
@@ -116,7 +119,7 @@ class Peer:
         )
 
     def close(self) -> None:
-        """Write what waits, and end; `wait_closed` says when."""
+        """Write what waits, and close; `wait_closed` waits for the end."""
         if self._outgoing is not None:
             self._outgoing.writer.flush()
             self._outgoing.connection.close()
@@ -145,7 +148,7 @@ class Peer:
                     await self._is_address_new.wait()
 
     async def _connect(self) -> None:
-        """One connection, from its first packet to its end."""
+        """Connect and wait until the connection ends."""
         endpoint = self._endpoint
         loop = endpoint.loop
         outgoing = new_outgoing(endpoint, self._node, self._channel)
@@ -169,12 +172,12 @@ class Peer:
         self._tell("node_lost", why=self._last_error)
 
     def _tell(self, name: str, **fields: str) -> None:
-        """One event for a node, and not one for each channel."""
+        """Log one event for a node, and not one for each channel."""
         if self._channel is Channel.RAFT:
             event(_logger, name, node=self._node, **fields)
 
     def _note_failure(self, error: OSError | RaftlogError) -> None:
-        """Told once for as long as it stays the same."""
+        """Log a failure once for as long as its text stays the same."""
         text = _text(error)
         if text != self._last_error:
             is_news = self._channel is Channel.RAFT and not self._connections_made

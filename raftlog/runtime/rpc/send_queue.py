@@ -1,11 +1,10 @@
-"""What waits to be written to one connection, bounded in bytes.
+"""Queue of messages and requests for one connection, bounded in bytes.
 
     queued bytes ≤ bytes_max, but for a single frame in an otherwise empty queue
 
-Raft messages may be dropped, for Raft repeats itself: past the bound the oldest heartbeats go first, and then what is
-new is not taken, because entries that follow dropped ones would be refused by the receiver anyway. Requests and answers
-are taken or refused, never dropped. Of heartbeats between processes only the newest counts. No I/O.
-"""
+Raft messages may be dropped, for Raft repeats them: past the bound the oldest heartbeats are dropped first, and then
+new messages, because entries that follow dropped ones would be refused by the receiver anyway. Requests and answers
+are taken or refused, never dropped. Of heartbeats between processes only the newest counts. No I/O."""
 
 import logging
 from collections import deque
@@ -25,13 +24,13 @@ _HEARTBEATS = frozenset({Heartbeat, HeartbeatResponse})
 
 
 class SendQueue:
-    """Filled by `add_…`, emptied by `take`."""
+    """Queue that is filled by `add_…` and emptied by `take`."""
 
     def __init__(self, config: RpcConfig, sent: Flow) -> None:
         self._config = config
         self._sent = sent
         self.messages_dropped = 0
-        """Raft messages for which there was no room; with those that `discard` threw away."""
+        """Raft messages for which there was no room, and those that `discard` dropped."""
         self._envelopes: deque[Envelope] = deque()
         self._envelope_bytes = 0
         self._has_heartbeats = False
@@ -46,11 +45,11 @@ class SendQueue:
 
     @property
     def bytes(self) -> int:
-        """An upper bound of what `take` will give, all together."""
+        """Upper bound of all that `take` will return."""
         return self._envelope_bytes + self._frame_bytes
 
     def add_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Take Raft messages, or drop some."""
+        """Add Raft messages, or drop some."""
         size = sum(map(size_of, envelopes))
         if size <= self._config.turn_bytes and self.bytes + size <= self._config.send_queue_bytes_max:
             self._envelopes.extend(envelopes)
@@ -64,7 +63,7 @@ class SendQueue:
         self._beat = beat
 
     def add_frame(self, frame: list[Buffer]) -> bool:
-        """Take a request or an answer; false when there is no room."""
+        """Add a request or an answer; return false when there is no room."""
         size = sum(map(len, frame))
         if not self._has_room(size):
             return False
@@ -73,10 +72,9 @@ class SendQueue:
         return True
 
     def take(self, frames_bytes: int) -> list[Buffer]:
-        """The next buffers to write: the heartbeat, one frame of messages, and requests until they have so many bytes.
+        """Return the next buffers to write: heartbeat, one frame of messages, and about `frames_bytes` of requests.
 
-        Of messages there are up to `turn_bytes` in a frame, and of requests at least one, if there are any.
-        """
+        Of messages there are up to `turn_bytes` in a frame, and of requests at least one, if there are any."""
         buffers: list[Buffer] = []
         if self._beat is not None:
             buffers += encode_beat(self._beat)
@@ -96,7 +94,7 @@ class SendQueue:
         return buffers
 
     def discard(self) -> None:
-        """The connection is gone, and with it all that waited."""
+        """Drop all that waits; called after the end of the connection."""
         self.messages_dropped += len(self._envelopes)
         self._envelopes.clear()
         self._frames.clear()
@@ -139,7 +137,7 @@ class SendQueue:
         return taken
 
     def _drop_heartbeats(self, size: int) -> None:
-        """Make room for `size` bytes, as far as heartbeats give it. Looks through all only when there may be some."""
+        """Make room for `size` bytes, as far as heartbeats give it; searches only when there may be some."""
         if not self._has_heartbeats:
             return
         kept: deque[Envelope] = deque()

@@ -2,10 +2,9 @@
 
     being served ≤ calls_served_max,   their payload ≤ served_bytes_max      (past that: `Overloaded`, at once)
 
-Each is a task of its own, so a slow one holds up nobody. A request whose connection breaks is served to its end, for
-it may be half done; only its answer goes nowhere. A handler that fails by something else than an operating error
-answers "unknown" and the error goes to the loop's exception handler, where the process decides.
-"""
+Each is a task of its own, so a slow one delays no other. A request whose connection breaks is served to its end, for
+it may be half done; only its answer is dropped. A handler that fails by something else than an operating error
+answers "unknown" and the error goes to the loop's exception handler, where the process decides."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,15 +20,15 @@ from raftlog.types import Buffer, NodeId
 
 
 class Answers(Protocol):
-    """Where answers go; a connection's `Writer` is one."""
+    """Receiver of answers; a connection's `Writer` is one."""
 
     def post_frame(self, frame: list[Buffer]) -> bool:
-        """Send it; false when there is no room."""
+        """Send an answer; return false when there is no room."""
         ...
 
 
 class Serving:
-    """One for each accepted connection; `serve` answers what comes over it."""
+    """Server of one accepted connection's requests; `serve` answers them."""
 
     def __init__(
         self, endpoint: Endpoint, node: NodeId, writer: Answers, serve: Callable[[object], Awaitable[object]]
@@ -39,11 +38,11 @@ class Serving:
         self._node = node
         self._writer = writer
         self._tasks: dict[asyncio.Task[None], int] = {}
-        """With the bytes of payload that each was given."""
+        """Bytes of payload of the request that each task serves."""
         self._bytes = 0
 
     def take(self, frame: Frame) -> None:
-        """Begin with a request; raises `BadFrame`."""
+        """Begin to serve a request; raises `BadFrame`."""
         correlation, call = decode_call(frame, self._config)
         size = len(frame.payload)
         is_full = self._tasks and self._bytes + size > self._config.served_bytes_max
@@ -81,7 +80,7 @@ class Serving:
             self._fail(correlation, OutcomeUnknown("it was done, but there is no room for its answer in the queue"))
 
     def _fail(self, correlation: int, error: RaftlogError) -> None:
-        """When there is no room for this either, the deadline tells the other side."""
+        """Answer with an error. Without room for it, the other side's request ends at its deadline."""
         self._writer.post_frame(encode_failure(correlation, error, self._config))
 
     def _ended(self, correlation: int, task: asyncio.Task[None]) -> None:

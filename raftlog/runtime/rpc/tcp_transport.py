@@ -49,7 +49,7 @@ NO_PROOF = (
 
 
 class PeerStatus(NamedTuple):
-    """What there is to say of the way to a node."""
+    """State of the links to a node."""
 
     node: NodeId
     address: Address
@@ -76,8 +76,10 @@ class _Hook(Generic[_H]):
 
 
 class TcpTransport(Transport):
-    """One for each process. `identity` is called for every introduction; `random` must differ from start to start, for
-    it also tells the lives of a process apart. `draw_nonce(n)` returns n bytes that nobody can foresee."""
+    """Transport of one process.
+
+    `identity` is called for every introduction; `random` must differ from start to start, because it also distinguishes
+    the lives of a process. `draw_nonce(n)` returns n unpredictable bytes."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class TcpTransport(Transport):
         self._is_started = False
         self._probes: dict[Connection, None] = {}
         self.address: Address | None = None
-        """Where it listens, once it was started; None when it does not listen."""
+        """Address that it listens on, after the start; None when it does not listen."""
         self.messages_unaddressed = 0
         """Raft messages to nodes whose address is not known."""
 
@@ -112,25 +114,26 @@ class TcpTransport(Transport):
     on_beat = _Hook[Callable[[NodeId, ProcessBeat], None]]()
     """Called with each heartbeat of a process."""
     on_connection = _Hook[Callable[[NodeId, Channel, bool], None]]()
-    """Called when a channel to a node is there (after its handshake), and when it is gone again."""
+    """Called when a channel to a node has completed its handshake, and when it is closed."""
     on_refused = _Hook[Callable[[HandshakeRefusal], None]]()
-    """Called when another process refuses to talk to us."""
+    """Called when another process refuses a connection with us."""
     serve = _Hook[Callable[[NodeId, object], Awaitable[object]]]()
     """Answers a request: a `Call` with an `Answer`, a bulk question as `Driver.serve` does. A `RaftlogError` that it
     raises is raised at the caller."""
     serve_probe = _Hook[Callable[[PeerIdentity, object], Awaitable[object]]]()
-    """The same for what comes over a probe, from whoever it says it is; by default as `serve` does."""
+    """Answers a request of a probe, with the claimed identity of the process; by default as `serve` does."""
 
     @property
     def memory(self) -> PeerMemory:
-        """What is remembered of other disks; the owner keeps it on its own."""
+        """Record of other disks; the owner stores it."""
         return self._endpoint.memory
 
     # life
 
     async def start(self, host: str, port: int | None) -> None:
-        """Listen (port 0: any free one; None: nowhere), and begin to connect. Raises `InvalidArgument`, and `OSError`
-        when the address cannot be bound."""
+        """Listen (port 0: any free one; None: not at all), and begin to connect.
+
+        Raises `InvalidArgument`, and `OSError` when the address cannot be bound."""
         loop = self._endpoint.loop = asyncio.get_running_loop()
         if port is not None:
             if not (self._endpoint.credentials.keys or (self._tls is not None and self._tls.certified)):
@@ -143,7 +146,7 @@ class TcpTransport(Transport):
         self.set_addresses(self._addresses)
 
     def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None:
-        """All other nodes and where they are. Connections to those that are not named end."""
+        """Set all other nodes and their addresses. Connections to nodes that are not named end."""
         self._addresses = dict(addresses)
         if not self._is_started:
             return
@@ -162,7 +165,7 @@ class TcpTransport(Transport):
                     peer.set_address(address)
 
     def drop_outsiders(self) -> None:
-        """End the connections of disks that the memory does not let in any more."""
+        """End the connections of disks that the memory does not allow any more."""
         memory = self.memory
         for accepted in self._listener.connections():
             hello = accepted.hello
@@ -174,7 +177,7 @@ class TcpTransport(Transport):
                     peer.connection.abort(None)
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
-        """What is sent a second over all bulk connections together, from now on; None: what the settings say."""
+        """Set the rate of all bulk connections together from now on; None: the rate in the settings."""
         self._endpoint.limit_bulk(bytes_per_s)
 
     async def close(self) -> None:
@@ -211,7 +214,7 @@ class TcpTransport(Transport):
         self._closing = [peer for peer in (*self._closing, *ways) if not peer.is_closed]
 
     async def _wait_gone(self, connections: list[Connection]) -> None:
-        """Those that do not take what is left in time are cut off."""
+        """Wait until the connections are closed; abort those that are not in time."""
         gone = [connection.gone for connection in connections]
         if not gone:
             return
@@ -243,7 +246,9 @@ class TcpTransport(Transport):
             ways.raft.beat(beat)
 
     async def request(self, node: NodeId, request: object) -> object:
-        """A question of `runtime.transfer.bulk` goes over the bulk channel, a `Call` over the other one and gives an
+        """Send a request and return its answer.
+
+        A request of `runtime.transfer.bulk` goes over the bulk channel, a `Call` over the Raft channel and returns an
         `Answer`."""
         ways = self._ways.get(node)
         if ways is None:
@@ -256,17 +261,16 @@ class TcpTransport(Transport):
         return found_of(request, answer)
 
     async def call(self, node: NodeId, call: Call) -> Answer:
-        """`request` for a `Call`, with its type."""
+        """Send a `Call` as `request` does, and return its `Answer`."""
         answer = await self.request(node, call)
         assert isinstance(answer, Answer), f"{call.name} was answered with {type(answer).__name__}"
         return answer
 
     async def probe(self, address: Address, call: Call) -> tuple[PeerIdentity, Answer]:
-        """Ask whoever is at an address, over a connection of its own: who it is, and its answer.
+        """Send a request to an address over a connection of its own; return the identity there, and the answer.
 
         Raises `NotConnected` and `HandshakeRefused` (nothing was asked; its reason is `SELF` when the address leads to
-        this very process), `ConnectionLost`, `NoAnswer`, and the errors of the other side.
-        """
+        this very process), `ConnectionLost`, `NoAnswer`, and the errors of the other side."""
         outgoing = new_outgoing(self._endpoint, None, Channel.PROBE)
         connection = outgoing.connection
         self._probes[connection] = None
@@ -287,18 +291,18 @@ class TcpTransport(Transport):
     # what there is to say
 
     def peers(self) -> list[PeerStatus]:
-        """The ways to all nodes with an address, by node id."""
+        """Return the state of the links to all nodes with an address, by node id."""
         return [
             PeerStatus(node, self._addresses[node], ways.raft.status(), ways.bulk.status())
             for node, ways in sorted(self._ways.items())
         ]
 
     def traffic(self) -> TrafficTotals:
-        """What went to and came from other processes since the start."""
+        """Return the counts of messages and bytes to and from other processes since the start."""
         return totals_of({channel.name.lower(): traffic for channel, traffic in self._endpoint.traffic.items()})
 
     def outsiders(self) -> list[PeerIdentity]:
-        """Return the proved processes that are connected for Raft messages and are no members, as far as is known."""
+        """Return the proved processes that are connected for Raft messages and are no members, as far as known."""
         hellos = [accepted.hello for accepted in self._listener.connections()]
         return [
             hello.identity
@@ -310,7 +314,7 @@ class TcpTransport(Transport):
 
     @property
     def messages_from_outsiders(self) -> int:
-        """Raft messages that were dropped because the cluster does not know their senders as members."""
+        """Raft messages that were dropped because their senders are not members of the cluster."""
         return self._endpoint.messages_from_outsiders
 
     @property
@@ -320,5 +324,5 @@ class TcpTransport(Transport):
 
     @property
     def complaints(self) -> int:
-        """Connections that ended because somebody did not follow the protocol or did not belong here."""
+        """Connections that ended because the other side violated the protocol or does not belong to the cluster."""
         return self._endpoint.complaints.count

@@ -20,8 +20,9 @@ _logger = logging.getLogger(__name__)
 
 
 class TlsFiles(NamedTuple):
-    """Paths of PEM files. `check_names`: the certificate of a node that we connect to must name the host of its
-    address."""
+    """Paths of PEM files.
+
+    `check_names`: the certificate of a node that we connect to must name the host of its address."""
 
     certificate: str
     key: str
@@ -30,8 +31,9 @@ class TlsFiles(NamedTuple):
 
 
 class TlsContexts(NamedTuple):
-    """For the accepting and for the connecting side. `certified`: node ids that our own certificate names; `names`: all
-    its subject alternative names, as text."""
+    """Contexts of the accepting and of the connecting side.
+
+    `certified`: node ids that our own certificate names; `names`: all its subject alternative names, as text."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -40,10 +42,9 @@ class TlsContexts(NamedTuple):
 
 
 def load_tls(files: TlsFiles) -> TlsContexts:
-    """Read the files; raises `InvalidArgument` that names the one that cannot be used.
+    """Read the files; raises `InvalidArgument` with the name of the unusable one.
 
-    Logs an event when users other than the owner and its group can read the private key.
-    """
+    Logs an event when users other than the owner and its group can read the private key."""
     server, client = (_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     mode = stat.S_IMODE(os.stat(files.key).st_mode)
     if mode & stat.S_IRWXO:
@@ -98,7 +99,7 @@ def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
 
 
 def _own_certificate(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """Return our own certificate as others see it; what they would refuse is found now."""
+    """Return our own certificate as others see it; raises `InvalidArgument` if they would refuse it."""
     try:
         return _shake_hands(server, client)
     except ssl.SSLError as error:
@@ -109,7 +110,7 @@ def _own_certificate(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLCon
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str | None = None) -> dict[str, Any]:
-    """Shake hands with ourselves, in memory; the certificate that the connecting side was shown."""
+    """Do a TLS handshake with ourselves, in memory; return the certificate that the connecting side received."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server, server_hostname=host)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

@@ -1,10 +1,9 @@
-"""What went between this process and the others, in plain integers that connections add to.
+"""Counts of messages and bytes between this process and others, in plain integers that connections add to.
 
 A *logical message* is one Raft message of one group, one request, one answer (also one that is a failure), or one beat
-of the process, however many of them share a frame, and frames a write. What is sent counts when it is given to the
-socket, what is received when it was decoded; handshakes are no messages. Costs one addition for each message, none for
-entries or records. One for each channel of a process; summed up when somebody asks.
-"""
+of the process, however many of them share a frame, and frames a write. Sent messages count when they are given to the
+socket, received ones when they were decoded; handshakes are no messages. Costs one addition for each message, none for
+entries or records. One for each channel of a process; summed up on request."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,7 +16,7 @@ from raftlog.runtime.rpc.frames.frame import FrameKind
 from raftlog.runtime.transport import Envelope
 
 NOTICE: Final = "commit_notice"
-"""A heartbeat without a number: it tells a follower a commit, and wants no answer."""
+"""Kind of a heartbeat without a number: it announces a commit to a follower, and expects no answer."""
 _FRAME_NAMES: Final = {
     FrameKind.BEAT: "beat",
     FrameKind.CALL: "request",
@@ -29,7 +28,7 @@ _TYPE_NAMES: Final = {kind: _WORD.sub("_", kind.__name__).lower() for kind in ME
 
 
 class Flow:
-    """One direction of one channel."""
+    """Counts of one direction of one channel."""
 
     __slots__ = ("_by_frame", "_by_type", "_notices", "bytes", "writes")
 
@@ -38,12 +37,12 @@ class Flow:
         self._by_frame: defaultdict[int, int] = defaultdict(int)
         self._notices = 0
         self.bytes = 0
-        """Of whole frames, heads included; what TLS adds is not in it."""
+        """Bytes of whole frames, heads included; without those that TLS adds."""
         self.writes = 0
-        """Writes to the socket, each of which carries whatever waited; 0 for the direction in."""
+        """Writes to the socket, each of which carries all that waited; 0 for the direction in."""
 
     def note_messages(self, envelopes: Iterable[Envelope]) -> None:
-        """Raft messages went by."""
+        """Count Raft messages."""
         counts = self._by_type
         for _, message in envelopes:
             if isinstance(message, Heartbeat) and message.sequence == 0:
@@ -52,11 +51,11 @@ class Flow:
                 counts[type(message)] += 1
 
     def note_frame(self, kind: int) -> None:
-        """A request, an answer or a beat went by."""
+        """Count a request, an answer or a beat."""
         self._by_frame[kind] += 1
 
     def messages(self) -> Counter[str]:
-        """Logical messages by kind; kinds that never came are left out."""
+        """Return the logical messages by kind; kinds that never occurred are omitted."""
         totals: Counter[str] = Counter()
         for kind, count in self._by_type.items():
             totals[_TYPE_NAMES[kind]] += count
@@ -77,7 +76,7 @@ class Traffic:
 
 
 class TrafficTotals(NamedTuple):
-    """Of a process since its start. Kinds and channels are few and fixed."""
+    """Counts of a process since its start. Kinds and channels are few and fixed."""
 
     messages_in: Mapping[str, int]
     messages_out: Mapping[str, int]
@@ -88,7 +87,7 @@ class TrafficTotals(NamedTuple):
 
 
 def totals_of(channels: Mapping[str, Traffic]) -> TrafficTotals:
-    """By the names of the channels."""
+    """Return the sums over channels, and bytes and writes by the names of the channels."""
     messages_in: Counter[str] = Counter()
     messages_out: Counter[str] = Counter()
     for traffic in channels.values():

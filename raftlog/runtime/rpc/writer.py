@@ -1,8 +1,7 @@
-"""Writes what waits for one connection: all of a loop turn in one write, within the connection's budget.
+"""Writer of one connection: all of a loop turn in one write, within the connection's budget.
 
-What is posted is written at the end of the loop turn, unless the socket is paused or the budget is used up; then it
-waits in the send queue, where Raft messages can still be dropped.
-"""
+Posted frames are written at the end of the loop turn, unless the socket is paused or the budget is used up; then they
+wait in the send queue, where Raft messages can still be dropped."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from raftlog.types import Buffer
 
 
 class Writer:
-    """One for each connection, from its handshake to its end."""
+    """Writer of a connection, from its handshake to its end."""
 
     def __init__(
         self,
@@ -32,7 +31,7 @@ class Writer:
         self._sent = sent
         self._budget = budget
         self._frames_bytes = config.turn_bytes if budget is None else 1
-        """A budget is asked again before each frame."""
+        """Bytes of requests in one write; with a budget one frame, because the budget is checked before each."""
         self._queue = SendQueue(config, sent)
         self._due: asyncio.Handle | None = None
 
@@ -53,13 +52,13 @@ class Writer:
         self._want_flush()
 
     def post_frame(self, frame: list[Buffer]) -> bool:
-        """A request or an answer; false when there is no room for it."""
+        """Post a request or an answer; return false when there is no room for it."""
         is_taken = self._queue.add_frame(frame)
         self._want_flush()
         return is_taken
 
     def resume(self) -> None:
-        """The socket takes more."""
+        """Continue to write: the socket takes more."""
         self._want_flush()
 
     def flush(self) -> None:
@@ -83,7 +82,7 @@ class Writer:
             connection.write(buffers)
 
     def end(self) -> None:
-        """The connection is gone; what waits is dropped."""
+        """Drop what waits; called after the end of the connection."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

@@ -1,7 +1,6 @@
-"""The questions of `raftlog.runtime.transfer.bulk` as requests by name, and their answers.
+"""Requests of `raftlog.runtime.transfer.bulk` as requests by name, and their answers.
 
-What an answer must be is known from its question. Batches are the pieces of the payload.
-"""
+The request determines the form of its answer. Batches are the pieces of the payload."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -41,7 +40,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class _RequestForm(NamedTuple):
-    """Form of a question: how many numbers follow its group, and what makes it of both."""
+    """Form of a request: count of numbers behind its group, and the function that makes the request of both."""
 
     type: type[BulkRequest]
     numbers: int
@@ -75,7 +74,7 @@ def call_of(request: BulkRequest, timeout_ms: int) -> Call:
 
 
 def request_of(call: Call) -> BulkRequest | None:
-    """The question, or None when the call is another one; raises `BadFrame`."""
+    """Return the bulk request, or None when the call is another one; raises `BadFrame`."""
     form = _FORMS.get(call.name)
     if form is None:
         return None
@@ -86,7 +85,7 @@ def request_of(call: Call) -> BulkRequest | None:
 
 
 def answer_of(found: object) -> Answer:
-    """What `Driver.serve` gave, to be sent."""
+    """Return the answer with a result of `Driver.serve`."""
     if isinstance(found, LogFound):
         boundary, base_offset, first, files = found
         # Only a compacted log has files there; without any the answer has four numbers.
@@ -115,7 +114,7 @@ def answer_of(found: object) -> Answer:
 
 
 def found_of(request: BulkRequest, answer: Answer) -> BulkFound:
-    """What was found; raises `FormatError` when the answer does not belong to the question."""
+    """Return the result in an answer; raises `FormatError` when the answer does not fit the request."""
     try:
         match request, answer.value:
             case LogAsked(), [_, _, _, _, *files] if _are_numbers(answer.value[:5], 4 + len(files[:1])):

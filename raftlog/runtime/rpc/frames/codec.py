@@ -6,10 +6,9 @@
               fixed width; behind an append's fields term and size of each of its entries
     payload:  the batches of all entries
 
-Most turns carry one message or two, so what counts is what a single one costs: a row is packed and unpacked in one
+Most turns carry one message or two, so the cost of a single one counts: a row is packed and unpacked in one
 call of `struct`, and nothing of a batch is copied into the body. Decoding checks all that it relies on and raises
-`BadFrame` for the rest: also for a sender that is not the connection's node and disk. Pure; called by connections.
-"""
+`BadFrame` for the rest: also for a sender that is not the connection's node and disk. Pure; called by connections."""
 
 import struct
 from collections.abc import Sequence
@@ -54,11 +53,10 @@ _NO_IDENTITY: Final = (False, 0, 0)
 
 
 class _Layout:
-    """How messages of one type travel: the shapes of the fields behind `sender` and `to`, in their order.
+    """Layout of messages of one type: the shapes of the fields behind `sender` and `to`, in their order.
 
-    i  term      q  number      ?  flag      qi  index and term      I  how many entries follow behind the row
-    ?q, ?qi  the same or None: then the flag is off, and the numbers are 0
-    """
+    i  term      q  number      ?  flag      qi  index and term      I  number of entries that follow behind the row
+    ?q, ?qi  the same or None: then the flag is off, and the numbers are 0"""
 
     __slots__ = ("code", "is_append", "is_plain", "row", "shapes", "type")
 
@@ -95,11 +93,11 @@ _PREVIOUS_AT: Final = AppendRequest._fields.index("previous")
 _ENTRIES_AT: Final = AppendRequest._fields.index("entries")
 
 ENVELOPE_BYTES: Final = _REPLICA.size * 2 + max(layout.row.size for layout in _LAYOUTS)
-"""What a message takes at most, besides its entries."""
+"""Most bytes that a message takes, besides its entries."""
 
 
 def size_of(envelope: Envelope) -> int:
-    """The most that an envelope takes in a frame, in bytes."""
+    """Return the most bytes that an envelope takes in a frame."""
     message = envelope.message
     if type(message) is not AppendRequest:
         return ENVELOPE_BYTES
@@ -113,7 +111,7 @@ def size_of(envelope: Envelope) -> int:
 
 
 def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
-    """One frame with all these messages, in their order; there must be at least one."""
+    """Return one frame with all these messages, in their order; there must be at least one."""
     table: dict[int, int] = {}
     """Places in `replicas` by identity: equal ones are normally one object, and hashing a UUID is slow."""
     replicas: list[ReplicaId] = []
@@ -140,7 +138,7 @@ def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
 
 
 def _values_of(layout: _Layout, message: Message) -> Sequence[Any]:
-    """The fields behind `sender` and `to` as the row has them."""
+    """Return the fields behind `sender` and `to` as the row has them."""
     values: list[Any] = []
     fields: tuple[Any, ...] = message[2:]
     for shape, value in zip(layout.shapes, fields, strict=True):
@@ -161,7 +159,7 @@ def _values_of(layout: _Layout, message: Message) -> Sequence[Any]:
 
 
 class TurnDecoder:
-    """Turns frames back into messages. Replicas that it met before are the same objects again."""
+    """Decoder of frames into messages. A replica that was decoded before is the same object."""
 
     def __init__(self) -> None:
         self._replicas: dict[bytes, ReplicaId] = {}
@@ -230,12 +228,12 @@ def _fields_of(layout: _Layout, values: Sequence[Any]) -> list[Any]:
 
 
 def encode_beat(beat: ProcessBeat) -> list[Buffer]:
-    """The heartbeat between two processes."""
+    """Return the frame of a heartbeat between two processes."""
     return encode_frame(FrameKind.BEAT, pack_flat([beat.disk_uuid.bytes, beat.boot_epoch, beat.journal_sequence]))
 
 
 def decode_beat(body: Buffer) -> ProcessBeat:
-    """Raises `BadFrame`."""
+    """Return the heartbeat in a frame's body; raises `BadFrame`."""
     match unpack_flat(body, len(ProcessBeat._fields)):
         case [bytes(disk_uuid), int(boot_epoch), int(journal_sequence)] if (
             len(disk_uuid) == _UUID_SIZE and _is_number(boot_epoch) and _is_number(journal_sequence)

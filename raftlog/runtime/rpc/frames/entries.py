@@ -3,9 +3,8 @@
     index of an entry = that of its message's `previous` + 1 + its place     (so it does not travel)
     sizes of all entries of a frame = size of its payload
 
-A batch is opaque but for one bit: control batches are read, because the core must know configurations. Whether a batch
-is sound is the driver's question (`raftlog.runtime.replica.admission`).
-"""
+A batch is opaque but for one bit: control batches are read, because the core needs the configurations in them. The
+driver checks whether a batch is sound (`raftlog.runtime.replica.admission`)."""
 
 import struct
 from collections.abc import Sequence
@@ -23,12 +22,12 @@ from raftlog.types import Buffer
 
 _ENTRY = struct.Struct(">iI")
 ENTRY_BYTES: Final = _ENTRY.size
-"""What an entry takes besides its batch."""
+"""Bytes that an entry takes besides its batch."""
 _ATTRIBUTES_LOW: Final = 22
 
 
 def pack_entries(append: AppendRequest, rows: list[bytes], payload: list[Buffer]) -> None:
-    """Put the entries of an append behind its row, and their batches behind the payload."""
+    """Append the entries' terms and sizes to the rows, and their batches to the payload."""
     index = append.previous.index
     for entry in append.entries:
         index += 1  # type: ignore[assignment]  # still one
@@ -39,22 +38,20 @@ def pack_entries(append: AppendRequest, rows: list[bytes], payload: list[Buffer]
 
 
 class EntriesReader:
-    """The batches of a payload, cut off one after another.
+    """Batches of a payload, cut off one after another.
 
-    What is kept of a payload must not keep all of it alive: a batch is a view only when it is at least half of it,
-    otherwise a copy. So memory in use is at most twice what the batches hold.
-    """
+    A part that is kept must not keep all of a payload alive: a batch is a view only when it is at least half of it,
+    otherwise a copy. So memory in use is at most twice the size of the batches."""
 
     def __init__(self, payload: bytes | memoryview) -> None:
         self._payload = payload
         self._at = 0
 
     def take(self, body: Buffer, at: int, previous: int, count: int) -> tuple[Entry, ...]:
-        """The next `count` entries, whose terms and sizes stand at `at`; the first follows index `previous`.
+        """Return the next `count` entries, whose terms and sizes stand at `at`; the first follows index `previous`.
 
-        Whether a batch is sound is the driver's question (`runtime.replica.admission`); only control batches are read,
-        because the core must know configurations.
-        """
+        The driver checks whether a batch is sound (`runtime.replica.admission`); only control batches are read, because
+        the core needs the configurations in them. Raises `BadFrame`."""
         stop = at + count * ENTRY_BYTES
         if stop > len(body):
             raise BadFrame(f"{count} entries in a body of {len(body)} bytes")
@@ -81,7 +78,7 @@ class EntriesReader:
         return tuple(entries)
 
     def end(self) -> None:
-        """Everything was taken."""
+        """Raise `BadFrame` unless the whole payload was taken."""
         if self._at != len(self._payload):
             raise BadFrame(f"a payload of {len(self._payload)} bytes, of which {self._at} are entries")
 
@@ -94,11 +91,10 @@ def _control_entry(index: Any, term: Any, batch: Buffer) -> Entry:
 
 
 def slices(payload: bytes | memoryview, sizes: Sequence[int]) -> list[bytes | memoryview]:
-    """The payload cut into pieces of these sizes; raises `BadFrame` when they are not its length together.
+    """Return the payload cut into pieces of these sizes; raises `BadFrame` when their sum is not its length.
 
-    What is kept of a payload must not keep all of it alive: a piece is a view only when it is at least half of it,
-    otherwise a copy. So memory in use is at most twice what the pieces hold.
-    """
+    A part that is kept must not keep all of a payload alive: a piece is a view only when it is at least half of it,
+    otherwise a copy. So memory in use is at most twice the size of the pieces."""
     size = len(payload)
     ends = list(accumulate(sizes))
     if (ends[-1] if ends else 0) != size:

@@ -10,10 +10,10 @@
           16     4  CRC-32C of positions 0 to 15, body and payload
           20        body, payload
 
-The payload stays outside of msgpack, so batches are written from where they are and sliced where they arrived. No I/O
-here: a `FrameReader` gives out memory to read into and frames that are complete. Lengths are compared with their bounds
-first, and memory is allocated as bytes arrive, never for what is only announced; all that is wrong is a `BadFrame`.
-"""
+The payload stays outside of msgpack, so batches are written from their place in memory and sliced where they arrived.
+No I/O here: a `FrameReader` gives out memory to read into, and complete frames. Lengths are compared with their bounds
+first, and memory is allocated as bytes arrive, never for a length that is only announced; any violation is a
+`BadFrame`."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ LARGE_BYTES_FIRST: Final = 1024 * 1024
 
 
 class FrameKind(IntEnum):
-    """What a frame is. The numbers are part of the format; the first two are understood by every version."""
+    """Kind of a frame. The numbers are part of the format; the first two are understood by every version."""
 
     HELLO = 1
     REFUSAL = 2
@@ -59,7 +59,7 @@ class FrameBound(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A complete frame. `body` is valid until the reader is asked for more memory, `payload` for good."""
+    """Complete frame. `body` is valid until the reader is asked for more memory, `payload` without limit."""
 
     kind: FrameKind
     body: memoryview
@@ -67,12 +67,12 @@ class Frame(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes on the connection."""
+        """Bytes of the frame on the connection."""
         return HEAD_SIZE + len(self.body) + len(self.payload)
 
 
 def encode_frame(kind: FrameKind, body: bytes, payload: Sequence[Buffer] = ()) -> list[Buffer]:
-    """Head, body and payload as buffers to write one after another; large pieces of payload are passed through."""
+    """Return head, body and payload as buffers to write in order; large pieces of payload are passed through."""
     pieces = joined((body, *payload))
     size = sum(map(len, pieces)) - len(body)
     head = _HEAD.pack(MAGIC, FRAME_VERSION, kind, 0, len(body), size)
@@ -83,12 +83,12 @@ def encode_frame(kind: FrameKind, body: bytes, payload: Sequence[Buffer] = ()) -
 
 
 def kind_of(frame: Sequence[Buffer]) -> int:
-    """What `encode_frame` made this of."""
+    """Return the kind of a frame that `encode_frame` made."""
     return frame[0][_KIND_AT]
 
 
 def joined(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer buffers: runs of small ones are copied together, large ones stay as they are."""
+    """Return the same bytes in fewer buffers: runs of small ones are copied together, large ones stay as they are."""
     result: list[Buffer] = []
     small: list[Buffer] = []
     for buffer in buffers:
@@ -105,12 +105,11 @@ def joined(buffers: Iterable[Buffer]) -> list[Buffer]:
 
 
 class FrameReader:
-    """Bytes in, frames out. `bounds` says what may come now: other kinds, and longer ones, are refused.
+    """Reader of frames from bytes. `bounds` are the kinds and lengths that are accepted now; others are refused.
 
     0 ≤ start ≤ end ≤ buffer size;   a frame that does not fit the buffer gets memory of its own, within its bound
 
-    Whenever `room_wanted` is above 0, the owner calls `grow` before it asks for memory again.
-    """
+    Whenever `room_wanted` is above 0, the owner calls `grow` before it asks for memory again."""
 
     def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
         self.bounds = bounds
@@ -121,7 +120,7 @@ class FrameReader:
         self._large_size = 0
         """Size of the frame that is being read into memory of its own; 0: none is."""
         self._large: memoryview | None = None
-        """That memory, as far as it is allocated."""
+        """Memory of that frame, as far as it is allocated."""
         self._large_end = 0
 
     @property
@@ -151,14 +150,14 @@ class FrameReader:
         self._large = grown
 
     def set_buffer(self, buffer_bytes: int) -> None:
-        """Read at most so many bytes at once from now on; at least what was read and not taken yet."""
+        """Read at most `buffer_bytes` at once from now on; at least the bytes that were read and not taken yet."""
         rest = self._buffer[self._start : self._end]
         self._buffer = memoryview(bytearray(max(buffer_bytes, len(rest))))
         self._buffer[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
     def get_buffer(self) -> memoryview:
-        """Where to read into; never empty. Bodies of earlier frames are gone after this."""
+        """Return the memory to read into; never empty. Bodies of earlier frames are invalid after this."""
         if self._large is not None:
             return self._large[self._large_end :]
         if self._start:
@@ -169,7 +168,7 @@ class FrameReader:
         return self._buffer[self._end :]
 
     def advance(self, size: int) -> None:
-        """So many bytes were read into the memory that was given out."""
+        """Count `size` bytes that were read into the memory of `get_buffer`."""
         if self._large is not None:
             self._large_end += size
             assert self._large_end <= len(self._large), f"{self._large_end} bytes in {len(self._large)}"
@@ -178,7 +177,7 @@ class FrameReader:
             assert self._end <= len(self._buffer), f"{self._end} bytes in a buffer of {len(self._buffer)}"
 
     def next_frame(self) -> Frame | None:
-        """The next complete frame; raises `BadFrame`, after which the reader must not be used again."""
+        """Return the next complete frame; raises `BadFrame`, after which the reader must not be used again."""
         if self._large is not None:
             return self._finish_large(self._large)
         if self._large_size:
@@ -199,7 +198,7 @@ class FrameReader:
         return _checked(kind, view, payload_at, bytes(view[payload_at:]))
 
     def _check_magic(self, available: int) -> None:
-        """Whoever speaks another protocol is found out before a whole head arrived."""
+        """Detect another protocol before a whole head arrived; raises `BadFrame`."""
         size = min(available, len(MAGIC))
         if self._buffer[self._start : self._start + size] != MAGIC[:size]:
             raise BadFrame("what came is not this protocol")

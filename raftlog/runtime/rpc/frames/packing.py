@@ -1,8 +1,7 @@
-"""msgpack, kept within bounds: the only module of this room that imports it.
+"""Values in msgpack within bounds: the only module of this room that imports it.
 
-A length in a msgpack value is a claim. The library allocates lists for what they claim to hold, level by level, so
-every claim has a bound here that does not depend on the size of the message. All that is wrong is a `BadFrame`.
-"""
+A length in a msgpack value is a claim. The library allocates lists for the claimed length, level by level, so
+every claim has a bound here that does not depend on the size of the message. Any violation is a `BadFrame`."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,19 +13,20 @@ from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.types import Buffer
 
 _ERRORS = (ValueError, TypeError, msgpack.UnpackException)
-"""What the library raises for input that it does not take; all but TypeError (unhashable keys) are its own or
-`ValueError`."""
+"""Errors that the library raises for invalid input; all but TypeError (unhashable keys) are its own or `ValueError`."""
 _UNPACKER_BYTES: Final = 1024
 
 
 def pack_flat(parts: Sequence[bytes | int]) -> bytes:
-    """A list of byte strings and whole numbers."""
+    """Pack a list of byte strings and whole numbers."""
     packed: bytes = msgpack.packb(parts)
     return packed
 
 
 def unpack_flat(body: Buffer, items_max: int) -> list[Any]:
-    """A list of at most `items_max` byte strings, numbers and nils, without any list or mapping in it."""
+    """Return a list of at most `items_max` byte strings, numbers and nils, without any list or mapping in it.
+
+    Raises `BadFrame`."""
     size = len(body)
     unpacker = msgpack.Unpacker(
         read_size=min(size, _UNPACKER_BYTES) or 1,
@@ -50,10 +50,9 @@ def unpack_flat(body: Buffer, items_max: int) -> list[Any]:
 
 
 def pack_value(value: object, bytes_max: int, items_max: int) -> bytes:
-    """Any value of numbers, text, bytes, lists and mappings; raises `InvalidArgument` for what nobody would take.
+    """Pack a value of numbers, text, bytes, lists and mappings; raises `InvalidArgument` if a receiver would refuse it.
 
-    Tuples and subclasses are refused: they would come back as something else, and as keys not at all.
-    """
+    Tuples and subclasses are refused: they would return as other types, and could not be keys."""
     try:
         packed: bytes = msgpack.packb(value, strict_types=True)
         if len(packed) > items_max:
@@ -66,7 +65,7 @@ def pack_value(value: object, bytes_max: int, items_max: int) -> bytes:
 
 
 def unpack_value(body: Buffer, items_max: int) -> Any:
-    """What `pack_value` packed."""
+    """Return the value that `pack_value` packed; raises `BadFrame`."""
     try:
         return msgpack.unpackb(
             body, max_array_len=items_max, max_map_len=items_max, max_ext_len=0, strict_map_key=False
