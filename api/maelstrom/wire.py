@@ -24,11 +24,11 @@ from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers, bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame, NoAnswer
-from raftlog.runtime.rpc.frames.bulk_codec import call_of, found_of
+from raftlog.runtime.rpc.frames.bulk_codec import call_of, result_of
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind, FrameReader
 from raftlog.runtime.rpc.handshake import Channel, PeerIdentity
-from raftlog.runtime.rpc.serving import Serving
+from raftlog.runtime.rpc.request_server import RequestServer
 from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import Buffer, NodeId
@@ -71,7 +71,7 @@ class MaelstromTransport(Transport):
         self.serve: Callable[[NodeId, object], Awaitable[object]]
         self._decoder = TurnDecoder()
         self._queues = {node: _SendQueue() for node in names}
-        self._servings: dict[NodeId, Serving] = {}
+        self._servers: dict[NodeId, RequestServer] = {}
         self._waiting: dict[tuple[NodeId, int], asyncio.Future[Answer]] = {}
         """Requests without an answer, at most `calls_outstanding_max`."""
         self._last_correlation = random.getrandbits(40) << 16
@@ -82,7 +82,7 @@ class MaelstromTransport(Transport):
         """Accept requests for the services from now on."""
         for node in self._names:
             posts = _AnswerSender(self, node)
-            self._servings[node] = Serving(self._endpoint, node, posts, partial(self.serve, node))
+            self._servers[node] = RequestServer(self._endpoint, node, posts, partial(self.serve, node))
 
     def close(self) -> None:
         """Send only queued frames, and cancel the requests that are being served."""
@@ -122,7 +122,7 @@ class MaelstromTransport(Transport):
             raise
         except RaftlogError as error:
             raise ConnectionAbortedError(f"refused: {error}") from None
-        return found_of(question, answer)
+        return result_of(question, answer)
 
     async def call(self, node: NodeId, call: Call) -> Answer:
         """Call a node, and raise the error in its answer.
@@ -204,7 +204,7 @@ class MaelstromTransport(Transport):
         elif frame.kind is FrameKind.BEAT:
             self.on_beat(node, decode_beat(frame.body))
         elif frame.kind is FrameKind.CALL:
-            self._servings[node].take(frame)
+            self._servers[node].take(frame)
         elif frame.kind in (FrameKind.ANSWER, FrameKind.FAILURE):
             self._settle(node, frame)
         else:

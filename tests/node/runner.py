@@ -108,7 +108,7 @@ class Runner:
 
     async def do_refused(self, refused: int) -> dict[str, Any]:
         peers = self.node.transport.peers
-        await self._until(lambda: all("refuses us" in (peer.raft.last_error or "") for peer in peers()))
+        await self._until(lambda: all("refuses the connection" in (peer.raft.last_error or "") for peer in peers()))
         return await self.do_status(0)
 
     async def do_ended(self, ended: int) -> dict[str, Any]:

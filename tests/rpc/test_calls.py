@@ -36,7 +36,7 @@ from raftlog.runtime.rpc.calls import (
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame, NotConnected
 from raftlog.runtime.rpc.failures import as_fields, from_fields
-from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, found_of, request_of
+from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, request_of, result_of
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_value
 from raftlog.runtime.transfer.bulk import (
@@ -195,7 +195,7 @@ def over_the_wire(request: BulkRequest, found: LogFound | EntriesFound) -> tuple
     frame = framed(encode_answer(1, answer_of(found), CONFIG), FrameKind.ANSWER)
     _, answer = decode_answer(frame, CONFIG)
     assert isinstance(answer, Answer)
-    return request_of(call), found_of(request, answer)
+    return request_of(call), result_of(request, answer)
 
 
 def test_bulk_questions_and_answers() -> None:
@@ -239,12 +239,12 @@ def test_other_requests_are_not_bulk_questions() -> None:
 @pytest.mark.parametrize("answer", [Answer(), Answer([1, 2, 3, 4]), Answer([b"", b""], (b"x",)), Answer([b"x", b"y"])])
 def test_answers_to_another_question(answer: Answer) -> None:
     with pytest.raises(FormatError):
-        found_of(LogAsked(GROUP), answer)
+        result_of(LogAsked(GROUP), answer)
     with pytest.raises(FormatError):
-        found_of(EntriesAsked(GROUP, Index(1), Index(2), 3), answer)
+        result_of(EntriesAsked(GROUP, Index(1), Index(2), 3), answer)
 
 
 @pytest.mark.parametrize("answer", [Answer([1, 2]), Answer([1, 2, bytes(4)]), Answer([1, 2, bytes(4)], (b"no batch",))])
 def test_answers_that_are_no_append(answer: Answer) -> None:
     with pytest.raises(FormatError):
-        found_of(AppendAsked(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)
+        result_of(AppendAsked(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)

@@ -21,7 +21,7 @@ from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, decode_answer
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.failures import as_fields, from_fields
-from raftlog.runtime.rpc.frames.bulk_codec import answer_of, found_of
+from raftlog.runtime.rpc.frames.bulk_codec import answer_of, result_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_value
 from raftlog.runtime.transfer.bulk import (
@@ -91,8 +91,8 @@ def test_unknown_fields_of_an_answer_are_ignored(decode: Callable[[Any], object]
 )
 def test_unknown_fields_of_a_bulk_answer_are_ignored(request_: BulkRequest, found: object) -> None:
     answer = answer_of(found)
-    assert found_of(request_, answer) == found
-    assert found_of(request_, answer._replace(value=[*answer.value, b"later", 9])) == found
+    assert result_of(request_, answer) == found
+    assert result_of(request_, answer._replace(value=[*answer.value, b"later", 9])) == found
 
 
 def test_missing_numbers_get_their_defaults() -> None:
@@ -106,7 +106,7 @@ def test_missing_numbers_get_their_defaults() -> None:
 
 def test_unknown_fields_of_a_log_that_is_not_compacted() -> None:
     found = LOG._replace(files=0)
-    assert found_of(LogAsked(GROUP), answer_of(found)) == found
+    assert result_of(LogAsked(GROUP), answer_of(found)) == found
 
 
 @pytest.mark.parametrize(

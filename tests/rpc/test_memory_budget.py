@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from raftlog.config import MIB
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.runtime.rpc.accepted import AcceptedConnection
+from raftlog.runtime.rpc.accepted_connection import AcceptedConnection
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.frames.frame import (
     HEAD_SIZE,

@@ -222,7 +222,7 @@ def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
             error = two.transport.peers()[0].raft.last_error
             assert error is not None
             assert words in error
-            assert "refuses us" in error
+            assert "refuses the connection" in error
 
     asyncio.run(refuse())
 

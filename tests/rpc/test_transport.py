@@ -127,7 +127,7 @@ async def test_unforeseen_errors_are_reported_as_unknown() -> None:
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
     async with cluster(one, two):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
-        with pytest.raises(OutcomeUnknown, match="not foreseen"):
+        with pytest.raises(OutcomeUnknown, match="unexpected error"):
             await one.transport.call(two.node, Call("x"))
     assert [str(failure) for failure in failures] == ["broken"]
 

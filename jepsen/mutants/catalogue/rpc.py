@@ -8,7 +8,7 @@ _PROOFS: Final = ("tests/rpc/test_authentication.py", "tests/rpc/test_strangers.
 _CERTIFICATES: Final = (*_PROOFS, "tests/rpc/test_tls.py")
 _HANDSHAKE: Final = ("tests/rpc/test_handshake.py",)
 _PROBES: Final = ("tests/rpc/test_probes.py", "tests/rpc/test_strangers.py")
-_SERVING: Final = ("tests/rpc/test_serving.py",)
+_REQUEST_SERVER: Final = ("tests/rpc/test_request_server.py",)
 _BOUNDS: Final = ("tests/rpc/test_bounds.py",)
 _CALLS: Final = ("tests/rpc/test_calls.py", "tests/rpc/test_transport.py")
 _SECRET: Final = ("tests/test_cluster_secret.py",)
@@ -77,14 +77,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _rpc(
         "served-before-the-proof",
-        "accepted:AcceptedConnection._introduce",
+        "accepted_connection:AcceptedConnection._introduce",
         "self.connection.write(encode_hello(our_body))",
         "self.connection.write(encode_hello(our_body))\n        self._begin(theirs, is_noted=True)",
         _PROOFS,
     ),
     _rpc(
         "refused-and-served",
-        "accepted:AcceptedConnection._verify",
+        "accepted_connection:AcceptedConnection._verify",
         "            self._refuse(refusal, own_proof)\n            return",
         "            self._refuse(refusal, own_proof)",
         (*_PROBES, "tests/rpc/test_transport.py"),
@@ -165,52 +165,52 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # requests that are served, and the send queue
     _rpc(
         "answer-without-room-is-lost",
-        "serving:Serving._answer",
+        "request_server:RequestServer._answer",
         "if not self._writer.post_frame(frame):",
         "if self._writer.post_frame(frame) is None:",
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "answer-that-cannot-be-sent-means-failed",
-        "serving:Serving._answer",
+        "request_server:RequestServer._answer",
         'OutcomeUnknown(f"it was done, but its',
         'InvalidArgument(f"it was done, but its',
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "large-request-never-served",
-        "serving:Serving.take",
+        "request_server:RequestServer.take",
         "self._tasks and self._bytes + size",
         "self._bytes + size",
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "one-request-too-many",
-        "serving:Serving.take",
+        "request_server:RequestServer.take",
         "len(self._tasks) >= self._config.calls_served_max",
         "len(self._tasks) > self._config.calls_served_max",
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "ended-requests-take-room",
-        "serving:Serving._ended",
+        "request_server:RequestServer._ended",
         "self._bytes -= self._tasks.pop(task)",
         "self._tasks.pop(task)",
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "unforeseen-failure-without-an-answer",
-        "serving:Serving._ended",
-        'self._fail(correlation, OutcomeUnknown("it failed in a way that was not foreseen"))',
+        "request_server:RequestServer._ended",
+        'self._fail(correlation, OutcomeUnknown("it failed with an unexpected error; the log of that broker has it"))',
         "pass",
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "disk-error-of-a-bulk-request-is-a-bug",
-        "serving:Serving._serve",
+        "request_server:RequestServer._serve",
         "except OSError as error:",
         "except ZeroDivisionError as error:",
-        _SERVING,
+        _REQUEST_SERVER,
     ),
     _rpc(
         "message-above-a-frame-is-queued",
@@ -321,35 +321,35 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _rpc(
         "messages-of-outsiders",
-        "accepted:AcceptedConnection.take",
+        "accepted_connection:AcceptedConnection.take",
         "            if self._endpoint.memory.is_member(*self._replica):\n                self._endpoint.on_envelopes",
         "            if True:\n                self._endpoint.on_envelopes",
         _PROOFS,
     ),
     _rpc(
         "beats-of-outsiders",
-        "accepted:AcceptedConnection.take",
+        "accepted_connection:AcceptedConnection.take",
         "            if self._endpoint.memory.is_member(*self._replica):\n                self._endpoint.on_beat",
         "            if True:\n                self._endpoint.on_beat",
         _PROOFS,
     ),
     _rpc(
         "beat-of-another-disk",
-        "accepted:AcceptedConnection.take",
+        "accepted_connection:AcceptedConnection.take",
         "if beat.disk_uuid != self.hello.identity.disk_uuid:",
         "if False:",
         (*_PROOFS, "tests/rpc/test_transport.py"),
     ),
     _rpc(
         "a-probe-asks-anything",
-        "accepted:AcceptedConnection._begin",
+        "accepted_connection:AcceptedConnection._begin",
         "partial(endpoint.serve_probe, peer)",
         "partial(endpoint.serve, peer.node_id)",
         _PROBES,
     ),
     _rpc(
         "an-outsider-is-noted",
-        "accepted:AcceptedConnection._verify",
+        "accepted_connection:AcceptedConnection._verify",
         "is_noted=not is_outsider(theirs, known)",
         "is_noted=True",
         _PROBES,
@@ -373,7 +373,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _rpc(
         "half-done-means-failed",
-        "serving:Serving._serve",
+        "request_server:RequestServer._serve",
         "OutcomeUnknown(f",
         "Overloaded(f",
         _CALLS,

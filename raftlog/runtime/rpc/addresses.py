@@ -25,10 +25,10 @@ async def resolve(loop: asyncio.AbstractEventLoop, host: str) -> list[str]:
     if not host:
         raise InvalidArgument("an address to listen on needs a host; 127.0.0.1 for this machine alone")
     try:
-        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        result = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         raise InvalidArgument(f"the host {host!r} has no address: {error}") from None
-    return list(dict.fromkeys(str(info[4][0]) for info in found))
+    return list(dict.fromkeys(str(info[4][0]) for info in result))
 
 
 def check_reachable(host: str, addresses: Iterable[str], is_secured: bool, is_insecure_allowed: bool) -> None:
@@ -37,6 +37,6 @@ def check_reachable(host: str, addresses: Iterable[str], is_secured: bool, is_in
     if exposed and not is_secured and not is_insecure_allowed:
         named = "" if exposed == [host] else f" ({', '.join(exposed)})"
         raise InvalidArgument(
-            f"{host}{named} can be reached by other machines, and whoever reaches the RPC port can read and write "
+            f"{host}{named} can be reached by other machines, and any client of the RPC port can read and write "
             "everything: configure TLS with client certificates, listen on 127.0.0.1, or allow it with --insecure"
         )

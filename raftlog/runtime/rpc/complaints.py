@@ -13,7 +13,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Source(NamedTuple):
-    told_at: float
+    logged_at: float
     silent: int
     """Complaints since then that were not logged."""
 
@@ -25,23 +25,23 @@ class Complaints:
         self._interval_s = config.complaint_interval_ms / 1000
         self._sources_max = config.sources_max
         self._sources: dict[str, _Source] = {}
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         """Time of the latest log line."""
         self.count = 0
 
-    def note(self, source: str, why: str, now: float) -> bool:
+    def note(self, source: str, reason: str, now: float) -> bool:
         """Count a complaint; return whether it was logged as well."""
         self.count += 1
         known = self._sources.pop(source, None)
-        if known is not None and now - known.told_at < self._interval_s:
-            self._sources[source] = _Source(known.told_at, known.silent + 1)
+        if known is not None and now - known.logged_at < self._interval_s:
+            self._sources[source] = _Source(known.logged_at, known.silent + 1)
             return False
         if known is None and len(self._sources) >= self._sources_max:
-            if now - self._told_at < self._interval_s / self._sources_max:
+            if now - self._logged_at < self._interval_s / self._sources_max:
                 return False
             del self._sources[next(iter(self._sources))]
-        self._told_at = now
+        self._logged_at = now
         self._sources[source] = _Source(now, 0)
         silent = f" ({known.silent} more since the last line)" if known is not None and known.silent else ""
-        _logger.warning("connection from %s closed: %s%s", source, why, silent)
+        _logger.warning("connection from %s closed: %s%s", source, reason, silent)
         return True

@@ -49,14 +49,14 @@ class Handler(Protocol):
         ...
 
 
-class _Gone:
+class _ClosedHandler:
     """Handler of a closed connection: it replaces the one that refers to the connection."""
 
     def opened(self) -> None:
-        raise AssertionError("a connection was made again")
+        raise AssertionError("a connection was made twice")
 
     def take(self, frame: Frame) -> None:
-        raise AssertionError(f"a frame of kind {frame.kind.name} came over a connection that is gone")
+        raise AssertionError(f"a frame of kind {frame.kind.name} came over a closed connection")
 
     def resumed(self) -> None:
         """Do nothing: no bytes are left to write."""
@@ -65,7 +65,7 @@ class _Gone:
         raise AssertionError("a connection was lost twice")
 
 
-_GONE: Final = _Gone()
+_CLOSED_HANDLER: Final = _ClosedHandler()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the socket's write buffer is full."""
         self.is_closing = False
         """Whether reading and writing have ended."""
-        self.gone: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
         """Result is set when a connection that was made is closed."""
         self.source = "?"
         """Address of the other side, without its port."""
@@ -142,16 +142,16 @@ class Connection(asyncio.BufferedProtocol):
         is_late = now - self._moved_at > self._config.stall_timeout_ms / 1000
         return is_late and not self.is_closing and self._reader.is_inside_frame and not self._is_waiting
 
-    # what the loop calls
+    # called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's has the methods without the class
+        transport = cast(asyncio.Transport, transport)  # uvloop's transport has the methods without the class
         self._transport = transport
         transport.set_write_buffer_limits(high=self._config.write_buffer_bytes)
         self.source = source_of(transport)
         _keep_alive(transport)
         self.handler.opened()
-        if self.is_closing:  # before it was made: nobody waits for it any more
+        if self.is_closing:  # closed before it was made: no caller waits for it any more
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._budget.take(self, self._reader.room_wanted, self._grow):
             self._reader.grow()
             return
-        assert self._transport is not None, "a frame came over a connection that is gone"
+        assert self._transport is not None, "a frame came over a closed connection"
         self._is_waiting = True
         self._transport.pause_reading()
 
@@ -209,10 +209,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self.is_closing = True
         self._budget.give(self)
-        handler, self.handler = self.handler, _GONE
+        handler, self.handler = self.handler, _CLOSED_HANDLER
         del self._reader
         handler.closed(self._error or exc)
-        self.gone.set_result(None)
+        self.closed.set_result(None)
 
 
 def source_of(transport: asyncio.BaseTransport) -> str:

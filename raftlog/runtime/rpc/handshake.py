@@ -169,7 +169,7 @@ def judge_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
         return None
     return HandshakeRefusal(
         Reason.PROTOCOL_VERSION,
-        f"node {me.node_id} speaks version {ours.protocol_version} of the protocol between brokers and node "
+        f"node {me.node_id} uses version {ours.protocol_version} of the protocol between brokers and node "
         f"{peer.node_id} version {theirs.protocol_version}: run the same release on both",
     )
 
@@ -179,7 +179,7 @@ def _judge_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
         return HandshakeRefusal(
             Reason.FEATURE_LEVEL,
-            f"node {me.node_id} knows feature levels {me.feature_level_min} to {me.feature_level_max} and node "
+            f"node {me.node_id} supports feature levels {me.feature_level_min} to {me.feature_level_max} and node "
             f"{peer.node_id} {peer.feature_level_min} to {peer.feature_level_max}: upgrade the older one step by step",
         )
     if theirs.channel is not ours.channel:
@@ -276,7 +276,7 @@ def feature_level(ours: PeerIdentity, theirs: PeerIdentity) -> int:
     return min(ours.feature_level_max, theirs.feature_level_max)
 
 
-# the bytes
+# encoding
 
 
 def encode_hello(body: bytes) -> list[Buffer]:

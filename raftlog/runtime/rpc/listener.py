@@ -13,7 +13,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from raftlog.runtime.rpc.accepted import AcceptedConnection
+from raftlog.runtime.rpc.accepted_connection import AcceptedConnection
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_strangers
 from raftlog.runtime.rpc.errors import BadFrame
@@ -120,7 +120,7 @@ class Listener:
             if self._peers.get(key) is accepted:
                 del self._peers[key]
 
-    # what comes in
+    # accepting
 
     async def _accept_all(self, listening: socket.socket) -> None:
         loop = self._endpoint.loop
@@ -129,7 +129,7 @@ class Listener:
                 accepted, name = await loop.sock_accept(listening)
                 self._untaken.pop(accepted, None)
             except OSError as error:
-                _logger.error("the RPC port accepts nothing for now: %s", error)
+                _logger.error("the RPC port cannot accept connections: %s; it tries again in 1 s", error)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
             source = str(name[0])
@@ -156,7 +156,7 @@ class Listener:
                 )
         except OSError as error:
             self._strangers.pop(stranger, None)
-            self._complain(source, f"no TLS: {_words_of(error)}")
+            self._complain(source, f"no TLS: {_text_of(error)}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._endpoint.loop.create_task(work, name="the RPC port")
@@ -167,15 +167,15 @@ class Listener:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         opened = self._opening.pop(task, None)
-        if opened is not None and task.cancelled():  # perhaps before its first step, so it could not close it itself
+        if opened is not None and task.cancelled():  # it may have had no step to close the socket
             opened.close()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._endpoint.loop.call_exception_handler(
                 {"message": "the RPC port failed", "exception": error, "task": task}
             )
 
-    def _complain(self, source: str, why: str) -> None:
-        self._endpoint.complaints.note(source, why, self._endpoint.loop.time())
+    def _complain(self, source: str, reason: str) -> None:
+        self._endpoint.complaints.note(source, reason, self._endpoint.loop.time())
 
     def _close_sockets(self) -> None:
         for each in (*self._sockets, *self._untaken):
@@ -191,7 +191,7 @@ def check_stalls(connections: list[Connection], now: float) -> None:
             connection.abort(BadFrame("a frame was begun, and the rest of it did not come"))
 
 
-def _words_of(error: OSError) -> str:
+def _text_of(error: OSError) -> str:
     """Return the text for a failed TLS handshake; uvloop's error is empty when the other side ended it."""
     return str(error) or (
         f"the other side ended the handshake ({type(error).__name__}): it uses no TLS, or does not accept this "

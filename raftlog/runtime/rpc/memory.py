@@ -57,7 +57,7 @@ class PeerMemory:
             next((other for other, disk in self._assigned.items() if disk == disk_uuid and other != node), None),
         )
 
-    def is_let_in(self, hello: Hello) -> bool:
+    def is_allowed(self, hello: Hello) -> bool:
         """Return whether a connection with this introduction is still allowed.
 
         Another disk may have got the node's place in the meantime."""
@@ -108,7 +108,7 @@ class PeerMemory:
         if is_start:
             self.on_start()
 
-    # across our own starts
+    # storage across restarts
 
     def records(self) -> list[PeerRecord]:
         """Return all records that should outlive this process, in a fixed order."""

@@ -52,14 +52,14 @@ class Outgoing:
         """Introduction of the other side; None until the handshake is done."""
         self.established: asyncio.Future[None] = endpoint.loop.create_future()
         """Done with the handshake; fails when there is none."""
-        self.gone: asyncio.Future[Exception | None] = endpoint.loop.create_future()
+        self.closed_reason: asyncio.Future[Exception | None] = endpoint.loop.create_future()
         """Result is the reason for which the connection was closed, as far as it is known."""
         traffic = endpoint.traffic[channel]
         self._received = traffic.received
         self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel), traffic.sent)
         self._endpoint = endpoint
         self._node = node
-        self._who = "the other side" if node is None else f"node {node}"
+        self._peer_name = "the other side" if node is None else f"node {node}"
         self._ours = endpoint.hello(channel)
         self._our_body = pack_hello(self._ours)
         self._theirs: Hello | None = None
@@ -77,13 +77,13 @@ class Outgoing:
         The future fails with the other side's error, with `NoAnswer` after the timeout, or with `ConnectionLost`.
         """
         config = self._endpoint.config
-        if self.gone.done():  # its owner has not been told yet
-            raise NotConnected(f"{self._who} is not connected: {_cause(self.gone.result())}")
+        if self.closed_reason.done():  # its owner has not been notified yet
+            raise NotConnected(f"{self._peer_name} is not connected: {_cause(self.closed_reason.result())}")
         if len(self._waiting) >= config.calls_outstanding_max:
-            raise Overloaded(f"{len(self._waiting)} requests wait for {self._who}")
+            raise Overloaded(f"{len(self._waiting)} requests wait for {self._peer_name}")
         correlation = self._last_correlation = self._last_correlation + 1
         if not self.writer.post_frame(encode_call(correlation, call, config)):
-            raise Overloaded(f"{self.writer.queued_bytes} bytes wait to be sent to {self._who}")
+            raise Overloaded(f"{self.writer.queued_bytes} bytes wait to be sent to {self._peer_name}")
         loop = self._endpoint.loop
         future: asyncio.Future[Answer] = loop.create_future()
         timer = loop.call_later(call.timeout_ms / 1000, self._time_out, correlation, call)
@@ -91,7 +91,7 @@ class Outgoing:
         return future
 
     def _time_out(self, correlation: int, call: Call) -> None:
-        self._settle(correlation, NoAnswer(f"{self._who} did not answer {call.name} in {call.timeout_ms} ms"))
+        self._settle(correlation, NoAnswer(f"{self._peer_name} did not answer {call.name} in {call.timeout_ms} ms"))
 
     def _settle(self, correlation: int, outcome: Answer | RaftlogError) -> None:
         waiting = self._waiting.pop(correlation, None)
@@ -135,9 +135,9 @@ class Outgoing:
             self._endpoint.memory.note_disconnected(self.hello)
         if not self.established.done():
             self.established.set_exception(error or ConnectionResetError("the connection ended in its handshake"))
-        self.gone.set_result(error)
+        self.closed_reason.set_result(error)
         for correlation in list(self._waiting):
-            self._settle(correlation, ConnectionLost(f"the connection to {self._who} broke: {_cause(error)}"))
+            self._settle(correlation, ConnectionLost(f"the connection to {self._peer_name} broke: {_cause(error)}"))
 
     # the handshake
 
@@ -173,7 +173,7 @@ class Outgoing:
         if refusal is not None:
             self._refuse(refusal)
             return
-        if self.established.done():  # nobody waits for it any more
+        if self.established.done():  # no caller waits for it any more
             raise BadFrame("the handshake came too late")
         self.hello = theirs
         self._is_noted = not is_outsider(theirs, known)
@@ -189,7 +189,7 @@ class Outgoing:
     def _end_refused(self, refusal: HandshakeRefusal, *, is_proven: bool) -> None:
         """Close after the other side's refusal; unless it has proved its identity, that is only logged."""
         reason = refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN
-        message = f"{self._who} refuses us: {refusal.message}"
+        message = f"{self._peer_name} refuses the connection: {refusal.message}"
         self.connection.abort(HandshakeRefused(message, reason=reason, is_theirs=True))
         if is_proven:
             self._endpoint.on_refused(refusal)

@@ -13,8 +13,8 @@ from raftlog.backoff import Backoff
 from raftlog.errors import RaftlogError
 from raftlog.events import event
 from raftlog.runtime.rpc.calls import Answer, Call
-from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.connector import Address, connect, new_outgoing
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
 from raftlog.runtime.rpc.handshake import Channel, Hello, feature_level
@@ -89,8 +89,8 @@ class Peer:
         Raises `NotConnected`, `Overloaded`, `InvalidArgument` (nothing was sent), `ConnectionLost`, `NoAnswer`
         (unknown), and the errors of the other side."""
         if self._outgoing is None:
-            why = f": {self._last_error}" if self._last_error else ""
-            raise NotConnected(f"node {self._node} is not connected{why}")
+            reason = f": {self._last_error}" if self._last_error else ""
+            raise NotConnected(f"node {self._node} is not connected{reason}")
         return await self._outgoing.request(call)
 
     @property
@@ -134,7 +134,7 @@ class Peer:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    # the way to a connection
+    # connecting
 
     async def _run(self) -> None:
         while True:
@@ -157,21 +157,21 @@ class Peer:
         self._connections_made += 1
         self._last_error = None
         host, port = self._address
-        self._tell("node_connected", address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._log_event("node_connected", address=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         connected_at = loop.time()
         endpoint.on_connection(self._node, self._channel, True)
         try:
-            await asyncio.wait([outgoing.gone])  # a bare await would cancel it with this task
+            await asyncio.wait([outgoing.closed_reason])  # a bare await would cancel the future with this task
         finally:
             self._outgoing = None
             self._dropped += outgoing.writer.messages_dropped
             endpoint.on_connection(self._node, self._channel, False)
         self._backoff.reset(loop.time() - connected_at)
-        lost = outgoing.gone.result() or ConnectionResetError("the other side closed the connection")
+        lost = outgoing.closed_reason.result() or ConnectionResetError("the other side closed the connection")
         self._last_error = _text(lost)
-        self._tell("node_lost", why=self._last_error)
+        self._log_event("node_lost", why=self._last_error)
 
-    def _tell(self, name: str, **fields: str) -> None:
+    def _log_event(self, name: str, **fields: str) -> None:
         """Log one event for a node, and not one for each channel."""
         if self._channel is Channel.RAFT:
             event(_logger, name, node=self._node, **fields)

@@ -38,7 +38,7 @@ class SendQueue:
         self._frames: deque[tuple[list[Buffer], int]] = deque()
         self._frame_bytes = 0
         self._beat: ProcessBeat | None = None
-        self._is_too_large_told = False
+        self._is_too_large_logged = False
 
     def __bool__(self) -> bool:
         return bool(self._envelopes or self._frames or self._beat)
@@ -108,8 +108,8 @@ class SendQueue:
         bound = self._config.frame_bytes_max - self._config.turn_bytes
         if size > bound:
             self.messages_dropped += 1
-            if not self._is_too_large_told:
-                self._is_too_large_told = True
+            if not self._is_too_large_logged:
+                self._is_too_large_logged = True
                 _logger.error("a message of %d bytes can never be sent: at most %d fit into a frame", size, bound)
             return
         if not self._has_room(size):

@@ -25,11 +25,11 @@ from raftlog.runtime.rpc.addresses import check_reachable, resolve
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.connector import Address, connect, new_outgoing
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
-from raftlog.runtime.rpc.frames.bulk_codec import call_of, found_of
+from raftlog.runtime.rpc.frames.bulk_codec import call_of, result_of
 from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
 from raftlog.runtime.rpc.listener import Listener, check_stalls
 from raftlog.runtime.rpc.memory import PeerMemory
@@ -43,8 +43,8 @@ from raftlog.types import NodeId
 _H = TypeVar("_H")
 _SWEEP_S = 1.0
 NO_PROOF = (
-    "other brokers cannot tell this one from a stranger: give all of them the same --cluster-secret-file (`raftlog "
-    "cluster secret create FILE` makes one), or certificates whose URI names are raftlog:node:<node id>"
+    "other brokers cannot distinguish this one from a stranger: give all of them the same --cluster-secret-file "
+    "(`raftlog cluster secret create FILE` makes one), or certificates whose URI names are raftlog:node:<node id>"
 )
 
 
@@ -57,7 +57,7 @@ class PeerStatus(NamedTuple):
     bulk: ChannelStatus
 
 
-class _Ways(NamedTuple):
+class _Links(NamedTuple):
     raft: Peer
     bulk: Peer
 
@@ -97,7 +97,7 @@ class TcpTransport(Transport):
         self._is_insecure = insecure
         self._listener = Listener(self._endpoint, tls)
         self._addresses: dict[NodeId, Address] = {}
-        self._ways: dict[NodeId, _Ways] = {}
+        self._links: dict[NodeId, _Links] = {}
         self._closing: list[Peer] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_started = False
@@ -118,7 +118,7 @@ class TcpTransport(Transport):
     on_refused = _Hook[Callable[[HandshakeRefusal], None]]()
     """Called when another process refuses a connection with us."""
     serve = _Hook[Callable[[NodeId, object], Awaitable[object]]]()
-    """Answers a request: a `Call` with an `Answer`, a bulk question as `Driver.serve` does. A `RaftlogError` that it
+    """Answers a request: a `Call` with an `Answer`, a bulk request as `Driver.serve` does. A `RaftlogError` that it
     raises is raised at the caller."""
     serve_probe = _Hook[Callable[[PeerIdentity, object], Awaitable[object]]]()
     """Answers a request of a probe, with the claimed identity of the process; by default as `serve` does."""
@@ -128,7 +128,7 @@ class TcpTransport(Transport):
         """Record of other disks; the owner stores it."""
         return self._endpoint.memory
 
-    # life
+    # start and stop
 
     async def start(self, host: str, port: int | None) -> None:
         """Listen (port 0: any free one; None: not at all), and begin to connect.
@@ -150,18 +150,18 @@ class TcpTransport(Transport):
         self._addresses = dict(addresses)
         if not self._is_started:
             return
-        for node in [node for node in self._ways if node not in addresses]:
-            self._leave(self._ways.pop(node))
+        for node in [node for node in self._links if node not in addresses]:
+            self._close_links(self._links.pop(node))
         for node, address in addresses.items():
-            ways = self._ways.get(node)
-            if ways is None:
-                ways = self._ways[node] = _Ways(
+            links = self._links.get(node)
+            if links is None:
+                links = self._links[node] = _Links(
                     self._peer(node, Channel.RAFT, address), self._peer(node, Channel.BULK, address)
                 )
-                for peer in ways:
+                for peer in links:
                     peer.start()
             else:
-                for peer in ways:
+                for peer in links:
                     peer.set_address(address)
 
     def drop_outsiders(self) -> None:
@@ -169,11 +169,11 @@ class TcpTransport(Transport):
         memory = self.memory
         for accepted in self._listener.connections():
             hello = accepted.hello
-            if hello is not None and hello.channel is not Channel.PROBE and not memory.is_let_in(hello):
+            if hello is not None and hello.channel is not Channel.PROBE and not memory.is_allowed(hello):
                 accepted.connection.abort(None)
-        for ways in self._ways.values():
-            for peer in ways:
-                if peer.hello is not None and not memory.is_let_in(peer.hello) and peer.connection is not None:
+        for links in self._links.values():
+            for peer in links:
+                if peer.hello is not None and not memory.is_allowed(peer.hello) and peer.connection is not None:
                     peer.connection.abort(None)
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
@@ -193,72 +193,72 @@ class TcpTransport(Transport):
             accepted.end()
         for connection in self._probes:
             connection.abort()
-        for ways in self._ways.values():
-            connections += [peer.connection for peer in ways if peer.connection is not None]
-            self._leave(ways)
-        self._ways.clear()
+        for links in self._links.values():
+            connections += [peer.connection for peer in links if peer.connection is not None]
+            self._close_links(links)
+        self._links.clear()
         for peer in self._closing:
             await peer.wait_closed()
         for task in endpoint.tasks:
             task.cancel()
         if endpoint.tasks:
             await asyncio.wait(list(endpoint.tasks))
-        await self._wait_gone(connections)
+        await self._wait_closed(connections)
 
     def _peer(self, node: NodeId, channel: Channel, address: Address) -> Peer:
         return Peer(self._endpoint, node, channel, address, self._tls)
 
-    def _leave(self, ways: _Ways) -> None:
-        for peer in ways:
+    def _close_links(self, links: _Links) -> None:
+        for peer in links:
             peer.close()
-        self._closing = [peer for peer in (*self._closing, *ways) if not peer.is_closed]
+        self._closing = [peer for peer in (*self._closing, *links) if not peer.is_closed]
 
-    async def _wait_gone(self, connections: list[Connection]) -> None:
+    async def _wait_closed(self, connections: list[Connection]) -> None:
         """Wait until the connections are closed; abort those that are not in time."""
-        gone = [connection.gone for connection in connections]
-        if not gone:
+        futures = [connection.closed for connection in connections]
+        if not futures:
             return
-        await asyncio.wait(gone, timeout=self._endpoint.config.close_timeout_ms / 1000)
+        await asyncio.wait(futures, timeout=self._endpoint.config.close_timeout_ms / 1000)
         for connection in connections:
             connection.abort()
-        await asyncio.wait(gone)
+        await asyncio.wait(futures)
 
     def _sweep(self) -> None:
         loop = self._endpoint.loop
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
         connections = [accepted.connection for accepted in self._listener.connections()]
-        for ways in self._ways.values():
-            connections += [peer.connection for peer in ways if peer.connection is not None]
+        for links in self._links.values():
+            connections += [peer.connection for peer in links if peer.connection is not None]
         check_stalls(connections, loop.time())
 
     # the transport
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        ways = self._ways.get(node)
-        if ways is None:
+        links = self._links.get(node)
+        if links is None:
             self.messages_unaddressed += len(envelopes)
         elif envelopes:
-            ways.raft.send(envelopes)
+            links.raft.send(envelopes)
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        ways = self._ways.get(node)
-        if ways is not None:
-            ways.raft.beat(beat)
+        links = self._links.get(node)
+        if links is not None:
+            links.raft.beat(beat)
 
     async def request(self, node: NodeId, request: object) -> object:
         """Send a request and return its answer.
 
         A request of `runtime.transfer.bulk` goes over the bulk channel, a `Call` over the Raft channel and returns an
         `Answer`."""
-        ways = self._ways.get(node)
-        if ways is None:
+        links = self._links.get(node)
+        if links is None:
             raise NotConnected(f"node {node} has no address here")
         if isinstance(request, Call):
-            return await ways.raft.request(request)
+            return await links.raft.request(request)
         if not isinstance(request, BulkRequest):
             raise InvalidArgument(f"{type(request).__name__} is not a request that can be sent")
-        answer = await ways.bulk.request(call_of(request, self._endpoint.config.bulk_timeout_ms))
-        return found_of(request, answer)
+        answer = await links.bulk.request(call_of(request, self._endpoint.config.bulk_timeout_ms))
+        return result_of(request, answer)
 
     async def call(self, node: NodeId, call: Call) -> Answer:
         """Send a `Call` as `request` does, and return its `Answer`."""
@@ -288,13 +288,13 @@ class TcpTransport(Transport):
             connection.abort()
             del self._probes[connection]
 
-    # what there is to say
+    # status
 
     def peers(self) -> list[PeerStatus]:
         """Return the state of the links to all nodes with an address, by node id."""
         return [
-            PeerStatus(node, self._addresses[node], ways.raft.status(), ways.bulk.status())
-            for node, ways in sorted(self._ways.items())
+            PeerStatus(node, self._addresses[node], links.raft.status(), links.bulk.status())
+            for node, links in sorted(self._links.items())
         ]
 
     def traffic(self) -> TrafficTotals:

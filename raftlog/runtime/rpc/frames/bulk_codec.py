@@ -84,36 +84,36 @@ def request_of(call: Call) -> BulkRequest | None:
     raise BadFrame(f"a request {call.name} that cannot be read")
 
 
-def answer_of(found: object) -> Answer:
+def answer_of(result: object) -> Answer:
     """Return the answer with a result of `Driver.serve`."""
-    if isinstance(found, LogFound):
-        boundary, base_offset, first, files = found
+    if isinstance(result, LogFound):
+        boundary, base_offset, first, files = result
         # Only a compacted log has files there; without any the answer has four numbers.
         return Answer([*boundary, base_offset, first.term, *([files] if files else [])], (first.batch,))
-    if isinstance(found, FilesFound):
+    if isinstance(result, FilesFound):
         return Answer(
             [
-                *found.version,
-                found.below,
-                *found.boundary,
-                found.log_start_offset,
-                pack_numbers("q", found.base_offsets),
+                *result.version,
+                result.below,
+                *result.boundary,
+                result.log_start_offset,
+                pack_numbers("q", result.base_offsets),
             ]
         )
-    if isinstance(found, PieceFound):
-        return Answer(True, found.batches)
-    if isinstance(found, LogsPart):
+    if isinstance(result, PieceFound):
+        return Answer(True, result.batches)
+    if isinstance(result, LogsPart):
         return Answer(None)
-    if isinstance(found, AppendFound):
-        terms = pack_numbers("i", [entry.term for entry in found.entries])
-        return Answer([found.committed, found.last_index, terms], tuple(entry.payload for entry in found.entries))
-    assert isinstance(found, EntriesFound), f"a bulk request was answered with {type(found).__name__}"
-    indices = pack_numbers("q", [entry.index for entry in found.entries])
-    terms = pack_numbers("i", [entry.term for entry in found.entries])
-    return Answer([indices, terms], tuple(entry.batch for entry in found.entries))
+    if isinstance(result, AppendFound):
+        terms = pack_numbers("i", [entry.term for entry in result.entries])
+        return Answer([result.committed, result.last_index, terms], tuple(entry.payload for entry in result.entries))
+    assert isinstance(result, EntriesFound), f"a bulk request was answered with {type(result).__name__}"
+    indices = pack_numbers("q", [entry.index for entry in result.entries])
+    terms = pack_numbers("i", [entry.term for entry in result.entries])
+    return Answer([indices, terms], tuple(entry.batch for entry in result.entries))
 
 
-def found_of(request: BulkRequest, answer: Answer) -> BulkFound:
+def result_of(request: BulkRequest, answer: Answer) -> BulkFound:
     """Return the result in an answer; raises `FormatError` when the answer does not fit the request."""
     try:
         match request, answer.value:

@@ -56,7 +56,7 @@ def pack_value(value: object, bytes_max: int, items_max: int) -> bytes:
     try:
         packed: bytes = msgpack.packb(value, strict_types=True)
         if len(packed) > items_max:
-            unpack_value(packed, items_max)  # only then can a list or mapping in it be too long
+            unpack_value(packed, items_max)  # only then can a list or mapping in the value be too long
     except (ValueError, TypeError, OverflowError, BadFrame) as error:
         raise InvalidArgument(f"a header value cannot be sent: {error}") from None
     if len(packed) > bytes_max:

@@ -41,7 +41,7 @@ from raftlog.runtime.rpc.handshake import (
     pack_hello,
     pack_refusal,
 )
-from raftlog.runtime.rpc.serving import Serving
+from raftlog.runtime.rpc.request_server import RequestServer
 from raftlog.runtime.rpc.writer import Writer
 from raftlog.types import Buffer
 
@@ -80,7 +80,7 @@ class AcceptedConnection:
         self._replica: ReplicaId
         """Node and disk of the peer, once there is one."""
         self._writer: Writer | None = None
-        self._serving: Serving | None = None
+        self._server: RequestServer | None = None
         self._is_noted = False
         """Whether the memory counts it among the open connections."""
 
@@ -95,7 +95,7 @@ class AcceptedConnection:
     def opened(self) -> None:
         self._registry.add(self)
         timeout_s = self._endpoint.config.handshake_timeout_ms / 1000
-        self._timer = self._endpoint.loop.call_later(timeout_s, self._too_late)
+        self._timer = self._endpoint.loop.call_later(timeout_s, self._time_out)
 
     def take(self, frame: Frame) -> None:
         if self.hello is None:
@@ -114,18 +114,18 @@ class AcceptedConnection:
         elif frame.kind is FrameKind.BEAT:
             beat = decode_beat(frame.body)
             if beat.disk_uuid != self.hello.identity.disk_uuid:
-                raise BadFrame(f"node {node} sends a heartbeat of another disk than it introduced itself with")
+                raise BadFrame(f"node {node} sends a heartbeat of another disk than that of its handshake")
             received.note_frame(frame.kind)
             self._endpoint.memory.note_beat(self.hello, beat)
             if self._endpoint.memory.is_member(*self._replica):
                 self._endpoint.on_beat(node, beat)
         elif frame.kind is FrameKind.CALL:
-            assert self._serving is not None, f"a request of node {node} before its handshake"
+            assert self._server is not None, f"a request of node {node} before its handshake"
             received.note_frame(frame.kind)
-            self._serving.take(frame)
+            self._server.take(frame)
         else:
             refusal = decode_refusal(frame.body)
-            message = f"node {node} refuses us: {refusal.message}"
+            message = f"node {node} refuses the connection: {refusal.message}"
             self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_theirs=True))
             self._endpoint.on_refused(refusal)
 
@@ -147,7 +147,7 @@ class AcceptedConnection:
         if isinstance(error, (BadFrame, HandshakeRefused)):
             endpoint.complaints.note(self.connection.source, str(error), endpoint.loop.time())
         elif self.hello is None and not endpoint.is_closing:
-            endpoint.complaints.note(self.connection.source, "it ended before its handshake did", endpoint.loop.time())
+            endpoint.complaints.note(self.connection.source, "its handshake was incomplete", endpoint.loop.time())
 
     # the handshake
 
@@ -208,9 +208,9 @@ class AcceptedConnection:
             endpoint.traffic[theirs.channel].sent,
         )
         if theirs.channel is Channel.PROBE:
-            self._serving = Serving(endpoint, peer.node_id, self._writer, partial(endpoint.serve_probe, peer))
+            self._server = RequestServer(endpoint, peer.node_id, self._writer, partial(endpoint.serve_probe, peer))
         else:
-            self._serving = Serving(endpoint, peer.node_id, self._writer, partial(endpoint.serve, peer.node_id))
+            self._server = RequestServer(endpoint, peer.node_id, self._writer, partial(endpoint.serve, peer.node_id))
         self._is_noted = is_noted
         if is_noted:
             endpoint.memory.note_connected(theirs)
@@ -224,5 +224,5 @@ class AcceptedConnection:
         self.connection.write(frame)
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
-    def _too_late(self) -> None:
-        self.connection.abort(BadFrame("its handshake took too long"))
+    def _time_out(self) -> None:
+        self.connection.abort(BadFrame("its handshake timed out"))

@@ -19,7 +19,7 @@ from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.types import Buffer, NodeId
 
 
-class Answers(Protocol):
+class AnswerWriter(Protocol):
     """Receiver of answers; a connection's `Writer` is one."""
 
     def post_frame(self, frame: list[Buffer]) -> bool:
@@ -27,11 +27,11 @@ class Answers(Protocol):
         ...
 
 
-class Serving:
+class RequestServer:
     """Server of one accepted connection's requests; `serve` answers them."""
 
     def __init__(
-        self, endpoint: Endpoint, node: NodeId, writer: Answers, serve: Callable[[object], Awaitable[object]]
+        self, endpoint: Endpoint, node: NodeId, writer: AnswerWriter, serve: Callable[[object], Awaitable[object]]
     ) -> None:
         self._endpoint, self._serve_request = endpoint, serve
         self._config = endpoint.config
@@ -90,7 +90,7 @@ class Serving:
             return
         error = task.exception()
         if error is not None:
-            self._fail(correlation, OutcomeUnknown("it failed in a way that was not foreseen"))
+            self._fail(correlation, OutcomeUnknown("it failed with an unexpected error; the log of that broker has it"))
             self._endpoint.loop.call_exception_handler(
                 {"message": f"{task.get_name()} failed", "exception": error, "task": task}
             )

@@ -1,4 +1,4 @@
-"""`Serving` alone: what it refuses, and what it answers when there is no room or a handler fails."""
+"""`RequestServer` alone: what it refuses, and what it answers when there is no room or a handler fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.bulk_codec import call_of
 from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
-from raftlog.runtime.rpc.serving import Serving
+from raftlog.runtime.rpc.request_server import RequestServer
 from raftlog.runtime.transfer.bulk import LogAsked
 from raftlog.types import NodeId
 from tests.rpc.test_calls import GROUP, framed
@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, serve: Callable[[object], Awaitable[object]], room_bytes: int = 64 * KIB) -> None:
         endpoint: Any = SimpleNamespace(config=CONFIG, loop=asyncio.get_running_loop(), tasks={})
         self.connection = Connection(room_bytes)
-        self.serving = Serving(endpoint, NodeId(2), self.connection, serve)
+        self.serving = RequestServer(endpoint, NodeId(2), self.connection, serve)
 
     def ask(self, correlation: int, call: Call) -> None:
         self.serving.take(framed(encode_call(correlation, call, CONFIG), FrameKind.CALL))

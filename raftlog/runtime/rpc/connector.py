@@ -1,4 +1,4 @@
-"""Connecting to an address, from the first packet to the end of the handshake: for the ways to peers and for probes."""
+"""Connection to an address, from the first packet to the end of the handshake: for links to peers and for probes."""
 
 import asyncio
 
