@@ -8,7 +8,5 @@ PENDING: Final = (
     "partitions/node",
     "partitions/operations",
     "partitions/replica",
-    "raftlog/runtime/log",
-    "raftlog/runtime/transfer",
 )
 """Files and directories whose lines are not rewritten yet."""

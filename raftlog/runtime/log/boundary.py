@@ -1,7 +1,6 @@
-"""The entry before the first one of a log that can be had by index: what stands below was trimmed away or compacted.
+"""Boundary of a log: the entry before the first one that can be read by index; those below are trimmed or compacted.
 
-Every segment's roll says the term of the entry before it. Called by the group log, and by those who give it away.
-"""
+Every segment's roll has the term of the entry before it. Called by the group log, and by the senders of logs."""
 
 from raftlog.raft import EntryId
 from raftlog.raft.entry import ORIGIN
@@ -12,7 +11,7 @@ from raftlog.types import Index, Term
 
 
 def boundary_of(segments: SegmentedLog) -> EntryId:
-    """The boundary, as the files have it."""
+    """Return the boundary according to the files."""
     if not segments.segments or segments.uncompacted_from.base_index <= 1:
         return ORIGIN
     first = segments.uncompacted_from
@@ -22,12 +21,13 @@ def boundary_of(segments: SegmentedLog) -> EntryId:
 
 
 def uncompacted_from(segments: SegmentedLog) -> Index:
-    """The first entry that is in the files as it was appended, with all behind it; from the boundary on at the latest:
-    that rises when a compaction begins, before any file is another."""
+    """Return the first entry that is in the files as it was appended, with all behind it.
+
+    It is at most the entry behind the boundary, which rises when a compaction begins, before any file is replaced."""
     return Index(segments.uncompacted_from.base_index) if segments.segments else Index(1)
 
 
 def entry_before(segment: Segment) -> EntryId | None:
-    """The entry before a segment, as its roll says; `None` where that is damaged. Raises `OSError`."""
+    """Return the entry before a segment, from its roll; None when that is damaged. Raises `OSError`."""
     roll = read_roll(segment)
     return EntryId(Index(segment.base_index - 1), Term(roll.previous_term)) if roll else None

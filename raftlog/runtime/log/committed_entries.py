@@ -1,4 +1,4 @@
-"""Committed entries as whoever follows a group's log reads them: the controller's state machine, above all."""
+"""Committed entries of a group's log for a state machine that follows it: the controller's, above all."""
 
 from typing import NamedTuple
 
@@ -10,21 +10,20 @@ from raftlog.types import Buffer, Index, Term
 
 
 class CommittedEntry(NamedTuple):
-    """An entry as stored; one of client data has no kind, and its batch holds the records."""
+    """Entry as stored; one of client data has no kind, and its batch holds the records."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term
     kind: ControlKind | None
     payload: bytes
-    """Of a control entry."""
+    """Payload of a control entry."""
     batch: Buffer
 
 
 def read_committed(log: GroupLog, first: Index, last: Index, max_bytes: int) -> list[CommittedEntry]:
-    """Entries from `first` on, at most to `last`; at least one, even if it is larger than `max_bytes`, none behind it.
+    """Return entries from `first` on, at most to `last`; at least one, even if it is larger than `max_bytes`.
 
-    Raises `EntriesTrimmed` when the log begins behind `first`, `CorruptBatch`, `InvalidBatch`.
-    """
+    Raises `EntriesTrimmed` when the log begins behind `first`, `CorruptBatch`, `InvalidBatch`."""
     if first <= log.boundary.index:
         path = log.segments.path
         raise EntriesTrimmed(f"{path}: entry {first} was trimmed away; the log begins behind entry {log.boundary}")

@@ -1,11 +1,10 @@
-"""The configurations that a replica starts from, read back from its log.
+"""Configurations that a replica starts from, read back from its log.
 
 Each configuration entry names the one that it replaces, so the walk goes from the latest one back to the one that
-holds at the commit index; below the first segment the roll with which it begins has what held there. Every roll says
-which configuration holds at its place, so where the latest entry is not known only the last segment is looked through,
-and where no entry says it any more, the newest roll does: the first one is from before everything that was compacted.
-Called when a group is opened or its log was fetched.
-"""
+holds at the commit index; below the first segment the roll with which it begins has the configuration that held there.
+Every roll has the configuration at its place, so while the latest entry is not known only the last segment is searched,
+and when no entry has it any more, the newest roll does: the first one is from before everything that was compacted.
+Called when a group is opened or its log was fetched."""
 
 from typing import NamedTuple
 
@@ -24,16 +23,15 @@ _WALK_BYTES = 1 << 20
 class _FoundConfiguration(NamedTuple):
     configuration: Configuration
     replaces_index: Index | None
-    """None when the log does not say."""
+    """Index of the configuration that it replaces; None when the log does not have it."""
 
 
 def configurations(log: ReadableLog, configuration_index: Index | None, committed: Index) -> tuple[Configuration, ...]:
-    """The configuration that holds at `committed`, and all above it, ascending.
+    """Return the configuration that holds at `committed`, and all above it, ascending.
 
     `configuration_index` is the latest configuration entry in the log, 0 when only a roll has it, `None` when it is
-    not known. Empty for a log that says nothing. Where an entry that is needed is damaged, the nearest roll below
-    speaks instead: the replica is quarantined until it is repaired. Raises `FormatError`.
-    """
+    not known. Empty for a log without any. When a needed entry is damaged, the nearest roll below takes its place:
+    the replica is quarantined until it is repaired. Raises `FormatError`."""
     if not log.segments:
         return ()
     index = _latest(log) if configuration_index is None else configuration_index
@@ -50,7 +48,7 @@ def configurations(log: ReadableLog, configuration_index: Index | None, committe
 
 
 def _latest(log: ReadableLog) -> Index:
-    """The latest configuration entry of the last segment, or the one that its roll names."""
+    """Return the latest configuration entry of the last segment, or the one that its roll names."""
     active = log.active
     roll = read_roll(active)
     latest = Index(roll.configuration_index) if roll else Index(0)
@@ -69,7 +67,9 @@ def _latest(log: ReadableLog) -> Index:
 
 
 def _configuration_at(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
-    """What the entry at `index` says, or a roll if the log begins or is compacted above it, or the entry is damaged."""
+    """Return the configuration of the entry at `index`.
+
+    It comes from a roll if the log begins or is compacted above it, or if the entry is damaged."""
     if index == 0:
         return _in_newest_roll(log)
     if index < log.uncompacted_from.base_index:
@@ -85,13 +85,13 @@ def _configuration_at(log: ReadableLog, index: Index) -> _FoundConfiguration | N
 
 
 def _in_newest_roll(log: ReadableLog) -> _FoundConfiguration | None:
-    """The last roll that can be read; `None` when none can."""
+    """Return the configuration of the last readable roll, if there is one."""
     rolls = (read_roll(segment) for segment in reversed(log.segments))
     return next((_FoundConfiguration(configuration_of_roll(roll), None) for roll in rolls if roll), None)
 
 
 def _in_roll(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
-    """A roll that has the configuration of entry `index`, otherwise the nearest roll below."""
+    """Return the configuration of entry `index` from a roll that has it, otherwise that of the nearest roll below."""
     best = None
     for segment in log.segments:
         roll = read_roll(segment)

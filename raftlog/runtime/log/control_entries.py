@@ -1,9 +1,8 @@
-"""What Raft itself says in a log, as batches: configurations and no-ops, and entries made from stored batches.
+"""Batches of Raft's own entries: configurations and no-ops, and entries made from stored batches.
 
 A configuration stands in its own control entries and in the roll of every segment; both name members by node id and
 disk uuid. docs/FORMATS.md, sections 4 and 5, has the bytes. Batches made here have offset 0 and term 0: the log stamps
-both when the entry takes its place. Data batches are never opened. Pure; called by the group log and by recovery.
-"""
+both when the entry takes its place. Data batches are never opened. Pure; called by the group log and by recovery."""
 
 import struct
 from collections.abc import Callable
@@ -24,43 +23,45 @@ _CONFIGURATION = struct.Struct(">BQ")
 _TRIM = struct.Struct(">BqQ")
 _COMPACTED_TO = struct.Struct(">Bqq")
 _NO_OP: Final = b"\x01"
-"""A payload of version 1 that says nothing more."""
+"""Payload of version 1, without content."""
 _ATTRIBUTES_LOW: Final = 22
 _FIRST: Final = Index(1)
-"""Where the low byte of a batch's attributes stands."""
+"""Index of the first entry of a log."""
 _UNSTAMPED: Final = Offset(0)
 
 
 def member_of(replica: ReplicaId) -> RollMember:
-    """A replica as files name it."""
+    """Return a replica as files name it."""
     return RollMember(replica.node_id, replica.disk_uuid)
 
 
 def members_of(held: Configuration) -> tuple[tuple[RollMember, ...], tuple[RollMember, ...], tuple[RollMember, ...]]:
-    """A configuration's voters, learners and outgoing voters, as rolls and configuration entries name them."""
+    """Return a configuration's voters, learners and outgoing voters, as rolls and configuration entries name them."""
     voters, learners, outgoing = (tuple(map(member_of, each)) for each in (held.voters, held.learners, held.outgoing))
     return voters, learners, outgoing
 
 
 @lru_cache(maxsize=4096)
 def replica_of(member: RollMember) -> ReplicaId:
-    """A member as Raft names it; equal ones are one object, which frames name once."""
+    """Return a member as Raft names it; equal ones are one object, which frames name once."""
     return ReplicaId(NodeId(member.node_id), member.disk_uuid)
 
 
 def configuration_of_roll(roll: Roll) -> Configuration:
-    """The configuration that holds where a segment begins; its index is that of the entry that it comes from."""
+    """Return the configuration at the beginning of a segment; its index is that of the entry that it comes from."""
     return _configuration(Index(roll.configuration_index), roll.voters, roll.learners, roll.outgoing_voters)
 
 
 def encode_configuration(configuration: Configuration, replaces_index: Index) -> bytes:
-    """The payload of a configuration entry. Its index is that of the entry, and not in it."""
+    """Return the payload of a configuration entry. Its index is that of the entry, and not in it."""
     members = b"".join(map(encode_members, members_of(configuration)))
     return _CONFIGURATION.pack(CONFIGURATION_VERSION, replaces_index) + members
 
 
 def decode_configuration(payload: bytes, index: Index) -> tuple[Configuration, Index]:
-    """The configuration in the entry at `index`, and the index of the one that it replaces; raises `FormatError`."""
+    """Return the configuration in the entry at `index`, and the index of the one that it replaces.
+
+    Raises `FormatError`."""
     try:
         version, replaces_index = _CONFIGURATION.unpack_from(payload)
         if version != CONFIGURATION_VERSION:
@@ -85,26 +86,28 @@ def _configuration(
 
 
 def no_op_batch(wall_ms: int) -> bytearray:
-    """The first entry of a new leader, unstamped."""
+    """Build the first entry of a new leader, unstamped."""
     return build_control_batch(ControlKind.NO_OP, _NO_OP, wall_ms, next_offset=_UNSTAMPED)
 
 
 def configuration_batch(configuration: Configuration, replaces_index: Index, wall_ms: int) -> bytearray:
-    """The batch of a configuration entry, unstamped."""
+    """Build the batch of a configuration entry, unstamped."""
     payload = encode_configuration(configuration, replaces_index)
     return build_control_batch(ControlKind.CONFIGURATION, payload, wall_ms, next_offset=_UNSTAMPED)
 
 
 class TrimEntry(NamedTuple):
-    """What a trim entry says: records below `log_start_offset` are given up. `snapshot_index` is the roll behind which
-    the state that is dropped with them stands as a snapshot; 0: none is dropped."""
+    """Content of a trim entry: records below `log_start_offset` are deleted.
+
+    `snapshot_index` is the roll behind which the state that is dropped with them stands as a snapshot; 0: none is
+    dropped."""
 
     log_start_offset: Offset
     snapshot_index: Index
 
 
 def encode_trim(trim: TrimEntry) -> bytes:
-    """The payload of a trim entry."""
+    """Return the payload of a trim entry."""
     return _TRIM.pack(TRIM_VERSION, *trim)
 
 
@@ -114,15 +117,17 @@ def decode_trim(payload: bytes) -> TrimEntry:
 
 
 class CompactedTo(NamedTuple):
-    """What a mark of compaction says: it may run below offset `compacted_to`, where a committed roll begins a segment,
-    and may drop tombstones below `tombstones_to`."""
+    """Content of a mark of compaction.
+
+    It may run below offset `compacted_to`, where a committed roll begins a segment, and may drop tombstones below
+    `tombstones_to`."""
 
     compacted_to: Offset
     tombstones_to: Offset
 
 
 def encode_compacted_to(mark: CompactedTo) -> bytes:
-    """The payload of a compacted_to entry."""
+    """Return the payload of a compacted_to entry."""
     return _COMPACTED_TO.pack(COMPACTED_TO_VERSION, *mark)
 
 
@@ -142,12 +147,12 @@ def _numbers(name: str, layout: struct.Struct, version: int, payload: bytes) -> 
 
 
 def is_control(batch: Buffer) -> bool:
-    """Whether a batch is one of the log's own, from the control bit alone."""
+    """Return whether a batch is one of the log's own, from the control bit alone."""
     return bool(batch[_ATTRIBUTES_LOW] & CONTROL_BIT)
 
 
 def is_trim(batch: Buffer) -> bool:
-    """Whether a batch is a trim; false for one that cannot be read."""
+    """Return whether a batch is a trim; false for an unreadable one."""
     try:
         return is_control(batch) and read_control(batch)[0] is ControlKind.TRIM
     except InvalidBatch:
@@ -155,11 +160,10 @@ def is_trim(batch: Buffer) -> bool:
 
 
 def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
-    """A stored batch, whose CRC was checked, as Raft's entry; only configurations, no-ops and the log's first entry, a
-    roll, are more than data to it.
+    """Return a stored batch, whose CRC was checked, as Raft's entry.
 
-    Raises `InvalidBatch` and `FormatError` for a control batch that this version cannot read.
-    """
+    Only configurations, no-ops and the log's first entry, a roll, are more than data to Raft. Raises `InvalidBatch` and
+    `FormatError` for a control batch that this version cannot read."""
     if not is_control(batch):
         return Entry(index, term, EntryKind.DATA, len(batch), batch)
     kind, payload = read_control(batch)
@@ -172,7 +176,7 @@ def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
 
 
 class BatchPayloads(ControlPayloads):
-    """Makes the batches of the entries that a core appends by itself. `wall_ms` gives milliseconds since 1970."""
+    """Factory of the batches that a core appends by itself. `wall_ms` returns milliseconds since 1970."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms

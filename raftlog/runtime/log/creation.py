@@ -1,8 +1,7 @@
-"""Making a replica's directory: with the group's first roll, or empty for one that will be filled by its leader.
+"""Creation of a replica's directory: with the group's first roll, or empty for one that its leader will fill.
 
-Everything is synced before the journal says `created`; a directory without that mark that holds at most a first roll
-was left by a crash, and is made again.
-"""
+Everything is synced before the journal has the `created` mark; a directory without that mark that holds at most a first
+roll was left by a crash, and is made again."""
 
 import uuid
 
@@ -24,10 +23,9 @@ _BLOCK = 4096
 
 
 class Making:
-    """One directory that is being made: two stages, each of which the caller syncs before it goes on.
+    """Creation of one directory, in two stages, each of which the caller syncs before it continues.
 
-    The meta file gets its name only when what it says is durable: a directory with a torn one would be damage.
-    """
+    The meta file gets its name only when its content is durable: a directory with a torn one would be damage."""
 
     def __init__(self, disk: Disk, data_dir: str, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
         assert roll is None or roll.base_index == 1, "the first roll of a group is at index 1"
@@ -40,7 +38,7 @@ class Making:
         self._segments: SegmentedLog | None = None
 
     def begin(self) -> SyncTargets:
-        """Make the directory, and write what its meta file will be. Raises `FormatError` over an unknown log."""
+        """Make the directory, and write the staged meta file. Raises `FormatError` over an unknown log."""
         disk, path = self._disk, self.path
         if disk.exists(path):
             _check_left_over(disk, path)
@@ -64,7 +62,7 @@ class Making:
         return SyncTargets(files, [internal(self.path), *directories])
 
     def finish(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
-        """Everything is durable, and may be marked as created."""
+        """Return the group's log and Raft state, once everything is durable and may be marked as created."""
         segments = self._segments
         assert segments is not None, f"{self.path}: nothing was made"
         none = HardState(Term(0), None)
@@ -75,7 +73,7 @@ class Making:
         return GroupLog(segments, recent_bytes_max), restart
 
     def run(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
-        """All of it; blocking."""
+        """Run all stages with their syncs; blocking."""
         try:
             self._disk.sync(*self.begin())
             self._disk.sync(*self.go_on())
@@ -85,7 +83,7 @@ class Making:
         return self.finish(recent_bytes_max)
 
     def abandon(self) -> None:
-        """Give the files back: what was made counts for nothing, and is made again."""
+        """Close the files; the directory counts for nothing, and is made again."""
         if self._meta is not None:
             self._meta.close()
         if self._segments is not None:
@@ -93,7 +91,7 @@ class Making:
 
 
 def _check_left_over(disk: Disk, path: str) -> None:
-    """A first roll, or less of it, is all that a directory without a mark may hold."""
+    """Raise `FormatError` unless a directory without a mark holds at most a first roll, whole or torn."""
     bases = segment_bases(disk, path)
     if not bases:
         return
@@ -108,7 +106,7 @@ def _check_left_over(disk: Disk, path: str) -> None:
 
 
 def _first_roll_size(data: bytes) -> int:
-    """How long a file may be that holds nothing but a first roll, whole or torn."""
+    """Return the greatest size of a file that holds nothing but a first roll, whole or torn."""
     if len(data) < HEADER_SIZE:
         return HEADER_SIZE
     header = read_header(data)

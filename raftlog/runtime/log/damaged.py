@@ -1,4 +1,4 @@
-"""Entries of a replica that are damaged and could not be repaired, for whoever decides what to do about them."""
+"""Damaged entries of a replica that could not be repaired, as operators and repair plans get them."""
 
 from typing import Final, NamedTuple
 
@@ -6,11 +6,11 @@ from raftlog.errors import CorruptBatch
 from raftlog.types import Index, Offset
 
 DAMAGED_MAX: Final = 1_000
-"""So many are kept in mind."""
+"""Most entries that are remembered."""
 
 
 class DamagedEntry(NamedTuple):
-    """An entry that no other replica could give when it was asked; its records are those from `offset` to `end`."""
+    """Entry that no other replica had when it was asked; its records are those from `offset` to `end`."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset

@@ -1,8 +1,7 @@
-"""The files of one group's directory while it is recovered: which there are, which go, and what is set aside.
+"""Files of one group's directory during recovery: present files, deletions, and tails that are set aside.
 
-What nobody was promised is deleted. What a lost tail leaves behind it was promised, so it is kept in
-`.raftlog/damaged/`, durably, before its place is used again. Names that are no segment's stay as they are.
-"""
+Bytes that were never promised are deleted. Entries behind a lost tail were promised, so they are kept in
+`.raftlog/damaged/`, durably, before their place is used again. Names that are no segment's stay as they are."""
 
 import re
 from typing import Final
@@ -20,7 +19,7 @@ _COPY_BYTES: Final = 4 << 20
 
 
 class GroupFiles:
-    """See the module. `bases` are the base offsets of the `.log` files, ascending."""
+    """Files of one directory. `bases` are the base offsets of the `.log` files, ascending."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.bases = [Offset(base) for base in segment_bases(disk, path)]
@@ -30,11 +29,11 @@ class GroupFiles:
         self._path = path
 
     def before(self, base: int) -> Offset | None:
-        """The file before the one at `base`."""
+        """Return the file before the one at `base`."""
         return next((older for older in reversed(self.bases) if older < base), None)
 
     def after(self, base: int) -> Offset | None:
-        """The file behind the one at `base`."""
+        """Return the file behind the one at `base`."""
         return next((newer for newer in self.bases if newer > base), None)
 
     def remove(self, base: Offset) -> None:
@@ -47,7 +46,7 @@ class GroupFiles:
         self.is_changed = True
 
     def remove_orphans(self) -> None:
-        """Delete index files whose `.log` is not there, and what a compaction did not finish."""
+        """Delete index files without their `.log`, and staged files of an unfinished compaction."""
         for name in self._disk.list_directory(self._path):
             match = _SEGMENT_FILE.fullmatch(name)
             is_orphan = match is not None and not self._disk.exists(f"{self._path}/{match[1]}{LOG_SUFFIX}")
@@ -68,7 +67,7 @@ class GroupFiles:
     # setting aside
 
     def keep_tail(self, segment: Segment) -> None:
-        """Copy what stands behind a segment's last entry, if there is anything."""
+        """Copy the bytes behind a segment's last entry, if there are any."""
         log = segment.files.log
         position = segment.end_position
         if log.size() <= position:
@@ -83,7 +82,7 @@ class GroupFiles:
             copy.close()
 
     def keep_file(self, base: Offset) -> None:
-        """Move a whole `.log` away; its index files go."""
+        """Move a whole `.log` away, and delete its index files."""
         kept = self._aside(base, 0)
         self._disk.rename(f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}", kept)
         self.remove(base)

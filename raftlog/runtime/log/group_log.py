@@ -1,4 +1,4 @@
-"""The group log: Raft's view of a segmented log, and the entries that are not in its files yet.
+"""Group log: Raft's view of a segmented log, and the entries that are not in its files yet.
 
     boundary.index < first index,   written index ≤ last index,   recent holds every entry above written index
 
@@ -7,8 +7,7 @@ the journal nothing in the files may change (a cut is durable before a byte that
 disk entries wait. So the newest entries are held in memory, a bounded number beyond those that wait, which also serves
 followers without reading. Offsets and terms are stamped here, when an entry takes its place.
 
-Not here: what is durable, committed or journaled; that is the group's and the driver's business.
-"""
+Not here: durability, commit and journal; they belong to the replica and the driver."""
 
 import struct
 from bisect import bisect_right
@@ -46,47 +45,47 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 
 
 class GroupLog(LogView):
-    """See the module. One owner: its group."""
+    """Log of one replica, its only owner; see the module."""
 
     def __init__(self, segments: SegmentedLog, recent_bytes_max: int) -> None:
         self._recent_bytes_max = recent_bytes_max
         self.producers = ProducerEntries()
-        """What entries say of producers, until the replica above takes it away."""
+        """Entries about producers, until the replica takes them."""
         self._adopt(segments)
 
     def _adopt(self, segments: SegmentedLog) -> None:
-        """Begin with what the files hold."""
+        """Begin with the content of the files."""
         self.segments = segments
         self.producers.clear()
         self._boundary = boundary_of(segments)
         self._last_index = max(segments.last_index, self._boundary.index)
         self.next_offset = segments.next_offset
-        """The offset that the next record gets."""
+        """Offset of the next record."""
         self._recent: list[Entry] = []
         """The newest entries, up to the last one."""
         self._recent_first = Index(self._last_index + 1)
         self._recent_bytes = 0
         self._end = self._end_of_files()
-        """The last entry in the files, from before its row could rot there."""
+        """Last entry in the files, read before its row could rot there."""
         self._written: Index = self._last_index
         """The last entry whose bytes were brought to a file."""
         self.unwritten_bytes = 0
-        """At most so many bytes of entries are not in the files."""
+        """Upper bound of the bytes of entries that are not in the files."""
         self.has_unwritten_control = False
         """Whether there may be control entries among them."""
         self.lacks_descriptors = False
-        """The last write found no file descriptor; moved by `write`."""
+        """Whether the last write found no file descriptor; moved by `write`."""
         self._cut_to: Index | None = None
-        """Entries above it in the files are gone, but their bytes are not to be touched yet."""
+        """Index above which entries in the files are cut, though their bytes must not be touched yet."""
         self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
-        """Where each term begins, from some index on; what is below is read from the index rows."""
+        """First index of each term, from some index on; terms below are read from the index rows."""
         self.noted_from = Index(self._last_index + 1)
-        """Trims and marks from here on are noted; those below stood in the files when the log was opened."""
+        """Index from which on trims and marks are noted; those below stood in the files when the log was opened."""
         self.noted: deque[tuple[Index, TrimEntry | CompactedTo]] = deque()
-        """Where such entries stand and what they say; the group takes away those that are delivered."""
+        """Trims and marks with their index; the replica removes those that are delivered."""
         marks = (segment.compacted_to for segment in segments.segments)
         self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))
-        """The greatest committed mark of compaction that is known; after a restart as rolls say it. Never falls."""
+        """Greatest committed mark of compaction that is known; after a restart from the rolls. Never falls."""
 
     # what Raft asks
 
@@ -99,8 +98,10 @@ class GroupLog(LogView):
         return self._last_index
 
     def term_at(self, index: Index) -> Term:
-        """Raises `CorruptBatch` when the entry is an old one whose row or header is damaged, and
-        `DescriptorsExhausted`."""
+        """Return the term of an entry.
+
+        Raises `CorruptBatch` when the entry is an old one whose row or header is damaged, and `DescriptorsExhausted`.
+        """
         assert self._boundary.index <= index <= self._last_index, (
             f"index {index} outside [{self._boundary.index}, {self._last_index}]"
         )
@@ -112,8 +113,9 @@ class GroupLog(LogView):
         return self._stored_term(index)
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
-        """Raises `CorruptBatch` when the first of them is damaged, and ends before a later damaged one;
-        `DescriptorsExhausted`."""
+        """Return entries from `first` on, up to a damaged one.
+
+        Raises `CorruptBatch` when the first of them is damaged, and `DescriptorsExhausted`."""
         start = first - self._recent_first
         if start >= 0:
             return within_bytes(self._recent[start : start + max_entries], max_bytes)
@@ -127,7 +129,7 @@ class GroupLog(LogView):
     # changing
 
     def append(self, entries: Sequence[Entry]) -> int:
-        """Take entries behind the last one; those made here are stamped. Returns their bytes."""
+        """Append entries behind the last one; those made here are stamped. Returns their bytes."""
         assert entries[0].index == self._last_index + 1, f"entry {entries[0].index} after {self._last_index}"
         offset: int = self.next_offset
         size = 0
@@ -165,7 +167,9 @@ class GroupLog(LogView):
             self.noted.append((entry.index, decode_compacted_to(payload)))
 
     def cut_to(self, index: Index) -> bool:
-        """Drop everything above `index`; true when that reaches into the files, for which `settle_cut` must follow."""
+        """Drop everything above `index`; return whether that reaches into the files.
+
+        If so, `settle_cut` must follow."""
         assert self._boundary.index <= index < self._last_index, f"cut to {index} of {self._last_index}"
         self.next_offset = self.offset_of(Index(index + 1))
         kept = max(0, index + 1 - self._recent_first)
@@ -186,10 +190,9 @@ class GroupLog(LogView):
         return self._cut_to is not None
 
     def settle_cut(self) -> None:
-        """The cut is durable in the journal: the files may lose what it freed.
+        """Cut the files, after the cut is durable in the journal.
 
-        Raises `CorruptBatch` where the new end is damaged, and `DescriptorsExhausted`; then nothing changed.
-        """
+        Raises `CorruptBatch` when the new end is damaged, and `DescriptorsExhausted`; then nothing changed."""
         assert self._cut_to is not None, "no cut waits"
         if self._cut_to > self._boundary.index:
             try:
@@ -209,14 +212,15 @@ class GroupLog(LogView):
 
     @property
     def written_index(self) -> Index:
-        """The last entry in the files that still counts."""
+        """Last entry in the files that still counts."""
         return self._written if self._cut_to is None else min(self._written, self._cut_to)
 
     def write(self) -> bool:
-        """Bring entries to the files, without a sync, unless a cut waits; false when it has to be tried again.
+        """Bring entries to the files, without a sync, unless a cut waits; return false when it has to be retried.
 
-        What a full disk or missing descriptors left waits in memory for the next call. Raises `OSError` for worse.
-        """
+        Entries that a full disk or missing descriptors refused wait in memory for the next call. Raises `OSError`
+        for other
+        errors."""
         self.lacks_descriptors = False
         if self._cut_to is not None:
             return True
@@ -246,7 +250,7 @@ class GroupLog(LogView):
         self.segments.append_stamped(batch, header)
 
     def note_durable(self, index: Index) -> None:
-        """Everything up to `index` survives a crash, in the journal or in its segment."""
+        """Note that everything up to `index` survives a crash, in the journal or in its segment."""
         segments = self.segments
         index = min(index, self.written_index)
         if index > segments.durable_index:
@@ -254,7 +258,9 @@ class GroupLog(LogView):
             segments.mark_durable(index, publish=waiting > _ROWS_WAITING_MAX)
 
     def release(self, applied: Index) -> None:
-        """Entries up to `applied` need not be held for their waiters; too many of the written ones are let go."""
+        """Remove written entries up to `applied` from memory when they take more than their share.
+
+        Their waiters are done."""
         if self._recent_bytes <= self._recent_bytes_max:
             return
         free = min(applied, self.written_index) + 1 - self._recent_first
@@ -268,10 +274,10 @@ class GroupLog(LogView):
     # finding
 
     def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
-        """Client batches from the one that holds `offset` on, below `end`; at least one where there is any.
+        """Return client batches from the one that holds `offset` on, below `end`; at least one if there is any.
 
-        What no file has yet comes from memory. Raises `OffsetOutOfRange`, `CorruptBatch`, `DescriptorsExhausted`.
-        """
+        Entries that no file has yet come from memory. Raises `OffsetOutOfRange`, `CorruptBatch`,
+        `DescriptorsExhausted`."""
         written = self.offset_of(Index(self.written_index + 1))
         found: list[memoryview] = []
         if offset < written or offset > end:
@@ -296,7 +302,7 @@ class GroupLog(LogView):
         return found
 
     def offset_of(self, index: Index) -> Offset:
-        """Base offset of an entry, or of the one that will follow the last."""
+        """Return the base offset of an entry, or of the one that will follow the last."""
         if index > self._last_index:
             assert index == self._last_index + 1, f"index {index} after {self._last_index}"
             return self.next_offset
@@ -306,7 +312,7 @@ class GroupLog(LogView):
         return Offset(self.segments.row_at(index).offset)
 
     def rows(self, first: Index, last: Index) -> bytes:
-        """Index rows of written entries, as the journal wants them of a large append."""
+        """Return the index rows of written entries, as the journal needs them of a large append."""
         assert last <= self.segments.last_index, f"entries {first} to {last}, written to {self.segments.last_index}"
         parts = []
         while first <= last:
@@ -317,7 +323,7 @@ class GroupLog(LogView):
         return b"".join(parts)
 
     def size_of(self, first: Index, last: Index) -> int:
-        """Bytes of these entries in the files; more than there are when the last one is not written yet."""
+        """Return the bytes of these entries in the files; a greater number when the last one is not written yet."""
         segments = self.segments.segments
         if last > self.written_index:
             return _UNKNOWN_SIZE
@@ -327,7 +333,9 @@ class GroupLog(LogView):
         return sum(between) + end - start
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Raises `CorruptBatch` when the row of `first` cannot be read; one that rotted makes it a wrong answer."""
+        """Return the bytes in the files from entry `first` on; a row that rotted makes it wrong.
+
+        Raises `CorruptBatch` when the row of `first` cannot be read, and `DescriptorsExhausted`."""
         if first >= self._recent_first:
             return 0
         segment = self.segments.segment_of_index(first)
@@ -339,7 +347,7 @@ class GroupLog(LogView):
         return max(0, segment.end_position - position) + behind
 
     def end(self) -> LogEnd | None:
-        """The last entry in the files and its place, for a checkpoint."""
+        """Return the last entry in the files and its place, for a checkpoint."""
         return self._end
 
     def _end_of_files(self) -> LogEnd | None:
@@ -357,7 +365,9 @@ class GroupLog(LogView):
             raise self._unreadable(index, error) from None
 
     def _unreadable(self, index: Index, error: OSError) -> CorruptBatch | DescriptorsExhausted:
-        """What the disk will not give is as good as damaged; what no descriptor is left for is not."""
+        """Return the error for an entry that cannot be read.
+
+        A read error counts as damage, a missing file descriptor does not."""
         path = self.segments.segment_of_index(index).files.log.path
         if lacks_descriptors(error):
             return descriptors_exhausted(path, error)
@@ -366,15 +376,14 @@ class GroupLog(LogView):
     # trimming
 
     def move_start(self, offset: Offset) -> None:
-        """Records below `offset` do not count any more; that is durable."""
+        """Move the log start up to `offset`, which is durable in the journal."""
         segments = self.segments
         segments.log_start_offset = max(offset, segments.log_start_offset)
 
     def trim(self, offset: int) -> None:
-        """Delete the segments below `offset`, where one begins; the log start is not below it, durably.
+        """Delete the segments below `offset`, a segment's base; the log start is at or above it, durably.
 
-        Raises `CorruptBatch` and `DescriptorsExhausted`: nothing changed.
-        """
+        Raises `CorruptBatch` and `DescriptorsExhausted`: nothing changed."""
         doomed = self.segments.segments_below(offset)
         if not doomed:
             return
@@ -393,7 +402,7 @@ class GroupLog(LogView):
             raise self._unreadable(Index(segment.base_index), error) from None
 
     def _raise_boundary(self, boundary: EntryId) -> None:
-        """Nothing up to there is asked for by index any more."""
+        """Raise the boundary; entries up to it are not read by index any more."""
         self._boundary = boundary
         dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))
         self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[:dropped])
@@ -401,7 +410,7 @@ class GroupLog(LogView):
         self._recent_first = Index(self._recent_first + dropped)
 
     def note_repaired(self) -> None:
-        """Nothing in the files is damaged any more: what was guessed of the boundary can be read."""
+        """Read the boundary again after all damage in the files is repaired: it could have been a guess."""
         self._read_boundary()
 
     def _read_boundary(self) -> None:
@@ -412,26 +421,26 @@ class GroupLog(LogView):
     # compaction
 
     def note_mark(self, mark: CompactedTo) -> None:
-        """A mark is committed."""
+        """Note a committed mark."""
         self.mark = CompactedTo(*map(max, self.mark, mark))
 
     def segment_at(self, mark: int) -> Segment | None:
-        """The segment that begins at a mark, or, where none does, the last one below; `None`: no file lies below."""
+        """Return the segment that begins at a mark, otherwise the last one below it; None when no file lies below."""
         segments = self.segments.segments
         at = bisect_right(segments, mark, key=lambda segment: segment.base_offset) - 1
         return segments[at] if at > 0 else None
 
     def begin_compaction(self, segment: Segment) -> None:
-        """Entries below a segment are not to be had by index from now on. Raises `CorruptBatch`."""
+        """Make entries below a segment unavailable by index from now on. Raises `CorruptBatch`."""
         self._raise_boundary(self._boundary_before(segment))
 
     def replace(self, segments: SegmentedLog) -> None:
-        """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
+        """Become another log: fetched segments replace the old ones, which are closed already."""
         segments.generation += self.segments.generation + 2  # whoever copied the old one notices
         self._adopt(segments)
 
     def refill(self, segments: SegmentedLog) -> None:
-        """Go on in other files, with the same entries behind what is compacted; the old ones are closed already."""
+        """Continue in other files, with the same entries behind the compacted part; the old ones are closed already."""
         assert segments.last_index == self._last_index == self._written, f"{segments.last_index} ≠ {self._last_index}"
         segments.generation += self.segments.generation + 2
         self.segments = segments

@@ -1,18 +1,18 @@
-"""One group's directory made equal to what the journal says of it, when a process starts (design section 3).
+"""Recovery of one group's directory: made equal to the journal's fold, when a process starts (design section 3).
 
     segments below the log start            deleted: left over from a trim that is durable
     entries up to `keep_to`                 adopted as the checkpoint synced them, without reading their bytes
     entries behind it                       written from the journal, or compared with their index rows
-    bytes and files behind the last entry   cut off and deleted: nobody was promised them
+    bytes and files behind the last entry   cut off and deleted: they were never promised
 
-All of it can be repeated: after a crash in the middle the journal still says the same. Nothing is synced but what is
-set aside; whatever was touched counts as changed for the next checkpoint, so the journal may not be recycled before.
+All of it can be repeated: after a crash in the middle the journal is still the same. Nothing is synced but data that is
+set aside; every file that was touched counts as changed for the next checkpoint, so the journal may not be recycled
+before.
 
-A damaged entry whose row is known keeps its place, to be repaired from another replica. Where nothing says what stood
-there, or what follows, the log ends before it: `lost_from`. Then the id that the log ended with is the voting position,
-what lies behind is set aside in `.raftlog/damaged/`, and the caller journals both (a cut, the voting position) before
-it appends anything: otherwise the journal would name entries twice.
-"""
+A damaged entry whose row is known keeps its place, to be repaired from another replica. When neither the entry nor the
+offset behind it is known, the log ends before it: `lost_from`. Then the id that the log ended with is the voting
+position, the rest is set aside in `.raftlog/damaged/`, and the caller journals both (a cut, the voting position)
+before it appends anything: otherwise the journal would name entries twice."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -36,15 +36,15 @@ __all__ = ["RecoveredGroup", "configurations", "recover_group"]
 
 
 class RecoveredGroup(NamedTuple):
-    """A group's log as it stands on its disk. All of it is durable, by the checkpoint or by the journal."""
+    """Group's log as it stands on its disk. All of it is durable, by the checkpoint or by the journal."""
 
     log: SegmentedLog
     damage: tuple[Damage, ...]
     """Entries that were found damaged; also the first one that was lost, with its reason."""
     lost_from: Index | None
-    """The first entry that is gone together with all behind it: the log ends before it, and did not."""
+    """First entry that was lost together with all behind it: the log now ends before it."""
     voting_position: EntryId | None
-    """With `lost_from`: the id that the log ended with."""
+    """Id that the log ended with; set with `lost_from`."""
     configuration_index: Index | None
     """The latest configuration entry in the log, 0 when only a roll has it; `None` when that is not known."""
     unwritten: tuple[Buffer, ...]
@@ -66,7 +66,7 @@ def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None)
 
 
 class GroupRecovery:
-    """One recovery of one directory; `run` it once."""
+    """Recovery of one directory; `run` it once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> None:
         self._disk = disk
@@ -76,12 +76,12 @@ class GroupRecovery:
         self._files = GroupFiles(disk, path)
         self._synced = SyncedSegments(disk, path, folded, self._files)
         self.segments = self._synced.segments
-        """All that are open; those of the checkpoint first."""
+        """All open segments; those of the checkpoint first."""
         self._damage: list[Damage] = []
         self._lost: Damage | None = None
 
     def run(self) -> RecoveredGroup:
-        """Do it; blocking. Raises as `recover_group`."""
+        """Recover the directory; blocking. Raises as `recover_group`."""
         self._synced.adopt()
         start = self._start_behind_checkpoint()
         if start is not None:
@@ -96,7 +96,7 @@ class GroupRecovery:
         return self._finish(replay)
 
     def _start_behind_checkpoint(self) -> JournalEntry | None:
-        """The roll with which the log begins, when all that the checkpoint synced lies below the log start."""
+        """Return the roll with which the log begins, if all that the checkpoint synced lies below the log start."""
         start = self._folded.log_start_offset
         is_held = bool(self.segments) and self._synced.broken is None
         if start == 0 or (is_held and start < self.segments[-1].next_offset):
@@ -105,7 +105,7 @@ class GroupRecovery:
         return first_roll(self._entries(0), start, self._folded.commit_hint, held, is_begun=is_held)
 
     def _remove_leftovers(self, start: JournalEntry | None) -> None:
-        """Delete what lies before the first segment, whose records are all below the log start."""
+        """Delete the files before the first segment, whose records are all below the log start."""
         first = start.offset if start else self.segments[0].base_offset if self.segments else 0
         for base in [base for base in self._files.bases if base < first]:
             self._files.remove(base)
@@ -128,7 +128,7 @@ class GroupRecovery:
             self._lose(Offset(self.segments[-1].base_offset if self.segments else 0), why)
 
     def _settle_pending(self, pending: Adopted, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
-        """The entry behind a damaged one says which offset follows it."""
+        """Take the offset behind a damaged entry from the entry that follows it."""
         following = next(entries, None)
         segment = self.segments[-1]
         assert pending.pending is not None, f"{pending} has no row"
@@ -143,7 +143,7 @@ class GroupRecovery:
     # the end
 
     def _lose(self, base: Offset, why: str) -> None:
-        """The log ends here, and did not."""
+        """Note that entries are lost: the log ends here now."""
         segment = self.segments[-1] if self.segments else None
         position = segment.end_position if segment and segment.base_offset == base else 0
         offset = segment.next_offset if segment else base
@@ -181,13 +181,13 @@ class GroupRecovery:
         return log
 
     def _is_touched(self, segment: Segment) -> bool:
-        """Whether the segment may differ from what the checkpoint synced."""
+        """Return whether the segment may differ from the state that the checkpoint synced."""
         keep_to, end = self._folded.keep_to, self._folded.end
         is_cut = end is None or keep_to < end.id.index
         return segment.next_index > keep_to + 1 or (is_cut and segment.next_index > keep_to)
 
     def _voting_position(self) -> EntryId:
-        """The id that the log ended with; where its term is not known, one that is as great."""
+        """Return the id that the log ended with; if its term is not known, one with a term at least as great."""
         folded = self._folded
         term = last_term(folded, self._fold)
         if term is None and self.segments and self.segments[-1].next_index > folded.keep_to:
@@ -202,7 +202,7 @@ class GroupRecovery:
         return known if known is not None and known <= log.last_index else None
 
     def _tidy_files(self) -> None:
-        """Cut files where their last entry ends, and remove those that hold none."""
+        """Cut files behind their last entry, and remove those without entries."""
         for segment in self.segments:
             is_last = segment is self.segments[-1]
             if self._lost and is_last:

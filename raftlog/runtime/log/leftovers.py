@@ -7,10 +7,9 @@ from raftlog.types import Index, Offset
 
 
 def end_of_leftovers(log: SegmentedLog, applied: Index) -> Offset | None:
-    """Where the closed segments end that lie wholly below the log start; `None` without any.
+    """Return the end of the closed segments that lie wholly below the log start, if there are any.
 
-    Never as far as a roll that is not committed, or that may still come: a cut of it would leave no log at all.
-    """
+    Never beyond a roll that is not committed, or that may still come: a cut of it would leave no log at all."""
     segments = log.segments
     doomed = log.segments_below(log.log_start_offset)
     while doomed and segments[len(doomed)].base_index > applied:
@@ -19,13 +18,13 @@ def end_of_leftovers(log: SegmentedLog, applied: Index) -> Offset | None:
 
 
 def has_leftovers(log: SegmentedLog) -> bool:
-    """Whether closed segments lie wholly below the log start."""
+    """Return whether closed segments lie wholly below the log start."""
     segments = log.segments
     return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
 
 
 def has_roll_at(log: SegmentedLog, offset: int, applied: Index) -> bool:
-    """Whether a segment begins at this offset whose roll is committed."""
+    """Return whether a segment begins at this offset whose roll is committed."""
     segments = log.segments
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return at >= 0 and segments[at].base_offset == offset and segments[at].base_index <= applied

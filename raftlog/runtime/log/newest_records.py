@@ -1,8 +1,7 @@
-"""What compaction leaves of a replica, however far it has come there: for comparing replicas whose bytes differ.
+"""Records that compaction leaves of a replica, complete or not: for comparing replicas whose bytes differ.
 
 Of each key the newest record, unless that deletes it, every record without a key, and every undecodable batch, whole.
-Called by `offline`.
-"""
+Called by `offline`."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from raftlog.types import Index, Offset
 
 
 class FoundEntry(NamedTuple):
-    """A stored entry, where it stands, and what is wrong with it."""
+    """Stored entry, its place, and its error if it has one."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     batch: bytes
@@ -29,22 +28,22 @@ class FoundEntry(NamedTuple):
 class _Newest(NamedTuple):
     offset: int
     digest: bytes
-    """Of value, timestamp and headers, or of an undecodable batch; empty of a record that deletes its key."""
+    """Digest of value, timestamp and headers, or of an undecodable batch; empty for a tombstone."""
 
 
 class NewestRecords:
-    """Of one replica's entries below an index."""
+    """Newest records of one replica's entries below an index."""
 
     def __init__(self, end: Index, log_start: Offset) -> None:
         self.end = end
         self.log_start = log_start
         self.by_key: dict[bytes, _Newest] = {}
-        """By key, or by the offset of a record without one, or of the last one of an undecodable batch."""
+        """Newest record by key, by offset for a record without one, or by the last offset of an undecodable batch."""
         self.why: str | None = None
-        """What is wrong with an entry."""
+        """Error of the first damaged entry."""
 
     def take(self, head: FoundEntry | None, stream: Iterator[FoundEntry]) -> FoundEntry | None:
-        """Take entries as long as they lie below the end; returns the first that does not."""
+        """Take entries as long as they lie below the end; return the first that does not."""
         if head is not None and head.why is None:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
         while head is not None and head.index < self.end:
@@ -69,7 +68,7 @@ class NewestRecords:
         self.by_key.update(newest)
 
     def from_offset(self, start: int) -> dict[bytes, _Newest]:
-        """Those that count in a log that begins there."""
+        """Return the records that count in a log that begins at this offset."""
         return {key: each for key, each in self.by_key.items() if each.offset >= start and each.digest}
 
 
@@ -82,12 +81,11 @@ Later = Callable[[int], Iterator[FoundEntry]]
 
 
 def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:
-    """Where two of them differ, or one cannot be read.
+    """Return the first difference between two of them, or the error of one that cannot be read.
 
-    Compaction that was interrupted has taken records that are replaced behind the end, so a key may be missing where
-    the same replica has a later record of it; but only up to the greatest mark that one of them names, for what is
-    replaced beyond it stays.
-    """
+    Compaction that was interrupted has removed records that are replaced behind the end, so a key may be missing if
+    the same replica has a later record of it; but only up to the greatest mark that one of them names, for records that
+    are replaced beyond it stay."""
     start = max(each.log_start for each in replicas)
     for replica in replicas:
         if replica.why is not None:
@@ -113,7 +111,7 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
 
 
 def _mark_in(entries: Iterator[FoundEntry]) -> Offset:
-    """The greatest mark of compaction that stands in a log."""
+    """Return the greatest mark of compaction that stands in a log."""
     greatest = Offset(0)
     for entry in entries:
         header = read_header(entry.batch) if entry.why is None else None
@@ -128,7 +126,7 @@ def _mark_in(entries: Iterator[FoundEntry]) -> Offset:
 
 
 def _keys_from(end: Index, below: Offset, entries: Iterator[FoundEntry]) -> frozenset[bytes]:
-    """Of the records that lie there, below an offset; what cannot be read has none."""
+    """Return the keys of the records from entry `end` on, below an offset; an unreadable entry has none."""
     keys: set[bytes] = set()
     for entry in entries:
         if entry.index >= end and entry.why is None and not read_header(entry.batch).is_control:

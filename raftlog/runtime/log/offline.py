@@ -1,13 +1,12 @@
-"""Replicas of processes that do not run, read as their next start would find them; nothing is changed.
+"""Replicas of stopped processes, read as their next start would find them; nothing is changed.
 
     entries up to the fold's `keep_to`: from the segments        behind it: from the journal, cuts applied
-    first index ≤ what is compared ≤ the smallest commit that any of the replicas has persisted
-    below where any of them is compacted: the newest record of every key; from there on: bytes
+    first index ≤ compared entries ≤ the smallest commit that any of the replicas has persisted
+    below the compacted end of any of them: the newest record of every key; from there on: bytes
 
 Of a large append the journal has index rows, and its bytes are in the segment. A log without a journal (`raftlog.Log`)
 counts as committed up to its last sound entry. Called by `log verify --compare` and, on Spark, by
-the pipeline's readers; read while a process is at work, a replica may look damaged that is not.
-"""
+the pipeline's readers; read while a process is at work, a sound replica may look damaged."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ from raftlog.types import Index, Offset
 
 
 class OfflineReplica(NamedTuple):
-    """A replica's directory, and what its process's journal says of it; a lone log has no journal."""
+    """Replica's directory, and its group in the process's journal; a lone log has no journal."""
 
     path: str
     group_id: uuid.UUID
@@ -44,7 +43,7 @@ class OfflineReplica(NamedTuple):
         return self.folded.log_start_offset if self.folded is not None else Offset(0)
 
     def committed(self, disk: Disk) -> Index:
-        """The last entry that is known to be committed here."""
+        """Return the last entry that is known to be committed here."""
         if self.folded is not None:
             return min(self.folded.commit_hint, self.folded.last_index)
         last = Index(0)
@@ -55,7 +54,7 @@ class OfflineReplica(NamedTuple):
         return last
 
     def entries(self, disk: Disk) -> Iterator[FoundEntry]:
-        """Its entries in order of index, sound or not. Raises `OSError`, `JournalDamaged` and `FormatError`."""
+        """Yield its entries in order of index, sound or not. Raises `OSError`, `JournalDamaged` and `FormatError`."""
         base, last = -1, 0
         for base, found in self._in_segments(disk):  # noqa: B007 - the journal goes on in that segment
             if found.index > last:
@@ -80,7 +79,7 @@ class OfflineReplica(NamedTuple):
                     yield base, FoundEntry(Index(index), bytes(stored.batch), where, why)
 
     def uncompacted_from(self, disk: Disk) -> Index:
-        """The entry from which on nothing was compacted."""
+        """Return the entry from which on nothing was compacted."""
         for base in segment_bases(disk, self.path):
             segment = open_with_index(disk, self.path, base)
             segment.close()
@@ -89,7 +88,7 @@ class OfflineReplica(NamedTuple):
         return Index(0)
 
     def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[FoundEntry]:
-        """The entries behind the segments' checkpoint; `base` is the segment that holds the last one before them."""
+        """Yield the entries behind the segments' checkpoint; `base` is the segment of the last one before them."""
         for entry in journal_entries(folded, fold, folded.keep_to + 1):
             base = entry.offset if entry.is_roll else base
             name = f"{self.path}/{segment_stem(base)}{LOG_SUFFIX}" if base >= 0 else ""
@@ -113,10 +112,9 @@ def _by_row(disk: Disk, name: str, packed: bytes) -> FoundEntry:
 
 
 def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
-    """All replicas in a process's data directory that its journal knows.
+    """Return all replicas in a process's data directory that its journal names.
 
-    Raises `JournalDamaged`, `FormatError` and `OSError`.
-    """
+    Raises `JournalDamaged`, `FormatError` and `OSError`."""
     fold = read_journal(disk, internal(data_dir, "journal", str(disk_uuid)), disk_uuid)
     found = []
     for group_id, path in group_directories(disk, data_dir).items():
@@ -127,11 +125,10 @@ def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[Offline
 
 
 class Comparison(NamedTuple):
-    """Replicas of one group, compared from `first` to `last`, their smallest commit; `end_offset` follows that entry.
+    """Result of comparing replicas of one group from `first` to `last`, their smallest commit.
 
-    Nothing was compared when `last < first`. Where one is compacted, what lies below `first` was compared by its newest
-    records. `difference` says where two of them differ first.
-    """
+    `end_offset` follows that entry. Nothing was compared when `last < first`. If one is compacted, the entries below
+    `first` were compared by their newest records. `difference` describes the first difference between two of them."""
 
     group_id: uuid.UUID
     paths: tuple[str, ...]
@@ -142,7 +139,7 @@ class Comparison(NamedTuple):
 
 
 def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparison:
-    """Whether replicas of one group hold the same, entry by entry; raises as `OfflineReplica.entries`."""
+    """Compare replicas of one group entry by entry. Raises as `OfflineReplica.entries`."""
     assert len(replicas) > 1, "one replica has nothing to be compared with"
     last = min(replica.committed(disk) for replica in replicas)
     streams = [replica.entries(disk) for replica in replicas]

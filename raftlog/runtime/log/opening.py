@@ -1,8 +1,7 @@
-"""Opening what a disk holds when a process starts: the journal, then every group that it says was created.
+"""Start of a process from its disk: the journal, then every group with its `created` mark.
 
 A group's directory is made equal to the journal's fold (`group_recovery`). A directory that is missing, though the
-journal has its mark, is a log that was lost as a whole: it begins empty, with the last id known as voting position.
-"""
+journal has its mark, is a log that was lost as a whole: it begins empty, with the last known id as voting position."""
 
 import logging
 import uuid
@@ -34,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenedGroup(NamedTuple):
-    """What the driver needs to run a group again."""
+    """Group from the disk, as the driver needs it to run the replica again."""
 
     group_id: uuid.UUID
     path: str
@@ -42,13 +41,13 @@ class OpenedGroup(NamedTuple):
     restart: Restart
     damage: CorruptBatch | None
     lost_from: Index | None
-    """The first entry that was lost with the log's end, if that is new; the journal has to hear of it."""
+    """First entry that was lost with the log's end, if that is new; the driver has to journal it."""
 
 
 def open_journal(
     disk: Disk, data_dir: str, me: ReplicaId, config: JournalConfig, create: bool, synced_at_least: int
 ) -> tuple[Journal, Fold]:
-    """The journal of this disk uuid; blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
+    """Open the journal of this disk uuid; blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
     path = internal(data_dir, "journal", str(me.disk_uuid))
     if disk.exists(data_dir):
         sync_found_names(disk, data_dir, internal(data_dir), internal(data_dir, "journal"))
@@ -56,7 +55,7 @@ def open_journal(
 
 
 def open_groups(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Iterator[OpenedGroup]:
-    """Every group with a `created` mark, in the order of the journal. Raises `JournalDamaged`, `OSError`."""
+    """Open every group with a `created` mark, in the order of the journal. Raises `JournalDamaged`, `OSError`."""
     paths = find_replicas(disk, data_dir)
     for folded in fold.groups.values():
         group_id = uuid.UUID(bytes=folded.group)
@@ -95,7 +94,7 @@ def _open_group(
 
 
 def _hold_unwritten(log: GroupLog, recovered: RecoveredGroup) -> list[Configuration]:
-    """Hold the entries for which the disk had no room, and say which configurations are among them."""
+    """Hold the entries for which the disk had no room, and return the configurations among them."""
     configurations_held = []
     for batch in recovered.unwritten:
         entry = entry_of(Index(log.last_index + 1), Term(read_header(batch).leader_epoch), batch)
@@ -121,7 +120,7 @@ def _finish_removal(disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | 
 def _finish_installation(
     disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None, folded: FoldedGroup
 ) -> str | None:
-    """A log that was fetched takes its place if the journal says so; otherwise it was not finished, and goes."""
+    """Move a fetched log into its place if the journal has it; otherwise delete the unfinished one."""
     installing = installing_path(data_dir, group_id)
     if not disk.exists(installing):
         return path
@@ -134,11 +133,10 @@ def _finish_installation(
 
 
 def _holds_last_row(disk: Disk, path: str, end: LogEnd) -> bool:
-    """Whether the log in a directory ends with just this entry.
+    """Return whether the log in a directory ends with exactly this entry.
 
-    The journal says so only of a fetched log that was synced before, and of no other: a replica that holds the entry
-    already does not fetch it.
-    """
+    The journal has such an end only of a fetched log that was synced before, and of no other: a replica that holds the
+    entry already does not fetch it."""
     name = f"{path}/{segment_stem(end.segment)}.index"
     if not disk.exists(name):
         return False
@@ -150,7 +148,7 @@ def _holds_last_row(disk: Disk, path: str, end: LogEnd) -> bool:
 
 
 def take_installed_place(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> None:
-    """Let the fetched log take the place of the old one, which goes to the trash. Durable on return."""
+    """Replace the old log, which is moved to the trash, by the fetched one. Durable on return."""
     installing, parent = installing_path(data_dir, group_id), path.rpartition("/")[0]
     if disk.exists(path):
         move_to_trash(disk, data_dir, path, group_id)
@@ -160,7 +158,7 @@ def take_installed_place(disk: Disk, data_dir: str, path: str, group_id: uuid.UU
 
 
 def open_installed(disk: Disk, path: str, end: LogEnd, log_start_offset: Offset) -> SegmentedLog:
-    """Open a log that was just put in its place and ends with `end`."""
+    """Open a log that was just moved into its place and ends with `end`."""
     folded = FoldedGroup(b"")
     folded.restart_at(end, log_start_offset, None)
     folded.drop_behind_gap()

@@ -1,9 +1,8 @@
-"""What a log says of idempotent producers and is not delivered yet: their batches, and control entries about them.
+"""Entries about idempotent producers that are not delivered yet: their batches, and control entries about them.
 
-Noted when entries are appended, which reads their headers anyway, so that deliveries look at nothing else. Nothing is
-noted before somebody follows; what the log held by then is his to read. Bounded by what can be uncommitted. Owned by a
-group log, emptied by the replica above it.
-"""
+Noted when entries are appended, which reads their headers anyway, so that deliveries need not read anything else.
+Nothing is noted before `follow`; the follower reads the entries that the log held by then itself. Bounded by what can
+be uncommitted. Owned by a group log, emptied by the replica above it."""
 
 from collections import deque
 from typing import Final, NamedTuple
@@ -16,8 +15,9 @@ PRODUCER_KINDS: Final = frozenset((ControlKind.ROLL, ControlKind.SNAPSHOT, Contr
 
 
 class ProducerEntry(NamedTuple):
-    """A batch of an idempotent producer, with its offset and its header, which may not be stamped yet; or a control
-    entry, with kind and payload."""
+    """Batch of an idempotent producer, with its offset and its header, which may not be stamped yet.
+
+    Or a control entry, with kind and payload."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -27,7 +27,7 @@ class ProducerEntry(NamedTuple):
 
 
 class ProducerEntries:
-    """Ascending by index. See the module."""
+    """Queue of such entries, ascending by index. See the module."""
 
     __slots__ = ("_is_followed", "_waiting")
 
@@ -36,31 +36,31 @@ class ProducerEntries:
         self._waiting: deque[ProducerEntry] = deque()
 
     def follow(self) -> None:
-        """Somebody takes away what is delivered, from now on."""
+        """Note entries from now on; the caller takes those that are delivered."""
         self._is_followed = True
 
     def note_batch(self, index: Index, offset: Offset, header: BatchHeader) -> None:
-        """A batch of an idempotent producer was appended."""
+        """Note an appended batch of an idempotent producer."""
         if self._is_followed:
             self._waiting.append(ProducerEntry(index, offset, header, None, b""))
 
     def note_control(self, index: Index, kind: ControlKind, payload: bytes) -> None:
-        """A control entry was appended, of whatever kind."""
+        """Note an appended control entry, if its kind is about producers."""
         if self._is_followed and kind in PRODUCER_KINDS:
             self._waiting.append(ProducerEntry(index, _NO_OFFSET, None, kind, payload))
 
     def cut_to(self, index: Index) -> None:
-        """Everything above `index` is gone."""
+        """Remove everything above `index`."""
         while self._waiting and self._waiting[-1].index > index:
             self._waiting.pop()
 
     def take(self, applied: Index) -> list[ProducerEntry]:
-        """Those up to `applied`, in order; they are not kept."""
+        """Remove and return the entries up to `applied`, in order."""
         waiting, taken = self._waiting, []
         while waiting and waiting[0].index <= applied:
             taken.append(waiting.popleft())
         return taken
 
     def clear(self) -> None:
-        """The log is another one."""
+        """Remove all entries, because the log is replaced by another one."""
         self._waiting.clear()

@@ -1,12 +1,11 @@
-"""Making segments equal to the entries that the journal holds behind a checkpoint.
+"""Replay of the journal: segments are made equal to the entries that it holds behind a checkpoint.
 
-Small entries have their bytes in the journal: they are written at their places, over whatever is there, also where the
-same bytes seem to be there already (after a sync that failed the page cache may show what the disk never got). Of a
-large append the journal has index rows: its bytes must be in the segment. A bad entry keeps its place by its row, so
-that the right bytes can be put there. A roll begins the next file. Nothing is synced and nothing is cut here.
+Small entries have their bytes in the journal: they are written at their places, over all that is there, also if the
+same bytes seem to be there already (after a sync that failed the page cache may show bytes that the disk never got). Of
+a large append the journal has index rows: its bytes must be in the segment. A bad entry keeps its place by its row, so
+that the right bytes can be written there. A roll begins the next file. Nothing is synced and nothing is cut here.
 
-    entries are taken in order of index,   each at the position and offset where the one before ends
-"""
+    entries are taken in order of index,   each at the position and offset at which the one before ends"""
 
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
@@ -29,7 +28,7 @@ _WRITE_BYTES = 4 << 20
 
 
 class JournalEntry(NamedTuple):
-    """An entry that the journal holds: with its bytes, or, of a large append, with its index row."""
+    """Entry that the journal holds: with its bytes, or, of a large append, with its index row."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     term: Term
@@ -39,14 +38,16 @@ class JournalEntry(NamedTuple):
 
     @property
     def is_roll(self) -> bool:
-        """Raises `FormatError` for a control batch that this version cannot read."""
+        """Whether the entry begins a segment.
+
+        Raises `FormatError` for a control batch that this version cannot read."""
         if self.batch is None:
             return unpack_row(self.row).position == 0
         return _control_kind(self.index, self.batch) is ControlKind.ROLL
 
 
 def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator[JournalEntry]:
-    """The entries behind the checkpoint, from index `first` on. Raises `JournalDamaged`."""
+    """Yield the entries behind the checkpoint, from index `first` on. Raises `JournalDamaged`."""
     for extent in folded.extents():
         if extent.last < first:
             continue
@@ -66,7 +67,7 @@ def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator
 
 
 def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
-    """The term of the last entry that the journal holds; `None` when it holds none behind the checkpoint."""
+    """Return the term of the last entry that the journal holds; None when it holds none behind the checkpoint."""
     last = None
     for extent in folded.extents():
         last = extent
@@ -80,12 +81,12 @@ def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
 def first_roll(
     entries: Iterable[JournalEntry], log_start: int, commit_hint: int, held: Container[int], *, is_begun: bool
 ) -> JournalEntry | None:
-    """The roll with which a log begins that was trimmed past its checkpoint; `None` when it does not begin with one.
+    """Return the roll with which a log begins that was trimmed past its checkpoint, if it begins with one.
 
-    `held` are the base offsets of the files that are there, `is_begun` says whether the log that the checkpoint synced
-    is. A roll below the log start is committed. One just at the log start may not be, and can still be cut: then what
-    stands before it was not given up, and is there, or is here with its bytes.
-    """
+    `held` are the base offsets of the files that are there; with `is_begun` the log that the checkpoint synced is there
+    too. A roll below the log start is committed. One exactly at the log start may not be, and can still be cut: then
+    the
+    entries before it were not deleted, and are in a file, or here with their bytes."""
     certain = possible = None
     is_gone = not is_begun
     for entry in entries:
@@ -101,7 +102,7 @@ def first_roll(
 
 
 class Replay:
-    """Takes entries into the segments handed in, and adds those that rolls begin."""
+    """Replay of entries into the given segments, and into new ones that rolls begin."""
 
     def __init__(self, disk: Disk, path: str, segments: list[Segment]) -> None:
         self.segments = segments
@@ -116,7 +117,7 @@ class Replay:
         self._full: OSError | None = None
 
     def run(self, entries: Iterable[JournalEntry]) -> str | None:
-        """Take all of them; says why the log ends before one of them, if it does. Raises `OSError`."""
+        """Take all entries; return the reason when the log ends before one of them, else None. Raises `OSError`."""
         before: JournalEntry | None = None
         why = None
         for entry in entries:
@@ -130,7 +131,7 @@ class Replay:
 
     @property
     def full_error(self) -> OSError | None:
-        """Why there is something unwritten."""
+        """Error of the disk because of which entries are unwritten."""
         return self._full
 
     def _take(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
@@ -145,14 +146,16 @@ class Replay:
         return None
 
     def _hold(self, entry: JournalEntry) -> None:
-        """The disk is full: entries with bytes wait in memory, as they did before the restart."""
+        """Hold an entry in memory while the disk is full, as before the restart; raise the error for one without bytes."""
         assert self._full is not None, "held without a full disk"
         if entry.batch is None:
             raise self._full
         self.unwritten.append(entry.batch)
 
     def _place(self, entry: JournalEntry) -> str | None:
-        """See that the entry is the next one, and begin its file if it is a roll; says what is wrong."""
+        """Check that the entry is the next one, and begin its file if it is a roll.
+
+        Returns the reason if it is not the next one."""
         segment = self.segments[-1] if self.segments else None
         is_roll = entry.is_roll
         if segment is None:
@@ -172,7 +175,7 @@ class Replay:
         return None
 
     def _begin_segment(self, entry: JournalEntry) -> None:
-        """Open the file of a segment, or make it; what its index says is of another life."""
+        """Open the file of a segment, or create it; its index rows are from another life and are dropped."""
         name = f"{self._path}/{segment_stem(entry.offset)}{LOG_SUFFIX}"
         open_files = open_segment_files if self._disk.exists(name) else create_segment_files
         try:
@@ -236,7 +239,7 @@ class Replay:
         return None
 
     def _note_control(self, index: Index, batch: memoryview) -> None:
-        """What a control batch says to the log itself."""
+        """Note a configuration, and the fields of a roll."""
         kind = _control_kind(index, batch)
         if kind is ControlKind.CONFIGURATION:
             self.configuration_index = index
@@ -255,7 +258,7 @@ def _control_kind(index: Index, batch: memoryview) -> ControlKind | None:
 
 
 def _offset_behind(packed: bytes, row: Row, batch: memoryview, next_offset: Offset | None) -> int | None:
-    """The offset that follows a damaged entry."""
+    """Return the offset that follows a damaged entry; None when it is not known."""
     if row.position == 0:
         return row.offset  # a roll takes none
     if next_offset is not None:

@@ -1,14 +1,13 @@
-"""The directory of one replica: its meta file, its removal, and the one in which a fetched log is put together.
+"""Directory of one replica: its meta file, its removal, and the one in which a fetched log is put together.
 
     {data_dir}/{name}/                      segments, and `.raftlog/meta` with the group id
-    {data_dir}/.raftlog/controller/         the same, of group 0
+    {data_dir}/.raftlog/controller/         the same, of the controller
     {data_dir}/.raftlog/installing/{id}/    a log that is being fetched; takes the place of the old one as a whole
     {data_dir}/.raftlog/trash/{id}-{n}/     a removed or replaced log, until it is deleted
-    {data_dir}/.raftlog/damaged/{id}-{n}/   a log that was given up by an operator's order; kept
+    {data_dir}/.raftlog/damaged/{id}-{n}/   a log that was abandoned by an operator's order; kept
     {data_dir}/.raftlog/unknown/{name}-{n}/ a directory that stood where a replica had to be made; kept
 
-Directories are opened by the group id in their meta file, never by name. What is not known is left alone.
-"""
+Directories are opened by the group id in their meta file, never by name. Unknown directories are left alone."""
 
 import logging
 import uuid
@@ -22,24 +21,23 @@ from raftlog.storage.segment import open_for_reading
 
 _logger = logging.getLogger(__name__)
 REPLICA = "replica"
-"""Kind of directory, as its meta file says."""
+"""Kind of directory in its meta file."""
 CONTROLLER = f"{INTERNAL}/controller"
-"""The name of group 0's directory, below the data directory."""
+"""Name of the controller's directory, below the data directory."""
 _INSTALLING = "installing"
 _TRASH = "trash"
 _UNKNOWN = "unknown"
 
 
 def find_replicas(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
-    """The paths of all replicas' directories below `data_dir`, by group id.
+    """Return the paths of all replicas' directories below `data_dir`, by group id.
 
-    A meta file that was lost or damaged is written again from a roll. Raises `FormatError`, `OSError`.
-    """
+    A meta file that was lost or damaged is written again from a roll. Raises `FormatError`, `OSError`."""
     return _find(disk, data_dir, heals=True)
 
 
 def group_directories(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
-    """The same, and nothing is changed."""
+    """Return the same as `find_replicas`, without writing anything."""
     return _find(disk, data_dir, heals=False)
 
 
@@ -56,7 +54,7 @@ def _find(disk: Disk, data_dir: str, *, heals: bool) -> dict[uuid.UUID, str]:
 
 
 def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
-    """The group whose replica a directory is, by its meta file; where that is lost or damaged, by its first sound roll.
+    """Return the group of a directory from its meta file, or from its first sound roll when that is lost or damaged.
 
     With `heals` the meta file is then written again. Raises `FormatError` for a directory of another kind or version.
     """
@@ -79,7 +77,7 @@ def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
 
 
 def group_in_rolls(disk: Disk, path: str) -> uuid.UUID | None:
-    """The group id in the first roll of the directory's segments that can be read."""
+    """Return the group id in the first readable roll of the directory's segments."""
     for base in segment_bases(disk, path):
         segment = open_for_reading(disk, path, base)
         try:
@@ -92,7 +90,7 @@ def group_in_rolls(disk: Disk, path: str) -> uuid.UUID | None:
 
 
 def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
-    """Directories `{topic}` and `{topic}/{partition}`, and that of group 0."""
+    """Yield the directories `{topic}` and `{topic}/{partition}`, and that of the controller."""
     if disk.exists(f"{data_dir}/{CONTROLLER}"):
         yield f"{data_dir}/{CONTROLLER}"
     for name in disk.list_directory(data_dir):
@@ -106,7 +104,7 @@ def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
 
 
 def holds_replicas(disk: Disk, data_dir: str) -> bool:
-    """Whether directories of replicas are there, known or not; without one no record was ever stored here."""
+    """Return whether there are directories of replicas, known or not; without one no record was ever stored here."""
     unknown = internal(data_dir, _UNKNOWN)
     return any(True for _ in _candidates(disk, data_dir)) or (
         disk.exists(unknown) and bool(disk.list_directory(unknown))
@@ -120,12 +118,12 @@ def make_replica_directory(disk: Disk, path: str, group_id: uuid.UUID) -> None:
 
 
 def installing_path(data_dir: str, group_id: uuid.UUID) -> str:
-    """Where the log of a group is put together from fetched segments."""
+    """Return the path at which the log of a group is put together from fetched segments."""
     return internal(data_dir, _INSTALLING, str(group_id))
 
 
 def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
-    """Rename a directory away, durably, and return its new path."""
+    """Rename a directory into the trash, durably, and return its new path."""
     trash = internal(data_dir, _TRASH)
     make_directory(disk, trash)
     number = sum(name.startswith(str(group_id)) for name in disk.list_directory(trash))
@@ -139,7 +137,7 @@ def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> 
 
 
 def _end_move(disk: Disk, data_dir: str, path: str) -> None:
-    """What follows the renaming of a directory into the trash; may be repeated."""
+    """Sync the parents after a directory was renamed into the trash, and remove an empty one; may be repeated."""
     parent = path.rpartition("/")[0]
     if not disk.exists(parent):
         return
@@ -149,12 +147,12 @@ def _end_move(disk: Disk, data_dir: str, path: str) -> None:
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
-    """Rename a directory that is not known out of the way, durably; it is kept. Returns its new path."""
+    """Rename an unknown directory out of the way, durably; it is kept. Returns its new path."""
     return _keep(disk, path, internal(data_dir, _UNKNOWN), path.rpartition("/")[2])
 
 
 def keep_replica(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
-    """Rename a replica's directory into `.raftlog/damaged/`, durably; it is kept for good. Returns its new path."""
+    """Rename a replica's directory into `.raftlog/damaged/`, durably and for good. Returns its new path."""
     return _keep(disk, path, internal(data_dir, DAMAGED), str(group_id))
 
 
@@ -169,16 +167,17 @@ def _keep(disk: Disk, path: str, directory: str, name: str) -> str:
 
 
 class Trash:
-    """Directories of removed replicas on their way out. A crash leaves the rest for the next start."""
+    """Directories of removed replicas that are to be deleted. A crash leaves the rest for the next start."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
         self._is_empty = False
-        """Nothing is there; not known at a start."""
+        """Whether the trash is known to be empty; false at a start."""
 
     def take(self, path: str, group_id: uuid.UUID) -> None:
-        """Rename away a directory that is not used any more, durably; it goes with the next `empty`. Raises `OSError`;
-        after that it may be called again."""
+        """Rename an unused directory into the trash, durably; the next `empty` deletes it.
+
+        Raises `OSError`; after that it may be called again."""
         self._is_empty = False
         if self._disk.exists(path):
             move_to_trash(self._disk, self._data_dir, path, group_id)
@@ -186,11 +185,11 @@ class Trash:
             _end_move(self._disk, self._data_dir, path)
 
     def look_again(self) -> None:
-        """Somebody moved a directory there."""
+        """Note that a directory was moved into the trash by another function."""
         self._is_empty = False
 
     def empty(self) -> None:
-        """Delete what is there. Raises `OSError`; after that it may be called again."""
+        """Delete the directories in the trash. Raises `OSError`; after that it may be called again."""
         if self._is_empty:
             return
         trash = internal(self._data_dir, _TRASH)

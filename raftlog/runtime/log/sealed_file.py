@@ -2,9 +2,8 @@
 
     beside its final name → synced → renamed → directory synced
 
-So at every moment the file is the old one or the new one, whole. For what a process must know of itself and of others
-before it says anything; called by `node_identity` and, above it, by whoever writes such a file.
-"""
+So at every moment the file is the old one or the new one, whole. For state that a process must have of itself and of
+others before it sends anything; called by `node_identity` and, above it, by the writers of such files."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,10 +27,10 @@ def submit_sealed(
     done: Callable[[OSError | None], None],
     is_over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """The same without blocking for the syncs: `done` is called later, once. Raises `OSError`, and then never calls.
+    """Replace the file at `path` without blocking for the syncs.
 
-    Once `is_over`, the disk takes no syncs any more: the old file stays, and nobody is called.
-    """
+    `done` is called later, once. Raises `OSError`, and then never calls. Once `is_over`, the disk takes no syncs any
+    more: the old file stays, and `done` is not called."""
     file = stage_json(disk, path, _sealed(kind, fields))
 
     def synced(error: OSError | None) -> None:
@@ -51,10 +50,9 @@ def submit_sealed(
 
 
 def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
-    """What was written; `None` without a file.
+    """Return the file's content; None without a file.
 
-    Raises `SmallFileDamaged`, and `FormatError` when it is of another kind or version.
-    """
+    Raises `SmallFileDamaged`, and `FormatError` when it is of another kind or version."""
     found = read_json_file(disk, path)
     if found is None:
         return None

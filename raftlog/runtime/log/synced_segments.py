@@ -1,9 +1,8 @@
-"""The segments that a checkpoint synced, taken over when their group is recovered: up to `keep_to`, in order.
+"""Segments that a checkpoint synced, taken over when their group is recovered: up to `keep_to`, in order.
 
-Which file is the first one follows from the log start, which one is the last from the checkpoint; between them each
-file begins where the one before ends. Files are opened, checked at their ends, and left as they are. What a cut or a
-trim left behind is told apart by the index with which a file begins. Called by `group_recovery`.
-"""
+The first file follows from the log start, the last one from the checkpoint; between them each file begins at the end of
+the one before. Files are opened, checked at their ends, and left as they are. Leftovers of a cut or a trim are
+recognized by the index with which a file begins. Called by `group_recovery`."""
 
 from functools import partial
 
@@ -20,16 +19,16 @@ from raftlog.types import Index, Offset, Term
 
 
 class SyncedSegments:
-    """See the module; `adopt` it once."""
+    """Synced segments of one group; `adopt` them once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, files: GroupFiles) -> None:
         self.segments: list[Segment] = []
         self.damage: list[Damage] = []
         """Entries that are damaged and keep their place."""
         self.pending: Adopted | None = None
-        """When entry `keep_to` is damaged, and the offset behind it is yet to be known."""
+        """Adoption whose entry `keep_to` is damaged, while the offset behind it is not known yet."""
         self.broken: tuple[Offset, str] | None = None
-        """In which file the chain ends before `keep_to`, and why."""
+        """File in which the chain ends before `keep_to`, and the reason."""
         self._disk = disk
         self._path = path
         self._folded = folded
@@ -47,7 +46,7 @@ class SyncedSegments:
             base = self._adopt_one(base)
 
     def forget(self) -> None:
-        """None of them counts: they lie below the log start."""
+        """Drop all of them, because they lie below the log start."""
         for segment in self.segments:
             segment.close()
         self.segments.clear()
@@ -55,7 +54,7 @@ class SyncedSegments:
         self.pending = self.broken = None
 
     def _adopt_one(self, base: Offset) -> Offset | None:
-        """Take over one file; returns the base offset of the next one, if it is to follow."""
+        """Take over one file; return the base offset of the next one, if it is to follow."""
         before = self.segments[-1] if self.segments else None
         index = before.next_index if before else self._base_index(base)
         assert index is not None, f"{self._path}: nobody knows where segment {base} begins"
@@ -103,13 +102,13 @@ class SyncedSegments:
         return adopted
 
     def _guessed_compaction(self, segment: Segment) -> int:
-        """What a damaged roll said, as far as it matters: whether gaps stand in this segment."""
+        """Return the compaction mark that a damaged roll had, as far as it matters: whether this segment has gaps."""
         start, rows = self._start_behind(segment.base_offset), segment.files.index.size() // ROW_SIZE
         is_compacted = start is not None and rows < start.index - segment.base_index
         return start.offset if start is not None and is_compacted else -1
 
     def _term_before(self) -> Term:
-        """The term of the entry before the last file."""
+        """Return the term of the entry before the last file."""
         if len(self.segments) < 2 or self.segments[-2].rows == 0:
             return Term(0)
         before = self.segments[-2]
@@ -118,12 +117,11 @@ class SyncedSegments:
     # which file is the first
 
     def _first_base(self) -> Offset | None:
-        """The last file at or below the log start that is no newer than `keep_to`; its roll is committed.
+        """Return the last file at or below the log start that is no newer than `keep_to`; its roll is committed.
 
-        A newer one was left by entries that were cut: their offsets were given out again since. Where the log starts
-        just at a roll, nothing but the commit hint says that this is committed. If it is not, a cut can still take it
-        back, so the file before is not given up while it is there.
-        """
+        A newer one was left by entries that were cut: their offsets were assigned again since. If the log starts
+        exactly at a roll, only the commit hint shows that this is committed. If it is not, a cut can still take it
+        back, so the file before is kept while it is there."""
         start, keep_to = self._folded.log_start_offset, self._folded.keep_to
         for base in reversed([base for base in self._files.bases if base <= start]):
             index = self._base_index(base)
@@ -135,7 +133,7 @@ class SyncedSegments:
         return None
 
     def _leads_to(self, base: Offset, next_index: Index, next_offset: Offset) -> bool:
-        """Whether a file is whole, and the one that begins there follows it."""
+        """Return whether a file is whole, and the one at `next_index` and `next_offset` follows it."""
         index = self._base_index(base)
         if index is None or index >= next_index:
             return False
@@ -156,13 +154,13 @@ class SyncedSegments:
             segment.close()
 
     def _start_behind(self, base: int) -> Start | None:
-        """Where the next file begins. It may hold entries that were cut: what stood before them is the same."""
+        """Return the start of the next file. If that holds cut entries, those before them are the same."""
         following = self._files.after(base)
         index = None if following is None else self._base_index(following)
         return Start(index, following) if following is not None and index is not None else None
 
     def _base_index(self, base: Offset) -> Index | None:
-        """The index with which a file begins, as its roll says, or else its first row."""
+        """Return the index with which a file begins, from its roll, or else from its first row."""
         if base == 0:
             return Index(1)  # no segment without an offset is rolled
         segment = Segment(base, 0, open_segment_files(self._disk, self._path, base))

@@ -1,8 +1,7 @@
-"""What replicas ask of each other over the bulk connection: entries as they are stored, checked before they are sent.
+"""Requests between replicas over the bulk connection: entries as they are stored, checked before they are sent.
 
-Any replica answers for what it holds, but `AppendAsked` is for the leader of its term. Whoever asked checks every batch
-against what it knows of it.
-"""
+Any replica answers with its own entries, but `AppendAsked` is for the leader of its term. The requester checks every
+batch against its own knowledge of it."""
 
 from typing import NamedTuple
 
@@ -12,13 +11,13 @@ from raftlog.types import Index, Offset, Term
 
 
 class LogAsked(NamedTuple):
-    """Where does your log of this group begin?"""
+    """Request for the beginning of a replica's log."""
 
     group: GroupKey
 
 
 class StoredEntry(NamedTuple):
-    """A batch as it is stored, stamped with its term and offset."""
+    """Batch as it is stored, stamped with its term and offset."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term
@@ -26,10 +25,11 @@ class StoredEntry(NamedTuple):
 
 
 class LogFound(NamedTuple):
-    """`first` is the roll at `base_offset`, behind `boundary`, from which on entries can be had; both are committed.
+    """Beginning of a log: `first` is the roll at `base_offset`, behind `boundary`; both are committed.
 
-    `files` segments lie below it, which are or may be compacted: they are copied as they are.
-    """
+    Entries can be read from there on. `files` segments lie below it, which are or may be compacted: they are copied
+    as they
+    are."""
 
     boundary: EntryId
     base_offset: Offset
@@ -38,14 +38,16 @@ class LogFound(NamedTuple):
 
 
 class FilesAsked(NamedTuple):
-    """Which segments hold your log below the roll at `below`, or if that is compacted, below your boundary?"""
+    """Request for the segments below the roll at `below`, or if that is compacted, below the boundary."""
 
     group: GroupKey
     below: Offset
 
 
 class FilesFound(NamedTuple):
-    """They end before the roll at `below`, with entry `boundary`. Pieces of another `version` are of no use."""
+    """Segments that end before the roll at `below`, with entry `boundary`.
+
+    Pieces of another `version` do not fit them."""
 
     version: tuple[int, int]
     below: Offset
@@ -55,7 +57,7 @@ class FilesFound(NamedTuple):
 
 
 class PieceAsked(NamedTuple):
-    """Batches of the segment at `base_offset`, from row `row` on, as many as fit into `bytes_max`, at least one."""
+    """Request for batches of the segment at `base_offset`, from row `row` on: up to `bytes_max`, at least one."""
 
     group: GroupKey
     version: tuple[int, int]
@@ -71,7 +73,7 @@ class PieceFound(NamedTuple):
 
 
 class EntriesAsked(NamedTuple):
-    """Entries from `first_index` to `last_index`, as many as fit into `bytes_max`, at least one."""
+    """Request for entries from `first_index` to `last_index`: up to `bytes_max`, at least one."""
 
     group: GroupKey
     first_index: Index
@@ -80,13 +82,15 @@ class EntriesAsked(NamedTuple):
 
 
 class EntriesFound(NamedTuple):
-    """Consecutive entries from `first_index` on; fewer than asked for at the end of a segment or before a bad one."""
+    """Consecutive entries from `first_index` on; fewer than requested at the end of a segment or before a bad one."""
 
     entries: tuple[StoredEntry, ...]
 
 
 class AppendAsked(NamedTuple):
-    """What follows `after` in the log of the leader of `term`? The number is that of the offer which said to ask."""
+    """Request for the entries behind `after` in the log of the leader of `term`.
+
+    `sequence` is the number of the leader's offer."""
 
     group: GroupKey
     term: Term
@@ -96,7 +100,7 @@ class AppendAsked(NamedTuple):
 
 
 class AppendFound(NamedTuple):
-    """The entries behind `after`, as far as they fit, none at the log's end; and how far the leader has come."""
+    """Entries behind `after`, as far as they fit, none at the log's end; with the leader's commit and last index."""
 
     committed: Index
     last_index: Index
@@ -104,7 +108,7 @@ class AppendFound(NamedTuple):
 
 
 class LogsPart(NamedTuple):
-    """The leader does not have the entry `after`: ask again behind what is committed."""
+    """Result of a leader that does not have the entry `after`: the next request begins behind the committed entries."""
 
 
 BulkRequest = LogAsked | EntriesAsked | AppendAsked | FilesAsked | PieceAsked

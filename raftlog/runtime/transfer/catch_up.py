@@ -1,13 +1,12 @@
-"""What replicas get from each other outside of Raft's messages: what a follower lacks, and what is damaged.
+"""Tasks that get entries outside of Raft's messages: missing entries of a follower, and damaged ones.
 
 For each group at most one task that fetches and one that repairs; none of them holds anything that a crash would spoil.
 A task that fails is begun again: fetching by the leader's next offer after a pause, a repair after a pause, for as long
-as there is something to repair. Another leader's offer ends what was fetched from the former one at once. While another
-log takes the place of a group's, nothing is repaired in it. A rebuild runs to its end, unless the replica goes: half of
-it would leave a replica that never does anything again.
+as there is something to repair. Another leader's offer ends the fetch from the former one at once. While another
+log takes the place of a group's, nothing is repaired in it. A rebuild runs to its end, unless the replica is removed:
+half of it would leave a replica that never does anything again.
 
-    groups that fetch at the same time ≤ transfers_max; the others wait for their turn
-"""
+    groups that fetch at the same time ≤ transfers_max; the others wait for their turn"""
 
 import asyncio
 import logging
@@ -32,27 +31,27 @@ _DOUBLINGS_MAX = 6
 
 
 class CatchUp:
-    """The tasks of a driver's groups."""
+    """Transfer tasks of a driver's groups."""
 
     def __init__(self, port: TransferPort) -> None:
         self._port = port
         self._bytes_fetched = 0
-        """By those that ended."""
+        """Bytes of the fetches that ended."""
         self._fetches: dict[GroupKey, tuple[LogFetching, asyncio.Task[None]]] = {}
         self._transfers = asyncio.Semaphore(port.config.transfers_max)
         self._turn_waits: list[asyncio.Future[None]] = []
         self._installing: dict[GroupKey, None] = {}
         """Groups whose log is being replaced."""
         self._tasks: dict[GroupKey, asyncio.Task[None]] = {}
-        """Those that repair."""
+        """Repair tasks."""
         self._rebuilds: dict[GroupKey, asyncio.Task[Rebuilt]] = {}
         self._failures: dict[GroupKey, int] = {}
-        """How often in a row a group's repair was given up."""
+        """Number of consecutive failures of a group's repair."""
 
     # what is lacking
 
     def offered(self, group: Group, offer: InstallOffer) -> None:
-        """The leader says that we lack so much, or what it does not have any more, that we are to fetch it."""
+        """Fetch from a leader that offers its log: too many entries are missing here, or it has trimmed them."""
         key = group.key
         if key in self._rebuilds:
             return
@@ -71,11 +70,11 @@ class CatchUp:
 
     @property
     def bytes_fetched(self) -> int:
-        """Of batches that were taken."""
+        """Bytes of batches that were taken."""
         return self._bytes_fetched + sum(fetching.bytes_taken for fetching, _ in self._fetches.values())
 
     def turned(self) -> None:
-        """The driver ended a turn."""
+        """Wake the tasks that wait for the end of a turn; called by the driver."""
         if self._turn_waits:
             waits, self._turn_waits = self._turn_waits, []
             for wait in waits:
@@ -106,7 +105,7 @@ class CatchUp:
                 del self._fetches[group.key]
 
     async def _install(self, group: Group, fetching: LogFetching) -> None:
-        """What is damaged in the old log does not matter any more; its quarantine ends with a look at the new one."""
+        """Replace the log; a repair of the old one ends, and a quarantine ends with a look at the new one."""
         self._installing[group.key] = None
         repair = self._tasks.pop(group.key, None)
         if repair is not None:
@@ -121,17 +120,18 @@ class CatchUp:
     # what is damaged
 
     def repair(self, group: Group) -> None:
-        """Damage was found; when the log is being replaced, repair follows that."""
+        """Begin a repair after damage was found, unless the log is being replaced: then it follows that."""
         if group.key not in self._failures:
             event(_logger, "replica_quarantined", group=group.name, why=str(group.damage))
         if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
             self._begin(group, Repair(self._port, group).run, "repair")
 
     async def rebuild(self, group: Group, term_min: int) -> Rebuilt:
-        """Let the replica go on alone; it is finished whoever waits for it, and whoever asks again waits for the same.
+        """Make the replica continue alone.
 
-        Repairs and transfers for it end. Raises as `Rebuild.run`, and `Unavailable` when the replica goes meanwhile.
-        """
+        The rebuild runs to its end even without waiters; further callers wait for the same one. Repairs and
+        transfers for
+        the group end. Raises as `Rebuild.run`, and `Unavailable` when the replica is removed meanwhile."""
         task = self._rebuilds.get(group.key)
         if task is None:
             if group.key in self._installing:
@@ -158,7 +158,7 @@ class CatchUp:
             self.repair(group)
 
     def forget(self, group: Group) -> None:
-        """The group is gone: nobody waits for its tasks any more."""
+        """Cancel the tasks of a group that is removed or rebuilt."""
         for task in (self._tasks.pop(group.key, None), self._rebuilds.pop(group.key, None)):
             if task is not None:
                 task.cancel()

@@ -1,12 +1,11 @@
-"""The files of another replica below an offset, copied into a new log: what is compacted cannot be had as entries.
+"""Copy of another replica's files below an offset into a new log: compacted entries cannot be read by index.
 
-    which files → batches of one after the other, as they stand → each checked, and that it follows the one before
-    → the last one ends where the roll begins that was asked for
+    list of files → batches of one after the other, as they stand → each checked, and that it follows the one before
+    → the last one ends at the beginning of the requested roll
 
-Whoever is asked says with which version of its files it answers. When that changes, what was copied is of no use: of a
-key the newest record may have been in a file that was copied before, and its tombstone is gone. Gaps are taken only
-where the roll of their file says that it was compacted. Called by `installation` and `refilling`.
-"""
+The source states the version of its files. When that changes, the copy is useless: of a key the newest record may have
+been in a file that was copied before, and its tombstone has been removed. Gaps are taken only if the roll of their file
+has a compaction mark. Called by `installation` and `refill`."""
 
 from raftlog.errors import FormatError, InvalidBatch, Unavailable
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
@@ -21,14 +20,14 @@ from raftlog.types import NodeId, Offset, Term
 
 
 class Copying:
-    """One attempt, from one replica."""
+    """Copy attempt, from one replica."""
 
     def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
         self.bytes_taken = 0
         self._port, self._group, self._source = port, group, source
 
     async def ask_files(self, below: Offset) -> FilesFound:
-        """What there is to copy. Raises as `copy`."""
+        """Return the list of the files to copy. Raises as `copy`."""
         found = await ask(self._port, self._source, FilesAsked(self._group.key, below))
         if not isinstance(found, FilesFound) or not found.base_offsets:
             raise self._unsound("it has no such files")

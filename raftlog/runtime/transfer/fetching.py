@@ -1,16 +1,15 @@
-"""A follower that lacks much fetches it from its leader, piece by piece, over the bulk connection.
+"""Fetch of many missing entries by a follower from its leader, piece by piece, over the bulk connection.
 
-    what follows our last entry is asked for → taken as an append of the leader, checked as any other → …
-    until the leader has no more; what is written meanwhile comes by Raft again
+    entries behind our last one are requested → taken as an append of the leader, checked as any other → …
+    until the leader has no more; entries that are written meanwhile come by Raft
 
-Where the leader's log begins above the end of ours, an `installation` goes before.
+If the leader's log begins above the end of ours, an `installation` goes before.
 
-    taken and not yet durable ≤ window bytes,   asked for ahead ≤ one piece
+    taken and not yet durable ≤ window bytes,   requested ahead ≤ one piece
 
-What was fetched stands in the log, so whatever cuts a transfer off, a crash or another leader, the next one goes on
-behind it. Where the logs part is found as by any append: what is committed agrees. Entries keep coming only as fast as
-they become durable here, and nobody holds anything for a follower that stands still.
-"""
+Fetched entries stand in the log, so after any interruption of a transfer, a crash or another leader, the next one
+continues behind them. A divergence of the logs is found as by any append: committed entries agree. Entries come only
+as fast as they become durable here, and the leader holds nothing for a follower that stands still."""
 
 import asyncio
 from collections import deque
@@ -27,27 +26,27 @@ from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
 
 _SLICE_ENTRIES: Final = 128
-"""Entries that are taken before others get their turn."""
+"""Entries that are taken before the loop's other tasks run."""
 
 
 class LogFetching:
-    """One attempt at what one leader has."""
+    """Fetch attempt, from one leader."""
 
     def __init__(
         self, port: AppendPort, group: Group, offer: InstallOffer, wait_turn: Callable[[], "asyncio.Future[None]"]
     ) -> None:
-        """`wait_turn` gives a future that is done after the driver's next turn."""
+        """Prepare a fetch; `wait_turn` returns a future that is done after the driver's next turn."""
         self.offer = offer
         self.leader, self.term = offer.sender, offer.term
         self.bytes_taken = 0
         self._port, self._group = port, group
         self._wait_turn = wait_turn
         self._unsynced: deque[tuple[Index, int]] = deque()
-        """Last index and bytes of what was taken and may not be durable yet."""
+        """Last index and bytes of entries that were taken and may not be durable yet."""
         self._unsynced_bytes = 0
 
     async def run(self) -> None:
-        """Fetch what the leader has. Raises `RaftlogError`, `OSError` or `TimeoutError`; what came before stays."""
+        """Fetch the leader's entries. Raises `RaftlogError`, `OSError` or `TimeoutError`; entries taken before stay."""
         core = self._group.core
         after = core.last_id
         found = await self._ask(after)
@@ -70,7 +69,7 @@ class LogFetching:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether the one who is asked still leads, as far as is known here."""
+        """Whether the source still leads, as far as is known here."""
         core = self._group.core
         return core.leader == self.leader and core.term == self.term and not self._group.is_closed
 
@@ -109,7 +108,7 @@ class LogFetching:
         self.bytes_taken += size
 
     async def _wait_for_room(self) -> None:
-        """Until so much is durable that more may be taken; raises `TimeoutError` when the disk stands still."""
+        """Wait until enough is durable that more may be taken; raise `TimeoutError` when the disk stands still."""
         config = self._port.config
         async with asyncio.timeout(config.transfer_timeout_ms / 1000):
             while True:

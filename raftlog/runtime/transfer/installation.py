@@ -1,14 +1,13 @@
-"""A follower whose log ends before the leader's begins starts anew where that begins.
+"""Installation: a follower whose log ends before the leader's begins starts anew at the leader's beginning.
 
     the leader's compacted files, if it has any, are copied into a directory beside, and the first entry behind them, or
     behind nothing, a committed roll → synced
-    → the journal says `install`, durably → the directories change places → the core goes on behind the roll
+    → the journal has `install`, durably → the directories change places → the core continues behind the roll
 
-Everything that the old log had is committed and trimmed away elsewhere, or was never committed; so nothing that anybody
-counts on is lost by it, and what follows the roll is fetched into the log itself (`fetching`). A crash before `install`
+Every entry of the old log is committed and trimmed away elsewhere, or was never committed; so no promised entry is lost
+by it, and the entries behind the roll are fetched into the log itself (`log_fetch`). A crash before `install`
 is durable leaves the old log, and something to delete; after it, recovery makes the directories change places. While
-that one sync is under way the replica is deaf: nothing may happen to the old log.
-"""
+that one sync is under way the replica is suspended: nothing may happen to the old log."""
 
 import asyncio
 import logging
@@ -31,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Installation:
-    """One attempt."""
+    """Installation attempt, from one replica."""
 
     def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
         self._port = port
@@ -39,7 +38,7 @@ class Installation:
         self._source = source
         self._replacement = Replacement(port, group)
         self.bytes_taken = 0
-        """Of compacted files."""
+        """Bytes of compacted files."""
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
@@ -64,7 +63,7 @@ class Installation:
         await self._change_places(found, files.log_start_offset if files else found.base_offset, end)
 
     def _append_roll(self, segments: SegmentedLog, found: LogFound) -> None:
-        """Raises `Unavailable` for anything but the roll of this group behind the boundary."""
+        """Append the roll; raise `Unavailable` for anything but the roll of this group behind the boundary."""
         index, term, batch = found.first
         header = read_header(batch)
         is_sound = end_of_entries((entry_of(index, term, batch),), self._group.group_id) is not None
@@ -77,7 +76,7 @@ class Installation:
         raise Unavailable(f"node {self._source} sent something else than the roll behind {found.boundary}")
 
     def _may_change_places(self) -> bool:
-        """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
+        """Return whether nothing is on its way to the old log, and no checkpoint needs its files in place."""
         group = self._group
         if group.is_closed or self._port.failure is not None:
             return True  # to find out that there is nothing to do

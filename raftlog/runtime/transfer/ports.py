@@ -1,4 +1,4 @@
-"""What transfers and compaction need of the process that they run in. The driver provides all of it."""
+"""Interfaces of the process for transfers and compaction. The driver provides all of them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from raftlog.types import NodeId
 
 
 class PeerPort(Protocol):
-    """Questions to replicas in other processes."""
+    """Requests to replicas in other processes."""
 
     me: ReplicaId
     config: DriverConfig
@@ -25,48 +25,50 @@ class PeerPort(Protocol):
 
 
 async def ask(port: PeerPort, node: NodeId, question: object) -> object:
-    """Ask another process, for `transfer_timeout_ms` at most. Raises `RaftlogError`, `OSError` or `TimeoutError`."""
+    """Send a request to another process, for `transfer_timeout_ms` at most.
+
+    Raises `RaftlogError`, `OSError` or `TimeoutError`."""
     async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
         return await port.transport.request(node, question)
 
 
 class AppendPort(PeerPort, Protocol):
-    """Entries that were fetched are handed over like those that a leader sent."""
+    """Receiver of fetched entries, which are handed over like those that a leader sent."""
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         """Take messages of another process."""
         ...
 
     def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        """Why no entries of that size can be taken now."""
+        """Return the error that an append of that size would raise now, else None."""
         ...
 
 
 class CheckpointPort(Protocol):
-    """Checkpoints, as far as they need files where they are."""
+    """Checkpoints, as far as they need files in place."""
 
     @property
     def is_under_way(self) -> bool:
-        """A checkpoint was begun and is not complete."""
+        """Whether a checkpoint was begun and is not complete."""
         ...
 
     def note_changed(self, group: Group) -> None:
-        """The next checkpoint has to look at the group."""
+        """Include the group in the next checkpoint."""
         ...
 
 
 class DurabilityPort(Protocol):
-    """The journal and the syncs of files."""
+    """Journal and syncs of files."""
 
     trash: Trash
 
     @property
     def checkpoints(self) -> CheckpointPort:
-        """Those of the journal."""
+        """Checkpoints of the journal."""
         ...
 
     async def append_durably(self, operations: Sequence[Operation]) -> None:
-        """Journal operations and wait until they are durable; raises what ended the journal."""
+        """Journal operations and wait until they are durable; raise the error that ended the journal."""
         ...
 
     async def sync(self, files: Sequence[File], directories: Sequence[str]) -> None:
@@ -74,24 +76,24 @@ class DurabilityPort(Protocol):
         ...
 
     def stop_with(self, error: Exception) -> None:
-        """Something failed half way, and only a new start can go on."""
+        """Stop the process after a failure half way, from which only a restart can recover."""
         ...
 
     def settle_cut(self, group: Group) -> None:
-        """Let a cut that is durable reach the files, if it had to wait."""
+        """Write a durable cut to the files, if it had to wait."""
         ...
 
     def may_move(self, group: Group) -> bool:
-        """Whether nothing needs the group's files where they are."""
+        """Return whether nothing needs the group's files in place."""
         ...
 
     def write(self, group: Group) -> None:
-        """Bring what the journal has of the group to its files now, as far as there is room."""
+        """Write the group's journaled entries to its files now, as far as there is room."""
         ...
 
 
 class LogPort(PeerPort, Protocol):
-    """Files of a group's log are written, or replaced by others."""
+    """Writer of a group's log files, which may be replaced by others."""
 
     disk: Disk
     data_dir: str
@@ -101,25 +103,25 @@ class LogPort(PeerPort, Protocol):
 
     @property
     def persister(self) -> DurabilityPort:
-        """What makes it durable."""
+        """Persister of the process."""
         ...
 
     def compact(self, group: Group) -> None:
-        """Compact what lies below the group's mark, by and by."""
+        """Compact the log below the group's mark, in the background."""
         ...
 
     def leave_compaction(self, group: Group) -> None:
-        """End a compaction of the group's log: another one takes its place."""
+        """End a compaction of the group's log, which is to be replaced."""
         ...
 
     def mark_dirty(self, group: Group) -> None:
-        """There is something to do for the group in the next turn."""
+        """Handle the group in the next turn."""
         ...
 
     def note_members(self, group: Group) -> None:
-        """The group may be shared with other nodes than before."""
+        """Update the nodes that share the group, after its configuration may have changed."""
         ...
 
 
 class TransferPort(AppendPort, LogPort, Protocol):
-    """All of these."""
+    """All interfaces for transfers."""

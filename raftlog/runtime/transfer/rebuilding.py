@@ -1,14 +1,13 @@
-"""A replica goes on alone, when an operator has decided that nobody else shall: with gaps in place of what is damaged.
+"""Rebuild of a replica that continues alone, by an operator's order: with gaps in place of damaged entries.
 
-    its log, entry by entry, into a directory beside; gaps for what is damaged; a configuration of this replica alone,
-    in a new term → synced, the damaged bytes kept → the journal says `install`, durably → the directories change places
+    its log, entry by entry, into a directory beside; gaps for damaged entries; a configuration of this replica alone,
+    in a new term → synced, the damaged bytes kept → the journal has `install`, durably → the directories change places
     → it leads
 
-A crash before `install` is durable leaves the old log; after it, recovery makes the directories change places. Nothing
-that is sound is lost by it: offsets and indexes stay. Positions behind a gap change, so the other replicas must be made
-anew from this one, and whoever calls has seen to it that none of them ever counts again (`giving_up`, or the controller
-has retired its disk). Others have the loop after each slice; the log needs its size in room on the disk once more.
-"""
+A crash before `install` is durable leaves the old log; after it, recovery makes the directories change places. No
+sound entry is lost by it: offsets and indexes stay. Positions behind a gap change, so the other replicas must be made
+anew from this one, and the caller has made sure that none of them ever counts again (`giving_up`, or the controller
+has retired its disk). Other tasks run after each slice; the disk needs room for the log once more."""
 
 import asyncio
 import logging
@@ -45,14 +44,14 @@ _SLICE_ENTRIES: Final = 256
 
 
 class Rebuilt(NamedTuple):
-    """Offsets that are gone, each from the first to the one behind the last, and where the damaged bytes are kept."""
+    """Lost offsets, each from the first to the one behind the last, and the files that keep the damaged bytes."""
 
     lost: list[tuple[int, int]]
     kept_in: list[str]
 
 
 class _Found(NamedTuple):
-    """A row of the old log: its bytes, or `None` where they are damaged; the index and offset that follow it."""
+    """Row of the old log: its bytes, None for damaged ones; the index and offset that follow it."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     batch: Buffer | None
@@ -61,22 +60,24 @@ class _Found(NamedTuple):
 
 
 class Rebuild:
-    """One of one group; `run` it once. No leader may be there, and no other replica that still counts."""
+    """Rebuild of one group; `run` it once. There must be no leader, and no other replica that still counts."""
 
     def __init__(self, port: LogPort, group: Group, term_min: int) -> None:
-        """`term_min`: the greatest term that any replica of the group is known to have."""
+        """Prepare a rebuild; `term_min` is the greatest term that any replica of the group is known to have."""
         self._port, self._group = port, group
         self._term_min = term_min
         self._old = group.log.segments
         self._replacement = Replacement(port, group)
         self._previous_term = Term(0)
-        """Of the entry that was copied last."""
+        """Term of the entry that was copied last."""
         self._configuration = group.core.configuration
-        """As of the entry that was copied last; until one says it, what holds now."""
+        """Configuration as of the entry that was copied last; the present one until an entry has one."""
         self._done = Rebuilt([], [])
 
     async def run(self) -> Rebuilt:
-        """Raises `Unavailable`, `StorageFull` and `OSError`: then nothing has changed."""
+        """Rebuild the log and take its place; return the losses.
+
+        Raises `Unavailable`, `StorageFull` and `OSError`: then nothing has changed."""
         group = self._group
         self._port.leave_compaction(group)
         last = group.log.last_index
@@ -134,7 +135,7 @@ class Rebuild:
         return _Found(index, batch, last + 1, Offset(header.next_offset))
 
     def _behind(self, segment: Segment, number: int) -> tuple[int, Offset]:
-        """Index and offset behind a damaged entry, the offset as the next row that can be believed says it."""
+        """Return index and offset behind a damaged entry, the offset from the next plausible row."""
         index = segment.index_of(number + 1) if number + 1 < segment.rows else segment.next_index
         for later in range(number + 1, segment.rows):
             row = segment.row(later)
@@ -143,7 +144,7 @@ class Rebuild:
         return index, Offset(segment.next_offset)
 
     def _keep(self, segment: Segment, number: int, batch: Buffer) -> None:
-        """The damaged bytes as they are, durably."""
+        """Store the damaged bytes as they are, durably."""
         directory, disk = internal(self._port.data_dir, DAMAGED), self._port.disk
         make_directory(disk, directory)
         kept = f"{directory}/{self._group.group_id}-{segment.base_offset:020d}-{number}.batch"
@@ -158,7 +159,9 @@ class Rebuild:
         self._done.kept_in.append(kept)
 
     def _gap(self, segments: SegmentedLog, segment: Segment, found: _Found) -> Buffer:
-        """What stands where the damaged entry stood: a roll still begins its segment, with what it must have said."""
+        """Return a gap in place of the damaged entry.
+
+        For a roll, return a roll: it still begins its segment, with the content that it must have had."""
         offset, term = Offset(segments.next_offset), self._previous_term
         if found.index == segment.base_index:
             return self._roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
@@ -201,7 +204,7 @@ class Rebuild:
         segments.append_stamped(stored, header)
 
     def _append_configuration(self, segments: SegmentedLog) -> Index:
-        """The last entry: this replica alone. Its term is above all that any replica has seen."""
+        """Append the last entry: this replica alone, in a term above all that any replica has seen."""
         index = Index(segments.last_index + 1)
         term = Term(max(self._term_min, self._group.core.term, self._previous_term) + 1)
         alone = Configuration(index, (self._port.me,))
@@ -213,7 +216,7 @@ class Rebuild:
     # changing places
 
     def _is_idle(self) -> bool:
-        """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
+        """Return whether nothing is on its way to the old log, and no checkpoint needs its files in place."""
         group, persister = self._group, self._port.persister
         return not (group.parts or group.is_dirty or persister.checkpoints.is_under_way)
 

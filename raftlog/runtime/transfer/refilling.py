@@ -1,12 +1,11 @@
-"""Damage in what is compacted: no other replica has the same bytes, so all of it is copied anew from one of them.
+"""Refill after damage in compacted segments: no other replica has the same bytes, so all are copied from one of them.
 
     the other's files below a roll that both have whole → behind them the own entries from that roll on, as they stand
-    → the replica turns deaf, and what came meanwhile is copied too → synced → the journal says `install`, durably
-    → the directories change places
+    → the replica is suspended, and entries that came meanwhile are copied too → synced
+    → the journal has `install`, durably → the directories change places
 
-What was acknowledged here stays: every entry from the roll on is the own one, and what lies below is committed. A crash
-before `install` is durable leaves the old log, after it the new one. Called by `repairing`, for one source at a time.
-"""
+Acknowledged entries stay: every entry from the roll on is the own one, and those below are committed. A crash
+before `install` is durable leaves the old log, after it the new one. Called by `repair`, for one source at a time."""
 
 import asyncio
 import logging
@@ -30,7 +29,7 @@ _SLICE_BYTES: Final = 1 << 20
 
 
 class Refilling:
-    """One attempt, from one other replica."""
+    """Refill attempt, from one other replica."""
 
     def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
         self._port, self._group = port, group
@@ -39,7 +38,9 @@ class Refilling:
         self._replacement = Replacement(port, group)
 
     async def run(self) -> None:
-        """Raises `RaftlogError`, `OSError` or `TimeoutError`: then the old log stays."""
+        """Copy the files and take the log's place.
+
+        Raises `RaftlogError`, `OSError` or `TimeoutError`: then the old log stays."""
         port, group = self._port, self._group
         port.leave_compaction(group)
         below = self._old.row_at(Index(group.log.boundary.index + 1)).offset
@@ -54,7 +55,7 @@ class Refilling:
             segments.close()
 
     def _check(self, files: FilesFound) -> None:
-        """Raises `Unavailable` where the own log has no whole roll behind the files."""
+        """Raise `Unavailable` unless the own log has a whole roll behind the files."""
         group = self._group
         own = self._old.segment_of_offset(files.below)
         is_behind = own.base_offset == files.below and own.base_index == files.boundary.index + 1
@@ -86,7 +87,9 @@ class Refilling:
         segments.write()
 
     async def _change_places(self, segments: SegmentedLog, start: Offset) -> None:
-        """The log begins at `start`, where a trim that is not known here made the other's begin, or behind that."""
+        """Replace the log by the copy.
+
+        It begins at `start`, to which a trim that is not known here moved the other log's beginning, or behind that."""
         port, group = self._port, self._group
         group.is_deaf = True
         try:
@@ -104,7 +107,7 @@ class Refilling:
             self._replacement.resume()
 
     async def _settle(self) -> None:
-        """Until nothing is on its way to the old log; raises `TimeoutError`."""
+        """Wait until nothing is on its way to the old log; raise `TimeoutError`."""
         port, group = self._port, self._group
         async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
             while group.parts or group.log.is_cut_waiting or not port.persister.may_move(group):  # noqa: ASYNC110

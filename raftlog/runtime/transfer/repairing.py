@@ -1,15 +1,14 @@
-"""A quarantined replica looks for everything that is damaged in its files, and gets it from the others.
+"""Repair of a quarantined replica: it searches its files for damage, and gets damaged entries from other replicas.
 
-    quarantined → what is known to be bad is fetched, fitted → every entry is read, and whatever else is bad is fetched
-    → synced → nothing bad is left, and none was met meanwhile → quarantine lifted
+    quarantined → known damage is fetched, fitted → every entry is read, and other damage is fetched
+    → synced → no damage is left, and none was met meanwhile → quarantine lifted
 
-A batch is taken only when it is what the index row speaks of, byte for byte, so it does not matter who sends it. An
-entry that nobody has was never committed: the leader cuts it away in its own time. With no other replica it stays. What
-is compacted is another replica's own, so when that is damaged all of it is copied anew (`refilling`).
+A batch is taken only when it matches the index row, byte for byte, so its sender does not matter. An
+entry that no replica has was never committed: the leader cuts it later. With no other replica it stays.
+Compacted segments differ between replicas, so when one is damaged all of them are copied anew (`refill`).
 
-Others have the loop and the disk between the slices: the group takes entries and acknowledges them all the time, and
-one slice is held. Called by `catch_up`, one at a time for each group.
-"""
+Other tasks have the loop and the disk between the slices: the group takes entries and acknowledges them all the time,
+and one slice is held. Called by `catch_up`, one at a time for each group."""
 
 import asyncio
 import logging
@@ -34,30 +33,31 @@ from raftlog.types import Buffer, Index, NodeId, Offset
 _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 2 << 20
 _SLICE_ENTRIES: Final = 512
-"""Bytes and entries that are read before others get their turn: one or two milliseconds."""
+"""Bytes and entries that are read before other tasks run: one or two milliseconds."""
 _PAUSE_S_MAX: Final = 0.002
-"""After a slice the disk is left to others for as long as that took, and no longer than this: a loop with much to do
-has its pause anyway."""
+"""Longest pause after a slice, in which others have the disk; the pause is as long as the slice took. It is short
+because
+a loop with much to do has its pause anyway."""
 
 
 class Repair:
-    """One round over one group's files."""
+    """Repair of one group, one round over its files."""
 
     def __init__(self, port: LogPort, group: Group) -> None:
         self._port = port
         self._group = group
         self._left: list[DamagedEntry] = []
-        """Damaged entries that nobody could give, in order, at most `DAMAGED_MAX` of them."""
+        """Damaged entries that no other replica had, in order, at most `DAMAGED_MAX` of them."""
         self._mended = 0
         self._compacted: CorruptBatch | None = None
-        """Damage below where entries can be had."""
+        """First damage in the compacted part, whose entries cannot be read by index."""
         self._latest_configuration = Index(0)
-        """Of the entries that were read; 0 when only a roll has it."""
+        """Latest configuration among the entries that were read; 0 when only a roll has it."""
 
     async def run(self) -> None:
-        """Repair what can be repaired, and lift the quarantine when nothing bad is left.
+        """Repair the damage, and lift the quarantine when none is left.
 
-        Raises `Unavailable` when something is left that nobody could give, and what reading and writing raise.
+        Raises `Unavailable` when damage is left that no other replica could repair, and errors of reading and writing.
         """
         group = self._group
         await self._mend_known()
@@ -92,7 +92,7 @@ class Repair:
     # looking
 
     async def _mend_known(self) -> None:
-        """First of all what somebody stumbled over: others may want to read it."""
+        """Repair the damage that was found by a reader first, because other readers may want the entry."""
         index = self._index_of(self._group.damage)
         if index is None or index < uncompacted_from(self._group.log.segments):
             return
@@ -100,7 +100,7 @@ class Repair:
             await self._mend(index)
 
     def _index_of(self, damage: CorruptBatch | None) -> Index | None:
-        """The entry at the damaged position, by the rows; `None` when that is not in a segment of this log."""
+        """Return the entry at the damaged position, by the rows; None when that is not in a segment of this log."""
         segments = self._group.log.segments.segments
         segment = next((each for each in segments if damage and each.files.log.path == damage.file), None)
         if segment is None or damage is None:
@@ -120,7 +120,7 @@ class Repair:
         return None
 
     async def _look_through(self) -> None:
-        """Read every entry, and mend the bad ones, or note the first that cannot be."""
+        """Read every entry, and repair the bad ones, or note those that cannot be repaired."""
         segments = self._group.log.segments.segments
         total, before = max(1, self._group.log.segments.size_bytes), 0
         for segment in segments:
@@ -138,7 +138,7 @@ class Repair:
             await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
 
     async def _look_at(self, segment: Segment, first: int) -> int:
-        """Look at rows from `first` on, as many as a slice has; the row after the last one."""
+        """Read rows from `first` on, as many as a slice has; return the number of the row after the last one."""
         group, size, number = self._group, 0, first
         for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
             index = Index(segment.index_of(number))
@@ -172,7 +172,9 @@ class Repair:
             self._note_configuration(index, batch)
 
     async def _rebuild_or_note(self, index: Index, error: CorruptBatch) -> None:
-        """Nothing here says any more what the entry was. If it is committed, the leader has the one that it was."""
+        """Rebuild an entry whose row is lost from the leader's, if it is committed; otherwise note it.
+
+        A committed entry is the same on the leader."""
         group, leader = self._group, self._group.core.leader
         if index <= group.core.committed_index and leader is not None and leader != self._port.me:
             try:
@@ -199,7 +201,7 @@ class Repair:
         self._mended += 1
 
     async def _mend(self, index: Index) -> bool:
-        """Ask one replica after the other for the entry; true when one of them had it."""
+        """Request the entry from one replica after the other; return true when one of them had it."""
         group = self._group
         for node in self._sources():
             try:
@@ -221,8 +223,9 @@ class Repair:
         return found[0].batch if found and found[0].index == index else None
 
     async def _begin_like_others(self) -> None:
-        """Where another log begins above ours, nobody has to give entries below that: they were trimmed away, or, where
-        it has files there, compacted. Raises `Unavailable` when the same becomes of ours, which is to be looked at."""
+        """Begin the log as late as another replica's, when that has trimmed or compacted the damaged entries.
+
+        Nothing below its beginning needs repair. Raises `Unavailable` when ours changed so: a new round follows."""
         group = self._group
         for node in self._sources():
             try:
@@ -239,14 +242,18 @@ class Repair:
                 raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
 
     def _sources(self) -> list[NodeId]:
-        """The other members, the leader first, who is known even where the members stood in what is damaged."""
+        """Return the nodes of the other members, the leader first.
+
+        The leader is known even if the entry with the members is damaged."""
         core, me = self._group.core, self._port.me.node_id
         leader = core.leader.node_id if core.leader else None
         nodes = {member.node_id for member in core.configuration.all_members()} | ({leader} if leader else set())
         return sorted(nodes - {me}, key=lambda node: (node != leader, node))
 
     async def _refill(self, damage: CorruptBatch) -> None:
-        """Raises `Unavailable`: the log is another one, and is to be looked through again, or nobody could give it."""
+        """Copy the compacted segments from another replica; note the damage when none has them.
+
+        Raises `Unavailable` after a copy: the log is another one, and the next round reads it."""
         group = self._group
         for node in self._sources():
             try:

@@ -1,10 +1,9 @@
-"""A log that is built beside a replica's own, and then takes its place.
+"""Replacement: a log that is built beside a replica's own, and then takes its place.
 
-    begun → filled by its owner → synced → the journal says `install`, durably → the directories change places
+    begun → filled by its owner → synced → the journal has `install`, durably → the directories change places
 
 A crash before `install` is durable leaves the old log, and something to delete; after it, recovery makes the
-directories change places. Called by `installation`, `refilling` and `rebuilding`.
-"""
+directories change places. Called by `installation`, `refill` and `rebuild`."""
 
 from raftlog.errors import RaftlogError, StorageFull
 from raftlog.raft import Installed
@@ -19,7 +18,7 @@ from raftlog.types import Index, Offset
 
 
 class Replacement:
-    """One attempt, of one group."""
+    """Replacement of one group's log, one attempt."""
 
     def __init__(self, port: LogPort, group: Group) -> None:
         self._port, self._group = port, group
@@ -34,7 +33,9 @@ class Replacement:
         return SegmentedLog(disk, self.path, (), base_offset)
 
     async def sync(self, segments: SegmentedLog) -> LogEnd:
-        """Make durable what was written. Raises `StorageFull`, and what ended the process."""
+        """Make the written log durable and return its end.
+
+        Raises `StorageFull`, and the error that ended the process."""
         segments.publish_rows(segments.last_index)
         if segments.published_index < segments.last_index:
             raise StorageFull(f"{self.path}: no room on the disk; the log needs its size once more")
@@ -44,10 +45,9 @@ class Replacement:
         return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
 
     async def take_place(self, start: Offset, end: LogEnd) -> SegmentedLog:
-        """Let it take the place of the group's log, which begins at `start` then; the group is deaf meanwhile.
+        """Take the place of the group's log, which begins at `start` then; the group is suspended meanwhile.
 
-        Raises what ended the process: the old log is gone by what the journal says, so only recovery can go on.
-        """
+        Raises the error that ended the process: the journal has replaced the old log, so only recovery can continue."""
         port, group = self._port, self._group
         port.persister.checkpoints.note_changed(group)
         try:
@@ -60,7 +60,7 @@ class Replacement:
             raise
 
     async def become_log(self, start: Offset, end: LogEnd, configuration_index: Index | None, committed: Index) -> None:
-        """Take the place of the group's log, whose replica begins again with it, deaf until `resume`."""
+        """Take the place of the group's log; its replica begins again with it, suspended until `resume`."""
         group = self._group
         group.is_deaf = True
         self._port.leave_compaction(group)
@@ -72,7 +72,7 @@ class Replacement:
         group.configuration_index = group.core.configuration.index
 
     def resume(self) -> None:
-        """The group hears again, with whichever log it has."""
+        """Resume the group, with the old or the new log."""
         port, group = self._port, self._group
         group.is_deaf = False
         port.persister.checkpoints.note_changed(group)

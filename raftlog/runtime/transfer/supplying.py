@@ -1,10 +1,9 @@
-"""What this process gives to replicas elsewhere that ask for entries over the bulk connection.
+"""Answers of this process to replicas elsewhere that request entries over the bulk connection.
 
-Each question is answered at once, from what the files hold, and nothing is kept for whoever asked: neither memory nor
+Each request is answered at once, from the files, and nothing is kept for the requester: neither memory nor
 segments; only compaction does not begin while a compacted log is copied. An answer is one piece of at most
-`transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held for a millisecond or two. What is damaged
-here is found out by it, and never sent. Called by the driver.
-"""
+`transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held for a millisecond or two. Damage here is
+found by it, and never sent. Called by the driver."""
 
 import asyncio
 from collections import OrderedDict
@@ -38,12 +37,12 @@ from raftlog.types import Index, NodeId, Offset, Term
 _ENTRIES_MAX: Final = 256
 _PACE_S: Final = 1.0
 _IDLE_S: Final = 3.0
-"""Whoever asked for nothing for so long does not fetch any more."""
+"""Time without a request after which a node does not count as fetching any more."""
 _PACES_MAX: Final = 256
 
 
 class _FetchPace:
-    """How fast one follower fetches: bytes a second over the last whole period."""
+    """Rate at which one follower fetches: bytes a second over the last whole period."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -67,7 +66,7 @@ def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
 
 
 def _boundary_at(group: Group, offset: Offset) -> EntryId | None:
-    """The entry before the committed roll at an offset, if what begins there was not compacted."""
+    """Return the entry before the committed roll at an offset, if the segment there was not compacted."""
     log = group.log
     segment = log.segments.segment_of_offset(offset)
     is_there = segment.base_offset == offset and log.boundary.index < segment.base_index <= group.applied_index
@@ -75,7 +74,7 @@ def _boundary_at(group: Group, offset: Offset) -> EntryId | None:
 
 
 class SupplyPort(Protocol):
-    """What answers to other replicas need of the process. The driver provides it."""
+    """Interface of the process for answers to other replicas. The driver provides it."""
 
     me: ReplicaId
     boot_epoch: int
@@ -84,29 +83,31 @@ class SupplyPort(Protocol):
     groups: dict[GroupKey, Group]
 
     def is_compacting(self, group: Group) -> bool:
-        """Files of the group's log are being rewritten."""
+        """Return whether files of the group's log are being rewritten."""
         ...
 
 
 class Supplying:
-    """The answers of one driver's groups."""
+    """Answers of one driver's groups."""
 
     def __init__(self, port: SupplyPort) -> None:
         self._port = port
         self.bytes_supplied = 0
-        """Of batches, to followers that fetch what they lack."""
+        """Bytes of batches that were sent to followers that fetch."""
         self._paces: OrderedDict[tuple[GroupKey, NodeId], _FetchPace] = OrderedDict()
-        """Of those that fetched last; at most `_PACES_MAX`."""
+        """Rates of the followers that fetched last; at most `_PACES_MAX`."""
         self._copied_at: dict[GroupKey, float] = {}
-        """When somebody asked last for the files of a compacted log."""
+        """Time of the latest request for files of a compacted log."""
 
     def rate_of(self, group: Group, node: NodeId) -> int:
-        """Bytes a second that the node fetches of the group; 0 when it does not."""
+        """Return the bytes a second that the node fetches of the group; 0 when it does not."""
         pace = self._paces.get((group.key, node))
         return 0 if pace is None else round(pace.rate(self._port.loop.time()))
 
     def serve(self, node: NodeId, request: object) -> object:
-        """Answer a replica on another node; raises `Unavailable` for what this one does not have, `CorruptBatch`."""
+        """Answer a replica on another node.
+
+        Raises `Unavailable` for entries that this node does not have, and `CorruptBatch`."""
         if not isinstance(request, BulkRequest):
             raise Unavailable(f"node {node} asks for {type(request).__name__}, which is not known here")
         group = self._group(request.group)
@@ -148,7 +149,7 @@ class Supplying:
         return FilesFound(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
 
     def _version(self, group: Group) -> tuple[int, int]:
-        """What was copied under another one is not of the same log."""
+        """Return the version of the log's files; pieces of different versions do not fit together."""
         return self._port.boot_epoch, group.log.segments.generation
 
     def _piece(self, group: Group, node: NodeId, asked: PieceAsked) -> PieceFound:
@@ -163,7 +164,7 @@ class Supplying:
         return PieceFound(tuple(bytes(batch) for _, batch in found))
 
     def is_copied(self, group: Group) -> bool:
-        """Whether somebody copies the files of a compacted log, as far as can be told."""
+        """Return whether a replica copies the files of a compacted log, judged by the time of its latest request."""
         at = self._copied_at.get(group.key)
         if at is not None and self._port.loop.time() - at >= _IDLE_S:
             del self._copied_at[group.key]
