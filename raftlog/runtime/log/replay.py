@@ -146,7 +146,9 @@ class Replay:
         return None
 
     def _hold(self, entry: JournalEntry) -> None:
-        """Hold an entry in memory while the disk is full, as before the restart; raise the error for one without bytes."""
+        """Hold an entry in memory while the disk is full, as before the restart.
+
+        Raises the disk's error for an entry without bytes."""
         assert self._full is not None, "held without a full disk"
         if entry.batch is None:
             raise self._full
