@@ -96,7 +96,7 @@ class _Writer:
         client = BrokerClient(settings.bootstrap)
         try:
             outage = settings.outage("beginning to write")
-            await outage.repeat(client.know_all)
+            await outage.repeat(client.find_all_brokers)
             recorder = Recorder(client, identity.write_id)
             marks = await outage.repeat(recorder.read)
             if not settings.accepts_missing_record:

@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 from raftlog.cli.outcome import CommandFailed
 
 STOP_SECONDS_MAX: Final = 10.0
-WORDS_SHOWN_BYTES: Final = 2000
+OUTPUT_SHOWN_BYTES: Final = 2000
 _PR_SET_PDEATHSIG: Final = 1
 _ERROR: Final = "error: "
 
@@ -51,7 +51,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=own_session,
-                preexec_fn=_EndWithParent(os.getpid()) if sys.platform == "linux" else None,
+                preexec_fn=_ParentDeathSignal(os.getpid()) if sys.platform == "linux" else None,
             )
         finally:
             if log is not None:
@@ -64,7 +64,7 @@ class Child:
         line = await self._process.stdout.readline()
         if not line:
             await self._process.wait()
-            raise CommandFailed(f"{self.name} did not start: {self.how_it_ended()}")
+            raise CommandFailed(f"{self.name} did not start: {self.exit_text()}")
         return line
 
     async def wait(self) -> int:
@@ -87,14 +87,14 @@ class Child:
             return await self._process.wait()
         return 0 if code == -signal.SIGTERM else code
 
-    def how_it_ended(self) -> str:
+    def exit_text(self) -> str:
         """Return the signal, or the exit code and the child's error (or else the last line of its log)."""
         code = self._process.returncode if self._process is not None else None
         assert code is not None, f"{self.name} has not ended"
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
-        words = self._last_words()
-        return f"exit code {code}: {words}" if words else f"exit code {code}"
+        text = self._last_error()
+        return f"exit code {code}: {text}" if text else f"exit code {code}"
 
     def _open_log(self) -> IO[bytes] | None:
         if self._log_path is None:
@@ -103,11 +103,11 @@ class Child:
         self._log_start = log.tell()
         return log
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         if self._log_path is None:
             return ""
-        said = self._log_path.read_bytes()[self._log_start :][-WORDS_SHOWN_BYTES:].decode(errors="replace").strip()
-        lines = said.splitlines()
+        output = self._log_path.read_bytes()[self._log_start :][-OUTPUT_SHOWN_BYTES:].decode(errors="replace").strip()
+        lines = output.splitlines()
         errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
         return [*lines[-1:], *errors[-1:]][-1] if lines else ""
 
@@ -135,7 +135,7 @@ async def run_until(
     return working
 
 
-class _EndWithParent:
+class _ParentDeathSignal:
     """Function that runs in the child between fork and exec.
 
     The library is loaded before, because loading may take locks."""

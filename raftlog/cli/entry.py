@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import click
 
-from raftlog.cli.lazy import LazyGroup, ReaderGone, Verb
-from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, exit_code_of, say_error
+from raftlog.cli.lazy import LazyGroup, OutputClosed, Verb
+from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, exit_code_of, print_error
 from raftlog.errors import RaftlogError
 
 VERBS = {
@@ -52,33 +52,33 @@ def main() -> NoReturn:
     try:
         code = raftlog.main(prog_name="raftlog", standalone_mode=False) or 0
     except click.UsageError as error:
-        say_error(f"{_what_is_wrong(error)} (see {_help_of(error)})")
+        print_error(f"{_usage_text(error)} (see {_help_of(error)})")
         code = error.exit_code
     except click.ClickException as error:
-        say_error(error.format_message())
+        print_error(error.format_message())
         code = error.exit_code
     except click.exceptions.Exit as error:
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        say_error("interrupted")
+        print_error("interrupted")
         code = EXIT_FAILED
     except CommandFailed as error:
-        say_error(str(error))
+        print_error(str(error))
         code = error.exit_code
     except RaftlogError as error:
-        say_error(str(error))
+        print_error(str(error))
         code = exit_code_of(error)
-    except ReaderGone:
+    except OutputClosed:
         # That is the reader's right. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         code = EXIT_FAILED
     sys.exit(code)
 
 
-def _what_is_wrong(error: click.UsageError) -> str:
+def _usage_text(error: click.UsageError) -> str:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"{error.ctx.command_path} needs a verb: {', '.join(error.ctx.command.list_commands(error.ctx))}"
     return error.format_message()

@@ -12,9 +12,9 @@ import orjson
 import yaml
 
 from raftlog.cli.lazy import LazyGroup, Verb
+from raftlog.cli.monitoring import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.watching import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.client import BrokerClient
 
 VERBS: Final = {

@@ -24,7 +24,7 @@ class Verb(NamedTuple):
         return f"raftlog.cli.{self.target.partition(':')[0]}"
 
 
-class ReaderGone(Exception):
+class OutputClosed(Exception):
     """Closed pipe: the reader of the verb's output has ended."""
 
 
@@ -57,11 +57,11 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb; raise `ReaderGone` on a closed pipe, for which click would exit with code 1."""
+        """Run a verb; raise `OutputClosed` on a closed pipe, for which click would exit with code 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise ReaderGone from error
+            raise OutputClosed from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):

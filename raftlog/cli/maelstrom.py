@@ -102,7 +102,7 @@ async def _run(settings: MaelstromSettings) -> None:
     output = Output(_STDOUT, lambda: end(StorageError("stdout of this node is closed")))
     await output.open()
     node = MaelstromNode(settings, output.write, end)
-    loop.set_exception_handler(lambda loop, context: _unforeseen(end, loop, context))
+    loop.set_exception_handler(lambda loop, context: _handle_loop_error(end, loop, context))
     lines = Lines(node.receive, lambda size: node.refuse(f"a line of {size} bytes is too long"))
     reader = Input(_STDIN, lines, end)
     reports = loop.create_task(_report_regularly(node))
@@ -134,7 +134,9 @@ def _say(node: MaelstromNode) -> None:
         sys.stderr.flush()
 
 
-def _unforeseen(end: Callable[[RaftlogError], None], loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _handle_loop_error(
+    end: Callable[[RaftlogError], None], loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
     """Log an error that reached the loop, and end the node: after a broken invariant its state cannot be trusted."""
     loop.default_exception_handler(context)
     error = context.get("exception")

@@ -23,7 +23,7 @@ def exit_code_of(error: RaftlogError) -> int:
     return EXIT_UNKNOWN if error.outcome == "unknown" else EXIT_FAILED
 
 
-def say_error(message: str) -> None:
+def print_error(message: str) -> None:
     """Print an error as one line on stderr; on a terminal its first word is red, unless `NO_COLOR` is set."""
     color = False if os.environ.get("NO_COLOR") else None  # None: only on a terminal
     click.echo(f"{click.style('error:', fg='red', bold=True)} {' '.join(message.split())}", err=True, color=color)

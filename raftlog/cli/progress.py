@@ -16,12 +16,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from raftlog.cli.operating import HowFar
+from raftlog.cli.operator_verbs import WaitProgress
 
 SHOWN_AFTER_SECONDS = 1.0
 
 
-class Bar:
+class ByteProgressBar:
     """Bar on stderr; without a total it pulses."""
 
     def __init__(self, what: str, total_bytes: int | None) -> None:
@@ -55,7 +55,7 @@ class Bar:
         return progress
 
 
-class _WordedProgress(Progress):
+class _ProgressWithText(Progress):
     """Bar with its task's text on separate lines, since text beside the bar would be cut."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
@@ -65,13 +65,13 @@ class _WordedProgress(Progress):
 
 
 @contextmanager
-def far_bar(what: str) -> Iterator[Callable[[HowFar], None]]:
-    """Show a bar on stderr, updated with `HowFar` values, with their text below it in full."""
+def progress_bar(what: str) -> Iterator[Callable[[WaitProgress], None]]:
+    """Show a bar on stderr, updated with `WaitProgress` values, with their text below it in full."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with _WordedProgress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with _ProgressWithText(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None, text="")
 
-        def update(found: HowFar) -> None:
+        def update(found: WaitProgress) -> None:
             progress.update(task, completed=found.done, total=found.total, text=found.text)
 
         yield update

@@ -22,7 +22,7 @@ def show(table: Table) -> None:
     console.print(table)
 
 
-def times(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return number and noun: `1 log`, `2 logs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -32,26 +32,26 @@ def or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def foreign(text: str | None) -> str:
+def escaped(text: str | None) -> str:
     """Escape text from other parties, such as a client id, against markup and terminal control; empty is a dash."""
     if not text:
         return "-"
     return escape("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text))
 
 
-def good(text: str) -> str:
+def green(text: str) -> str:
     """Return the text in green for a terminal."""
     return f"[green]{escape(text)}[/]"
 
 
-def bad(text: str) -> str:
+def red(text: str) -> str:
     """Return the text in red for a terminal."""
     return f"[red]{escape(text)}[/]"
 
 
 def yes_no(is_so: bool) -> str:
     """Return a state that should be `yes`, with its color."""
-    return good("yes") if is_so else bad("no")
+    return green("yes") if is_so else red("no")
 
 
 def age(seconds: float) -> str:

@@ -72,7 +72,7 @@ class BrokerClient(AsyncClosedAtExit):
         self._transport.add(view.http.values())
         return view
 
-    async def know_all(self) -> list[BrokerDescription]:
+    async def find_all_brokers(self) -> list[BrokerDescription]:
         """Return all brokers, and use their addresses for later requests, so that the bootstrap brokers may stop."""
         brokers = await self.brokers()
         self._transport.add(broker.http for broker in brokers if broker.http)

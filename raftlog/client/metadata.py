@@ -99,7 +99,7 @@ class Metadata:
 
     async def _find_brokers(self) -> None:
         with contextlib.suppress(RaftlogError):
-            self._addresses = {row.node_id: row.http for row in await self._client.know_all() if row.http}
+            self._addresses = {row.node_id: row.http for row in await self._client.find_all_brokers() if row.http}
 
     async def _refresh_on_time(self) -> None:
         while True:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from raftlog.cli import operating
+from raftlog.cli import operator_verbs
 from raftlog.cli.cluster import health as health_command
 from raftlog.client import ClusterHealth
 from tests.cli.scripted_broker import ScriptedBroker
@@ -87,13 +87,13 @@ async def test_a_lag_between_commits_is_no_change(monkeypatch: pytest.MonkeyPatc
         async def health(self) -> ClusterHealth:
             return next(looks)
 
-    monkeypatch.setattr(operating, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0)
     shown: list[ClusterHealth] = []
 
     def is_over(found: ClusterHealth) -> bool:
         return not found.is_healthy
 
-    await operating.watch(Client().health, shown.append, is_over, steady=health_command._steady)
+    await operator_verbs.watch(Client().health, shown.append, is_over, steady=health_command._steady)
     assert [found.is_healthy for found in shown] == [True, False]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from raftlog.cli.watching import ALERTS, CONSUMER_LAG, PANELS, Alert
+from raftlog.cli.monitoring import ALERTS, CONSUMER_LAG, PANELS, Alert
 from raftlog.testing import BrokerProcess
 from tests.layouts import DOCS, table_after
 

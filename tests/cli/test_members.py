@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from raftlog.cli import operating
+from raftlog.cli import operator_verbs
 from raftlog.cli.cluster import members as cluster_members
 from raftlog.values.brokers import ClusterMembers
 from tests.cli.scripted_broker import ScriptedBroker
@@ -40,7 +40,7 @@ TOLD = {"node_id": 1, "gossip_address": "127.0.0.1:8085", "members": [MEMBER, ST
 def test_members_are_a_table(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/members"] = 200, TOLD
     lines = ask("cluster", "members").out.splitlines()
-    assert lines[0] == "as node 1 has them, gossip 127.0.0.1:8085"
+    assert lines[0] == "members according to node 1, gossip 127.0.0.1:8085"
     first, second = (" ".join(line.split()) for line in lines[3:5])
     assert first.startswith("1 alive 12 s 127.0.0.1:8082 127.0.0.1:8085 h1 - 0.2.0 1,200 4 3.2 GB of 4.3 GB")
     assert second.startswith("9 (not registered) unknown - ")
@@ -53,7 +53,7 @@ def test_members_as_json(ask: Any, scripted: ScriptedBroker) -> None:
 
 def test_disabled_gossip_is_reported(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/members"] = 200, TOLD | {"gossip_address": None}
-    assert ask("cluster", "members").out.startswith("as node 1 has them, gossip off\n")
+    assert ask("cluster", "members").out.startswith("members according to node 1, gossip off\n")
 
 
 def value(scripted: dict[str, Any]) -> ClusterMembers:
@@ -61,7 +61,7 @@ def value(scripted: dict[str, Any]) -> ClusterMembers:
 
 
 async def test_watching_prints_states_and_not_ages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operating, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0)
     later = TOLD | {"members": [MEMBER | {"state_s": 99.0}, STRANGER]}
     died = TOLD | {"members": [MEMBER | {"state": "dead"}, STRANGER]}
 
@@ -72,5 +72,5 @@ async def test_watching_prints_states_and_not_ages(monkeypatch: pytest.MonkeyPat
             return next(self.answers)
 
     shown: list[ClusterMembers] = []
-    await operating.watch(Admin().members, shown.append, value(died).__eq__, steady=cluster_members._standing)
+    await operator_verbs.watch(Admin().members, shown.append, value(died).__eq__, steady=cluster_members._without_load)
     assert shown == [value(TOLD), value(died)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli import operating
+from raftlog.cli import operator_verbs
 from raftlog.cli.outcome import CommandFailed
 from raftlog.errors import Unavailable
 from tests.cli.scripted_broker import ScriptedBroker, Turns
@@ -93,7 +93,7 @@ UNKNOWN = 404, {"error_code": 40406, "message": "there is no broker 9", "outcome
 
 @pytest.fixture(autouse=True)
 def _quickly(scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operating, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0.01)
     scripted.answers["/v1/brokers"] = 200, []
 
 
@@ -141,7 +141,7 @@ def test_a_decommission_is_ordered_and_shows_where_to_look(ask: Any, scripted: S
 def test_a_decommission_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
     scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
-    assert "out of the cluster" in ask("broker", "decommission", "3", "--wait").out
+    assert "removed from the cluster" in ask("broker", "decommission", "3", "--wait").out
     scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
     lines = ask("broker", "decommission", "3", "--watch", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == [LEAVING, GONE]
@@ -156,12 +156,12 @@ def test_a_wait_that_takes_too_long_reports_its_progress(ask: Any, scripted: Scr
 
 
 async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pytest.CaptureFixture[str]) -> None:
-    async def how_far() -> operating.HowFar:
+    async def how_far() -> operator_verbs.WaitProgress:
         asked.set()
-        return operating.HowFar(False, "2 replicas left")
+        return operator_verbs.WaitProgress(False, "2 replicas left")
 
     asked = asyncio.Event()
-    waiting = asyncio.ensure_future(operating.wait(how_far, "move of orders/0", 60, "raftlog partition moves"))
+    waiting = asyncio.ensure_future(operator_verbs.wait(how_far, "move of orders/0", 60, "raftlog partition moves"))
     await asked.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -174,12 +174,14 @@ async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pyte
 async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    steps = [operating.HowFar(False, "2 replicas left", 1, 3)] * 20 + [operating.HowFar(True, "", 3, 3)]
+    steps = [operator_verbs.WaitProgress(False, "2 replicas left", 1, 3)] * 20 + [
+        operator_verbs.WaitProgress(True, "", 3, 3)
+    ]
 
-    async def how_far() -> operating.HowFar:
+    async def how_far() -> operator_verbs.WaitProgress:
         return steps.pop(0)
 
-    await operating.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
+    await operator_verbs.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
     done = capsys.readouterr()
     assert "2 replicas left" in done.err
     assert done.out == ""
@@ -188,13 +190,15 @@ async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: py
 async def test_without_a_terminal_a_wait_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(operating, "LOOK_SECONDS", 0.01)
-    steps = [operating.HowFar(False, "2 replicas left", 1, 3)] * 5 + [operating.HowFar(True, "", 3, 3)]
+    monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0.01)
+    steps = [operator_verbs.WaitProgress(False, "2 replicas left", 1, 3)] * 5 + [
+        operator_verbs.WaitProgress(True, "", 3, 3)
+    ]
 
-    async def how_far() -> operating.HowFar:
+    async def how_far() -> operator_verbs.WaitProgress:
         return steps.pop(0)
 
-    await operating.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
+    await operator_verbs.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
     assert capsys.readouterr().err == "move of orders/0: waiting: 2 replicas left\n"
 
 
@@ -209,13 +213,13 @@ async def test_words_of_any_length_leave_the_bar_and_are_whole(
         "4 partitions have no place for a replica (orders/0 needs 3 hosts, and 2 are left): start brokers on other "
         "hosts, let brokers come back from maintenance, or recommission"
     )
-    steps = [operating.HowFar(False, f"2 replicas left, 1.0 MB left, {reason}", 1, 3)] * 5
-    steps.append(operating.HowFar(True, "", 3, 3))
+    steps = [operator_verbs.WaitProgress(False, f"2 replicas left, 1.0 MB left, {reason}", 1, 3)] * 5
+    steps.append(operator_verbs.WaitProgress(True, "", 3, 3))
 
-    async def how_far() -> operating.HowFar:
+    async def how_far() -> operator_verbs.WaitProgress:
         return steps.pop(0)
 
-    await operating.wait(how_far, "decommission of node 3", 60, "raftlog broker decommission-status 3")
+    await operator_verbs.wait(how_far, "decommission of node 3", 60, "raftlog broker decommission-status 3")
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
     lines = [line.strip() for line in shown.replace("\r", "\n").split("\n")]
     assert any(line.startswith("decommission of node 3") and "━" in line for line in lines)
@@ -225,10 +229,10 @@ async def test_words_of_any_length_leave_the_bar_and_are_whole(
 def test_progress_of_a_decommission(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     text = ask("broker", "decommission-status", "3").out
-    assert "no place elsewhere for 1 partition: orders/1" in text
+    assert "no other broker can take 1 partition: orders/1" in text
     stuck = LEAVING["partitions"][0] | {"partition": 1, "moving_to": None, "reason": "needs 3 hosts, and 2 are left"}
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING | {"partitions": [*LEAVING["partitions"], stuck]}
-    assert "no place elsewhere" not in ask("broker", "decommission-status", "3").out, "the table says it"
+    assert "no other broker can take" not in ask("broker", "decommission-status", "3").out, "the table says it"
     assert ["orders/0", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"] in cells(text)
     scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, GONE)
     assert ask("broker", "decommission-status", "3", "--watch").out.endswith("finished\n")
@@ -237,25 +241,28 @@ def test_progress_of_a_decommission(ask: Any, scripted: ScriptedBroker) -> None:
 def test_an_order_that_was_taken_is_not_called_failed(
     ask: Any, scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operating, "FIRST_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(operator_verbs, "FIRST_STATUS_SECONDS", 0.02)
     away = 503, {"error_code": 50302, "message": "the controller has no leader", "outcome": "failed"}
     scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
     scripted.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
     scripted.answers["/v1/brokers/3/decommission"] = scripted.answers["/v1/brokers/3/maintenance"] = away
-    for verb, ordered in ((("decommission",), "is on its way out"), (("maintenance", "enable"), "is in maintenance")):
+    for verb, ordered in (
+        (("decommission",), "decommission of node 3 has begun"),
+        (("maintenance", "enable"), "node 3 is in maintenance mode"),
+    ):
         done = ask("broker", *verb, "3", expect=1)
         assert (
-            f"node 3 {ordered}; its progress is not available now (the controller has no leader), check it with `"
+            f"{ordered}, but its progress is not available now (the controller has no leader); check it with `"
             in done.err
         )
 
 
 async def test_a_wait_without_answers_reports_that_the_order_continues() -> None:
-    async def later() -> operating.HowFar:
+    async def later() -> operator_verbs.WaitProgress:
         raise Unavailable("the controller has no leader")
 
     with pytest.raises(CommandFailed, match="its progress is not available"):
-        await operating.wait(later, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
+        await operator_verbs.wait(later, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
 
 
 def test_recommission(ask: Any, scripted: ScriptedBroker) -> None:
@@ -273,10 +280,10 @@ def test_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
         Turns(*({"node_id": 3, **each} for each in (MAINTENANCE, over))),
     )
     assert "still leads 5 partitions" in ask("broker", "maintenance", "enable", "3", "--expected-version", "3").out
-    assert "leads nothing" in ask("broker", "maintenance", "enable", "3", "--wait").out
+    assert "leads no partitions" in ask("broker", "maintenance", "enable", "3", "--wait").out
     away = MAINTENANCE | {"node_id": 3, "partitions": 0, "eligible": 0, "reasons": ["node 3 does not answer"]}
     scripted.answers["/v1/brokers/3/maintenance"] = 200, away
-    assert "maintenance, but node 3 does not answer; `raftlog" in ask("broker", "maintenance", "enable", "3").out
+    assert "maintenance mode, but node 3 does not answer; `raftlog" in ask("broker", "maintenance", "enable", "3").out
     assert json.loads(ask("broker", "maintenance", "disable", "3", "--json").out)["version"] == 5
     assert [each for each, _ in scripted.ordered] == [
         "PUT /v1/brokers/3/maintenance?expected_version=3",
@@ -316,7 +323,9 @@ REPLICAS = "POST /v1/partitions/kafka/orders/0/replicas"
 
 def test_a_move_is_ordered(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 200, {"version": 21}
-    assert "moves to 1, 4; `raftlog partition moves`" in ask("partition", "move", "orders/0", "--to", "1,4").out
+    assert (
+        "is moving to nodes 1, 4; `raftlog partition moves`" in ask("partition", "move", "orders/0", "--to", "1,4").out
+    )
     ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21")
     assert scripted.ordered == [
         (REPLICAS, [{"node_id": 1, "core": 0}, {"node_id": 4, "core": 0}]),
@@ -327,7 +336,7 @@ def test_a_move_is_ordered(ask: Any, scripted: ScriptedBroker) -> None:
 def test_a_move_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 200, {"version": 21}
     scripted.answers["/v1/partitions/reconfigurations"] = 200, Turns([MOVE], [MOVE | {"partition": 1}])
-    assert ask("partition", "move", "orders/0", "--to", "1,4", "--wait").out == "orders/0 is on 1, 4\n"
+    assert ask("partition", "move", "orders/0", "--to", "1,4", "--wait").out == "orders/0 is on nodes 1, 4\n"
     assert scripted.asked == ["/v1/partitions/reconfigurations"] * 2
     scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE | {"reason": "node 4 does not answer"}]
     done = ask("partition", "move", "orders/0", "--to", "1,4", "--wait", "--timeout", "0.02", expect=1)
@@ -337,7 +346,7 @@ def test_a_move_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
 def test_two_operators_collide(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
     done = ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21", expect=1)
-    assert done.err == "error: it has version 22; check the present state, and repeat the command with its version\n"
+    assert done.err == "error: it has version 22; repeat the command with the present version\n"
 
 
 def test_an_unknown_outcome_is_exit_code_3(ask: Any, scripted: ScriptedBroker) -> None:
@@ -350,21 +359,23 @@ def test_moves_in_progress(ask: Any, scripted: ScriptedBroker) -> None:
     row = ["orders/0", "1,", "3", "1,", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"]
     assert cells(ask("partition", "moves").out)[1] == row
     scripted.answers["/v1/partitions/reconfigurations"] = 200, []
-    assert ask("partition", "moves").out == "nothing moves\n"
+    assert ask("partition", "moves").out == "no partition is moving\n"
 
 
 def test_moves_are_called_off(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["POST /v1/partitions/kafka/orders/0/cancel_reconfiguration"] = 200, {"version": 22}
     scripted.answers["POST /v1/cluster/cancel_reconfigurations"] = 200, [MOVE, MOVE]
     scripted.answers["POST /v1/brokers/3/cancel_partition_moves"] = 200, [MOVE]
-    assert ask("partition", "cancel-move", "orders/0").out == "orders/0 stays where it is\n"
-    assert ask("partition", "cancel-move", "--all").out == "2 moves called off\n"
-    assert ask("partition", "cancel-move", "--node", "3").out == "1 move called off\n"
+    assert (
+        ask("partition", "cancel-move", "orders/0").out == "cancelled the move of orders/0; its present replicas stay\n"
+    )
+    assert ask("partition", "cancel-move", "--all").out == "cancelled 2 moves\n"
+    assert ask("partition", "cancel-move", "--node", "3").out == "cancelled 1 move\n"
 
 
 def test_leadership_is_handed_over(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["POST /v1/partitions/kafka/orders/0/transfer_leadership"] = 200, {"leader_id": 2}
-    assert ask("partition", "transfer-leadership", "orders/0", "--to", "2").out == "node 2 leads orders/0\n"
+    assert ask("partition", "transfer-leadership", "orders/0", "--to", "2").out == "node 2 is the leader of orders/0\n"
     ask("partition", "transfer-leadership", "orders/0")
     path = "POST /v1/partitions/kafka/orders/0/transfer_leadership"
     assert scripted.ordered == [(path + "?target=2", None), (path, None)]
@@ -387,11 +398,11 @@ def test_the_balancer(ask: Any, scripted: ScriptedBroker) -> None:
     )
     shown = cells(ask("cluster", "balancer", "status").out)
     assert ["status", "stalled"] in shown
-    assert ["brokers", "away", "3"] in shown
+    assert ["brokers", "down", "3"] in shown
     scripted.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 7}
     assert "7 partitions will move" in ask("cluster", "balance").out
     scripted.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 0}
-    assert ask("cluster", "balance").out == "nothing is to be moved\n"
+    assert ask("cluster", "balance").out == "no partition has to move\n"
 
 
 @pytest.fixture
@@ -449,7 +460,7 @@ def test_a_log_level_at_another_broker(ask: Any, scripted: ScriptedBroker) -> No
     scripted.answers["PUT /v1/config/log_level/raftlog"] = 200, {"name": "raftlog", "level": "debug", "expires": 60}
     scripted.answers["/v1/brokers/1"] = 200, BROKER | {"http_address": scripted.address}
     done = ask("cluster", "log-level", "raftlog", "debug", "--expires", "60", "--node", "1")
-    assert done.out == "raftlog is logged from debug up, for 60 s\n"
+    assert done.out == "raftlog logs level debug and above for 60 s\n"
     assert scripted.ordered == [("PUT /v1/config/log_level/raftlog?level=debug&expires=60", None)]
 
 

@@ -79,7 +79,9 @@ def _moves(ask: Callable[..., Any]) -> None:
     assert (nodes(alone), alone["leader_id"]) == ([2], 2)
     ask("partition", "move", "orders/0", "--to", "3,1,2", "--wait", "--timeout", SECONDS)
     stale = ("--expected-version", str(alone["version"]))
-    assert "repeat the command with its version" in ask("partition", "move", "orders/0", "--to", "1", *stale, expect=1)
+    assert "repeat the command with the present version" in ask(
+        "partition", "move", "orders/0", "--to", "1", *stale, expect=1
+    )
     ask("partition", "move", "orders/0", "--to", "1,1", expect=1)
     ask("partition", "move", "orders/9", "--to", "1", expect=1)
     assert nodes(ask("partition", "show", "orders/0")) == [3, 1, 2]
@@ -90,7 +92,7 @@ def _moves(ask: Callable[..., Any]) -> None:
 def _settings(ask: Callable[..., Any]) -> None:
     version = ask("cluster", "config", "set", "balancer.moves.max=4")["config_version"]
     assert ask("cluster", "config", "get", "balancer.moves.max") == 4
-    assert "repeat the command with its version" in ask(
+    assert "repeat the command with the present version" in ask(
         "cluster", "config", "unset", "balancer.moves.max", "--expected-version", "1", expect=1
     )
     assert "balancer.mode" in ask("cluster", "config", "set", "none=1", expect=1)

@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 from raftlog.cli.cluster.upgrade import upgrade
-from raftlog.cli.dev.control import SOCKET_NAME, DevControl, give_order
+from raftlog.cli.dev.control import SOCKET_NAME, DevControl, send_order
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling import steps as rolling_steps
 from raftlog.cli.rolling import verb as rolling
-from raftlog.cli.rolling.cluster import ClusterLook, LeaderView
-from raftlog.cli.rolling.lagging import RestartLag, why_not_healthy, why_not_whole
+from raftlog.cli.rolling.cluster import ClusterReading, LeaderView
 from raftlog.cli.rolling.record import RollingRecord
+from raftlog.cli.rolling.restart_lag import RestartLag, degraded_reason, unhealthy_reason
 from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling.steps import RestartUnit, RollingRestart, RollingStep
 from raftlog.cli.rolling.verb import rolling_restart
@@ -38,7 +38,7 @@ UNITS = [RestartUnit(node, (node,)) for node in (1, 2, 3)]
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling_steps, "LOOK_S", 0.001)
+    monkeypatch.setattr(rolling_steps, "POLL_S", 0.001)
 
 
 class FakeCluster:
@@ -54,7 +54,7 @@ class FakeCluster:
         self.failures = 0
         """Requests that end without an answer, as a count to use up."""
 
-    async def look(self) -> ClusterLook:
+    async def read(self) -> ClusterReading:
         if self.failures:
             self.failures -= 1
             raise Unavailable("no broker answers")
@@ -68,19 +68,19 @@ class FakeCluster:
             controller=self.controller,
             nodes_down=sorted(self.down),
         )
-        return ClusterLook(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
+        return ClusterReading(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
 
     async def set_maintenance(self, node: int, is_on: bool) -> None:
         (self.in_maintenance.add if is_on else self.in_maintenance.discard)(node)
         self.journal.append(f"maintenance of {node} {'on' if is_on else 'off'}")
 
-    async def why_leading(self, node: int) -> str | None:
+    async def leading_reason(self, node: int) -> str | None:
         return None
 
     async def leaders(self) -> LeaderView:
         return LeaderView(Counter({2: 4}), Counter(), Counter())
 
-    async def ask_others_than(self, nodes: Sequence[int]) -> None:
+    async def prefer_others_than(self, nodes: Sequence[int]) -> None:
         pass
 
     # the restarter
@@ -91,7 +91,7 @@ class FakeCluster:
         self.epochs[unit.node_id] += 1
         return {}
 
-    def how(self, unit: RestartUnit) -> str:
+    def description(self, unit: RestartUnit) -> str:
         return f"start {unit.node_id}"
 
 
@@ -147,8 +147,8 @@ async def roll(
         cluster,
         cluster,
         timeout_s=timeout_s,
-        tell=steps.append,
-        waiting=lambda what: None,
+        on_step=steps.append,
+        on_wait=lambda what: None,
         done=done.append,
         keep_maintenance=keep_maintenance,
     )
@@ -209,8 +209,8 @@ async def test_an_earlier_maintenance_is_reported_and_can_stay(keeps: bool) -> N
         cluster,
         cluster,
         timeout_s=1,
-        tell=lambda step: None,
-        waiting=lambda what: None,
+        on_step=lambda step: None,
+        on_wait=lambda what: None,
         done=lambda unit: None,
         keep_maintenance=keeps,
     )
@@ -239,16 +239,16 @@ async def test_replicas_that_are_a_moment_behind_under_load_are_waited_for_once(
     assert lagging.of(health_of(["t/0"]), 2.0) == []
     assert lagging.of(health_of(["t/0"]), 3.9) == ["t/0"], "it was in sync too long ago"
     found = health_of(["t/0"])
-    assert why_not_healthy(found, []) is None
-    assert why_not_whole(found, []) is None
+    assert unhealthy_reason(found, []) is None
+    assert degraded_reason(found, []) is None
     assert lagging.of(found.replaced(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
 
 
 def test_a_partition_that_elects_now_is_waited_for() -> None:
     """Health calls it unhealthy only after a while, which is too late for a broker to be stopped."""
     electing = health_of([]).replaced(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
-    assert why_not_healthy(electing, []) == "1 partitions have no leader at this moment"
-    assert why_not_whole(electing, []) == "1 partitions have no leader at this moment"
+    assert unhealthy_reason(electing, []) == "1 partitions have no leader at this moment"
+    assert degraded_reason(electing, []) == "1 partitions have no leader at this moment"
 
 
 async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
@@ -267,10 +267,10 @@ async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
 
 def rolled(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> str:
     """Return the error message with which a rolling restart of this cluster fails."""
-    voice = rolling._Voice(as_json=True)
-    how = rolling._How(timeout_s, keep_maintenance=False, dry_run=False)
+    voice = rolling._StepPrinter(as_json=True)
+    description = rolling._RestartFlags(timeout_s, keep_maintenance=False, dry_run=False)
     with pytest.raises(CommandFailed) as failed:
-        asyncio.run(rolling._roll(cluster, cluster, UNITS, how, voice, RollingRecord(tmp_path, None)))
+        asyncio.run(rolling._roll(cluster, cluster, UNITS, description, voice, RollingRecord(tmp_path, None)))
     return str(failed.value)
 
 
@@ -288,7 +288,7 @@ def test_a_broker_that_is_left_in_maintenance_is_named_with_the_way_out(tmp_path
 class Stuck(FakeCluster):
     """Node 2 goes on leading."""
 
-    async def why_leading(self, node: int) -> str | None:
+    async def leading_reason(self, node: int) -> str | None:
         return "node 3 lags behind" if node == 2 else None
 
 
@@ -328,8 +328,10 @@ async def test_ctrl_c_names_what_is_left_in_maintenance(tmp_path: Path, capsys: 
             await asyncio.Event().wait()
             return {}
 
-    cluster, how = Slow(controller=1), rolling._How(5, keep_maintenance=False, dry_run=False)
-    run = asyncio.ensure_future(rolling._roll(cluster, cluster, UNITS, how, rolling._Voice(as_json=True), None))
+    cluster, description = Slow(controller=1), rolling._RestartFlags(5, keep_maintenance=False, dry_run=False)
+    run = asyncio.ensure_future(
+        rolling._roll(cluster, cluster, UNITS, description, rolling._StepPrinter(as_json=True), None)
+    )
     await began.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -356,7 +358,7 @@ async def test_questions_without_an_answer_are_asked_again() -> None:
 async def test_a_plan_changes_nothing() -> None:
     cluster = FakeCluster(controller=2)
     rolling = RollingRestart(
-        cluster, cluster, timeout_s=1, tell=lambda step: None, waiting=lambda what: None, done=lambda unit: None
+        cluster, cluster, timeout_s=1, on_step=lambda step: None, on_wait=lambda what: None, done=lambda unit: None
     )
     steps = await rolling.plan(UNITS)
     assert [(step.node_id, step.more["leaders"], step.more["how"]) for step in steps] == [
@@ -369,18 +371,18 @@ async def test_a_plan_changes_nothing() -> None:
 
 def test_finished_parts_are_kept_until_all_are_done(tmp_path: Path) -> None:
     record = RollingRecord(tmp_path, None)
-    assert record.go_on(UNITS) == UNITS
+    assert record.remaining_units(UNITS) == UNITS
     record.done(UNITS[1])
-    assert RollingRecord(tmp_path, None).go_on(UNITS) == [UNITS[0], UNITS[2]]
-    assert RollingRecord(tmp_path, "/another/python").go_on(UNITS) == UNITS
+    assert RollingRecord(tmp_path, None).remaining_units(UNITS) == [UNITS[0], UNITS[2]]
+    assert RollingRecord(tmp_path, "/another/python").remaining_units(UNITS) == UNITS
     again = RollingRecord(tmp_path, None)
-    assert again.go_on(UNITS) == [UNITS[0], UNITS[2]]
+    assert again.remaining_units(UNITS) == [UNITS[0], UNITS[2]]
     again.done(UNITS[0])
-    assert RollingRecord(tmp_path, None).go_on(UNITS) == [UNITS[2]]
+    assert RollingRecord(tmp_path, None).remaining_units(UNITS) == [UNITS[2]]
     again.end()
-    assert RollingRecord(tmp_path, None).go_on(UNITS) == UNITS
+    assert RollingRecord(tmp_path, None).remaining_units(UNITS) == UNITS
     (tmp_path / "rolling-restart.json").write_text("?")
-    assert RollingRecord(tmp_path, None).go_on(UNITS) == UNITS
+    assert RollingRecord(tmp_path, None).remaining_units(UNITS) == UNITS
 
 
 def test_the_workers_of_a_node_stop_together(tmp_path: Path) -> None:
@@ -388,7 +390,7 @@ def test_the_workers_of_a_node_stop_together(tmp_path: Path) -> None:
     restarter = DevRestarter(tmp_path, nodes, "/other/python")
     brokers = [broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
     assert restarter.units(brokers) == [RestartUnit(1, (1, 1001)), RestartUnit(2, (2, 1002))]
-    assert restarter.how(RestartUnit(1, (1,))) == "/other/python -P -m raftlog.cli"
+    assert restarter.description(RestartUnit(1, (1,))) == "/other/python -P -m raftlog.cli"
     without_node_2 = [broker(1, host="dev-1"), broker(1001, host="dev-1")]
     assert restarter.units(without_node_2) == [RestartUnit(1, (1, 1001))]
 
@@ -405,7 +407,7 @@ async def test_a_command_for_each_broker(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="did not end within"):
         await CommandRestarter("sleep 60", brokers, 0.05).restart(RestartUnit(1, (1,)))
     with pytest.raises(CommandFailed, match=r"no \{host\} that a command could be given"):
-        CommandRestarter("ssh {host} true", brokers, 5).how(RestartUnit(2, (2,)))
+        CommandRestarter("ssh {host} true", brokers, 5).description(RestartUnit(2, (2,)))
     with pytest.raises(click.UsageError, match="cannot be read"):
         CommandRestarter("ssh '", brokers, 5)
 
@@ -414,7 +416,7 @@ async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-directory-with-a-long-name"] * 5)
     deep.mkdir(parents=True)
     with pytest.raises(CommandFailed, match="no raftlog dev runs on"):
-        await give_order(deep, {"order": "nodes"})
+        await send_order(deep, {"order": "nodes"})
 
     async def obey(order: dict[str, Any]) -> dict[str, Any]:
         if order["order"] == "refuse":
@@ -424,12 +426,12 @@ async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
     control = DevControl(deep, obey)
     await control.start()
     assert stat.S_IMODE(os.stat(deep / SOCKET_NAME).st_mode) == 0o600
-    assert await give_order(deep, {"order": "nodes"}) == {"heard": {"order": "nodes"}}
+    assert await send_order(deep, {"order": "nodes"}) == {"heard": {"order": "nodes"}}
     with pytest.raises(CommandFailed, match="not now"):
-        await give_order(deep, {"order": "refuse"})
+        await send_order(deep, {"order": "refuse"})
     control.stop()
     with pytest.raises(CommandFailed, match="no raftlog dev runs on"):
-        await give_order(deep, {"order": "nodes"})
+        await send_order(deep, {"order": "nodes"})
     await asyncio.sleep(0)
 
 
@@ -482,7 +484,7 @@ def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_pa
         said = process.stderr.readline()
         assert said, "dev has ended"
     assert f"node 2 (pid {pids[2]}) ended, killed by SIGKILL" in said.decode()
-    again = asyncio.run(give_order(Path(directory), {"order": "restart", "node_id": 2, "python": None}))
+    again = asyncio.run(send_order(Path(directory), {"order": "restart", "node_id": 2, "python": None}))
     assert again["pid"] not in pids.values()
     process.send_signal(15)
     assert process.wait(20) == 0
@@ -493,7 +495,7 @@ async def test_waits_are_printed_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rolling, "WARN_AFTER_S", 0.05)
-    voice = rolling._Voice(False)
+    voice = rolling._StepPrinter(False)
     said = ""
     with voice:
         voice.wait_for("waiting until the brokers answer")

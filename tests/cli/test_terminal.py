@@ -22,7 +22,7 @@ from raftlog.testing import BrokerProcess
 def test_the_bar_waits_a_second(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    bar = progress.Bar("produce t", 100)
+    bar = progress.ByteProgressBar("produce t", 100)
     bar.at(10)
     assert bar._progress is None
     now[0] = progress.SHOWN_AFTER_SECONDS
@@ -97,7 +97,7 @@ def test_an_error_is_red_on_a_terminal(more: dict[str, str], is_red: bool) -> No
 
 def test_problems_in_a_table_are_red_only_on_a_terminal() -> None:
     table = Table("alive", "problem")
-    table.add_row(tables.yes_no(False), tables.bad("[red] is no mark here"))
+    table.add_row(tables.yes_no(False), tables.red("[red] is no mark here"))
     for is_terminal in (True, False):
         written = StringIO()
         Console(

@@ -223,7 +223,7 @@ async def test_discovered_brokers_are_used_when_the_configured_ones_are_down(scr
         return json_response([])
 
     async with BrokerClient([await scripted(first)]) as client:
-        await client.know_all()
+        await client.find_all_brokers()
         assert await client.topics() == ["from the other"]
 
 

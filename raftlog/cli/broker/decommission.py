@@ -5,18 +5,18 @@ from typing import Final
 
 import click
 
-from raftlog.cli.operating import (
-    HowFar,
+from raftlog.cli.operator_verbs import (
     OperatorVerb,
+    WaitProgress,
+    first_status,
     node_argument,
-    once_ordered,
     operator_verb,
     wait,
     wait_options,
     watch,
     watch_option,
 )
-from raftlog.cli.tables import Columns, rate, show, size, table_of, times
+from raftlog.cli.tables import Columns, counted, rate, show, size, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Decommission
 from raftlog.values.placement import LeavingPartition
@@ -40,31 +40,31 @@ def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: 
     if watches and verb.as_json:
         return  # it is the last line
     if last.finished:
-        verb.say(last, f"node {node} is out of the cluster: stop its process, and delete its directory")
+        verb.output(last, f"node {node} is removed from the cluster: stop its process, and delete its directory")
         return
-    left = f"with {times(last.replicas_left, 'replica')} left; `{_look(node)} --watch` shows how far it is"
+    left = f"{counted(last.replicas_left, 'replica')} left; `{_status_command(node)} --watch` shows the progress"
     waits_for = f"\nit waits: {last.reason}" if last.reason else ""
-    verb.say(last, f"node {node} is on its way out, {left}{waits_for}")
+    verb.output(last, f"decommission of node {node}: {left}{waits_for}")
 
 
 async def _decommission(
     client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb
 ) -> Decommission:
-    await client.know_all()  # the one that is asked may be the one that goes
+    await client.find_all_brokers()  # the asked broker may be the removed one
     await client.admin.decommission(node)
     ask = partial(client.admin.decommission_status, node)
     if watches:
-        return await watch(ask, lambda found: verb.say(found, _show), _is_over)
-    first = await once_ordered(ask, f"node {node} is on its way out", _look(node))
+        return await watch(ask, lambda found: verb.output(found, _show), _is_over)
+    first = await first_status(ask, f"decommission of node {node} has begun", _status_command(node))
     if not waits or _is_over(first):
         return first
     total = max(1, first.replicas_left)
 
-    async def how_far() -> HowFar:
+    async def progress() -> WaitProgress:
         found = await ask()
-        return HowFar(_is_over(found), _summary(found), total - found.replicas_left, total)
+        return WaitProgress(_is_over(found), _summary(found), total - found.replicas_left, total)
 
-    await wait(how_far, f"decommission of node {node}", timeout_s, _look(node))
+    await wait(progress, f"decommission of node {node}", timeout_s, _status_command(node))
     return await ask()
 
 
@@ -78,10 +78,10 @@ def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
     async def look(client: BrokerClient) -> None:
         ask = partial(client.admin.decommission_status, node)
         if watches:
-            await client.know_all()
-            await watch(ask, lambda found: verb.say(found, _show), _is_over)
+            await client.find_all_brokers()
+            await watch(ask, lambda found: verb.output(found, _show), _is_over)
         else:
-            verb.say(await ask(), _show)
+            verb.output(await ask(), _show)
 
     verb.ask(look)
 
@@ -91,11 +91,11 @@ def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
 @operator_verb("Print the node id as JSON.")
 def recommission(node: int, verb: OperatorVerb) -> None:
     """Cancel the decommission of the broker NODE. Replicas that were moved already stay at the other brokers."""
-    told = verb.ask(lambda client: client.admin.recommission(node))
-    verb.say(told, f"node {node} stays; `raftlog cluster balance` gives it replicas again")
+    answer = verb.ask(lambda client: client.admin.recommission(node))
+    verb.output(answer, f"node {node} stays in the cluster; `raftlog cluster balance` gives it replicas again")
 
 
-def _look(node: int) -> str:
+def _status_command(node: int) -> str:
     return f"raftlog broker decommission-status {node}"
 
 
@@ -105,7 +105,7 @@ def _is_over(found: Decommission) -> bool:
 
 def _summary(found: Decommission) -> str:
     bytes_per_s = sum(move.bytes_per_s for move in found.partitions)
-    parts = [f"{times(found.replicas_left, 'replica')} left"]
+    parts = [f"{counted(found.replicas_left, 'replica')} left"]
     if found.bytes_left is not None:
         parts.append(f"{size(found.bytes_left)} left")
     if bytes_per_s:
@@ -117,10 +117,10 @@ def _summary(found: Decommission) -> str:
 
 def _show(found: Decommission) -> None:
     click.echo("finished" if found.finished else _summary(found))
-    told = {f"{row.topic}/{row.partition}" for row in found.partitions[:MOVES_SHOWN] if row.reason}
-    failures = [name for name in found.allocation_failures if name not in told]
+    shown = {f"{row.topic}/{row.partition}" for row in found.partitions[:MOVES_SHOWN] if row.reason}
+    failures = [name for name in found.allocation_failures if name not in shown]
     if failures:
-        click.echo(f"no place elsewhere for {times(len(failures), 'partition')}: {_some(failures)}")
+        click.echo(f"no other broker can take {counted(len(failures), 'partition')}: {_some(failures)}")
     if found.partitions:
         click.echo()
         table = table_of(found.partitions[:MOVES_SHOWN], _MOVE)
@@ -136,8 +136,8 @@ def _some(names: list[str]) -> str:
 _MOVE: Columns[LeavingPartition] = {
     "partition": lambda row: f"{row.topic}/{row.partition}",
     "to node": lambda row: row.moving_to and row.moving_to.node_id,
-    "left": lambda row: size(row.bytes_left_to_move),
-    "of": lambda row: size(row.partition_size),
+    "bytes left": lambda row: size(row.bytes_left_to_move),
+    "partition size": lambda row: size(row.partition_size),
     "rate": lambda row: rate(row.bytes_per_s),
     "waits for": lambda row: row.reason or None,
 }

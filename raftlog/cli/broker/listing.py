@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, node_argument, operator_verb
-from raftlog.cli.tables import Columns, age, bad, properties, show, size, table_of, yes_no
+from raftlog.cli.operator_verbs import OperatorVerb, node_argument, operator_verb
+from raftlog.cli.tables import Columns, age, properties, red, show, size, table_of, yes_no
 from raftlog.values.brokers import BrokerDescription
 
 
@@ -13,7 +13,7 @@ from raftlog.values.brokers import BrokerDescription
 @operator_verb("Print the brokers as a JSON array, as /v1/brokers has them.")
 def list_brokers(verb: OperatorVerb) -> None:
     """List the brokers of the cluster: whether they answer, drain or are in maintenance, addresses, disks, releases."""
-    verb.say(verb.ask(lambda client: client.admin.brokers()), _show_all)
+    verb.output(verb.ask(lambda client: client.admin.brokers()), _show_all)
 
 
 def _show_all(rows: Sequence[BrokerDescription]) -> None:
@@ -33,7 +33,7 @@ def status_of(row: BrokerDescription) -> str:
 @operator_verb("Print the broker as JSON, as /v1/brokers/{id} has it.")
 def show_broker(node: int, verb: OperatorVerb) -> None:
     """Show all details of the broker NODE."""
-    verb.say(verb.ask(lambda client: client.admin.broker(node)), _show)
+    verb.output(verb.ask(lambda client: client.admin.broker(node)), _show)
 
 
 def _show(row: BrokerDescription) -> None:
@@ -54,15 +54,15 @@ def _show(row: BrokerDescription) -> None:
                 ("directory", row.disk_space[0].path if row.disk_space else None),
                 ("disk free", _free(row)),
                 ("starts", row.boot_epoch),
-                ("up for", _uptime(row)),
-                ("version of its row", row.row_version),
+                ("uptime", _uptime(row)),
+                ("row version", row.row_version),
             )
         )
     )
 
 
 def _free(row: BrokerDescription) -> str:
-    """Free, and of how much where that is known."""
+    """Return the free bytes, and the total where it is known."""
     disks = [disk for disk in row.disk_space if disk.free >= 0]
     if not disks:
         return "-"
@@ -84,6 +84,6 @@ _BROKER: Columns[BrokerDescription] = {
     "host": lambda row: row.host,
     "version": lambda row: row.version,
     "disk free": _free,
-    "up for": _uptime,
+    "uptime": _uptime,
 }
-_PROBLEM: Columns[BrokerDescription] = {"problem": lambda row: bad(row.problem or "")}
+_PROBLEM: Columns[BrokerDescription] = {"problem": lambda row: red(row.problem or "")}

@@ -6,18 +6,18 @@ from typing import TypeAlias
 import click
 from msgspec import to_builtins
 
-from raftlog.cli.operating import (
-    HowFar,
+from raftlog.cli.operator_verbs import (
     OperatorVerb,
+    WaitProgress,
     expected_version_option,
+    first_status,
     node_argument,
-    once_ordered,
     operator_verb,
     wait,
     wait_options,
     watch_option,
 )
-from raftlog.cli.tables import Columns, show, table_of, times
+from raftlog.cli.tables import Columns, counted, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Maintenance, MaintenanceStatus
 from raftlog.values.value import to_json
@@ -36,32 +36,34 @@ def maintenance() -> None:
 @maintenance.command()
 @node_argument
 @_expected
-@wait_options("it leads nothing any more that others can lead")
-@operator_verb("Print how far it is as JSON.")
+@wait_options("NODE no longer leads partitions that other brokers can lead")
+@operator_verb("Print the progress as JSON.")
 def enable(node: int, expected_version: int | None, waits: bool, timeout_s: float, verb: OperatorVerb) -> None:
-    """Put the broker NODE into maintenance mode, which lasts until `disable`, also over restarts."""
+    """Put the broker NODE into maintenance mode: it leads no partitions until `disable`, also after restarts."""
     found = verb.ask(lambda client: _enable(client, node, expected_version, waits, timeout_s))
     if found.finished:
-        verb.say(found, f"node {node} is in maintenance, and leads {_led(found)}")
+        verb.output(found, f"node {node} is in maintenance mode and leads {_led(found)}")
         return
-    left = f"and still leads {times(found.partitions, 'partition')}"
+    left = f" and still leads {counted(found.partitions, 'partition')}"
     if not found.partitions and found.reasons:
-        left = f"but {'; '.join(found.reasons)}"
-    verb.say(found, f"node {node} is in maintenance, {left}; `{_look(node)}` shows how far it is")
+        left = f", but {'; '.join(found.reasons)}"
+    verb.output(found, f"node {node} is in maintenance mode{left}; `{_status_command(node)}` shows the progress")
 
 
 async def _enable(client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float) -> Maintenance:
     await client.admin.set_maintenance(node, True, expected_version=expected)
-    first = await once_ordered(lambda: client.admin.maintenance(node), f"node {node} is in maintenance", _look(node))
+    first = await first_status(
+        lambda: client.admin.maintenance(node), f"node {node} is in maintenance mode", _status_command(node)
+    )
     if not waits or _is_over(first):
         return first
     total = max(1, first.eligible)
 
-    async def how_far() -> HowFar:
+    async def progress() -> WaitProgress:
         found = await client.admin.maintenance(node)
-        return HowFar(_is_over(found), _summary(found), max(0, total - found.eligible), total)
+        return WaitProgress(_is_over(found), _summary(found), max(0, total - found.eligible), total)
 
-    await wait(how_far, f"maintenance of node {node}", timeout_s, _look(node))
+    await wait(progress, f"maintenance of node {node}", timeout_s, _status_command(node))
     return await client.admin.maintenance(node)
 
 
@@ -71,8 +73,8 @@ async def _enable(client: BrokerClient, node: int, expected: int | None, waits: 
 @operator_verb("Print the node id and the version as JSON.")
 def disable(node: int, expected_version: int | None, verb: OperatorVerb) -> None:
     """End maintenance mode of the broker NODE. Some seconds later it leads its preferred partitions again."""
-    told = verb.ask(lambda client: client.admin.set_maintenance(node, False, expected_version=expected_version))
-    verb.say(told, f"node {node} is not in maintenance; `raftlog cluster health` shows when all is well")
+    answer = verb.ask(lambda client: client.admin.set_maintenance(node, False, expected_version=expected_version))
+    verb.output(answer, f"node {node} left maintenance mode; check it with `raftlog cluster health`")
 
 
 @maintenance.command()
@@ -81,7 +83,7 @@ def disable(node: int, expected_version: int | None, verb: OperatorVerb) -> None
 @operator_verb("Print a JSON array with a row for each broker, with --watch a line for each change.")
 def status(node: int | None, watches: bool, verb: OperatorVerb) -> None:
     """Show the brokers in maintenance mode and their progress, or only NODE."""
-    verb.look(watches, lambda client: _statuses(client, node), lambda rows: _show(rows, verb.as_json))
+    verb.show_or_watch(watches, lambda client: _statuses(client, node), lambda rows: _show(rows, verb.as_json))
 
 
 async def _statuses(client: BrokerClient, node: int | None) -> list[Row]:
@@ -107,14 +109,14 @@ _MAINTENANCE: Columns[Row] = {
     "maintenance": lambda row: "yes" if row[1].draining else "no",
     "finished": _if_on(lambda found: "yes" if found.finished else "no"),
     "leads": _if_on(lambda found: f"{found.partitions:,}"),
-    "others can lead": _if_on(lambda found: f"{found.eligible:,}"),
-    "on their way": _if_on(lambda found: f"{found.transferring:,}"),
+    "transferable": _if_on(lambda found: f"{found.eligible:,}"),
+    "transferring": _if_on(lambda found: f"{found.transferring:,}"),
     "failed": _if_on(lambda found: f"{found.failed:,}"),
     "waits for": lambda row: "; ".join(row[1].reasons) or None,
 }
 
 
-def _look(node: int) -> str:
+def _status_command(node: int) -> str:
     return f"raftlog broker maintenance status {node}"
 
 
@@ -124,10 +126,10 @@ def _is_over(found: Maintenance) -> bool:
 
 def _led(found: Maintenance) -> str:
     if not found.partitions:
-        return "nothing"
-    return f"only what no other can lead: {times(found.partitions, 'partition')}"
+        return "no partitions"
+    return f"only the {counted(found.partitions, 'partition')} that no other broker can lead"
 
 
 def _summary(found: Maintenance) -> str:
-    counts = f"{times(found.partitions, 'partition')} led, {found.transferring:,} on their way"
+    counts = f"{counted(found.partitions, 'partition')} led, {found.transferring:,} being transferred"
     return "; ".join([counts, *found.reasons])

@@ -2,8 +2,8 @@
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb, watch_option
-from raftlog.cli.tables import nodes, properties, show, times
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, watch_option
+from raftlog.cli.tables import counted, nodes, properties, show
 from raftlog.client import BrokerClient
 from raftlog.values.placement import BalancerStatus
 
@@ -24,7 +24,7 @@ def status(watches: bool, verb: OperatorVerb) -> None:
         found = await client.admin.balancer_status()
         return found.replaced(seconds_since_last_tick=None) if watches else found
 
-    verb.look(watches, ask, lambda found: verb.say(found, _show))
+    verb.show_or_watch(watches, ask, lambda found: verb.output(found, _show))
 
 
 def _show(found: BalancerStatus) -> None:
@@ -34,21 +34,21 @@ def _show(found: BalancerStatus) -> None:
             (
                 ("status", found.status),
                 ("mode", found.mode),
-                ("moves under way", found.current_reassignments_count),
+                ("moves in progress", found.current_reassignments_count),
                 ("reasons", "\n".join(found.reasons) or "-"),
-                ("brokers away", nodes(found.violations.unavailable_nodes)),
-                ("brokers without room", nodes(found.violations.over_disk_limit_nodes)),
-                ("last look", None if last is None else f"{last:.1f} s ago"),
+                ("brokers down", nodes(found.violations.unavailable_nodes)),
+                ("brokers with a full disk", nodes(found.violations.over_disk_limit_nodes)),
+                ("last check", None if last is None else f"{last:.1f} s ago"),
             )
         )
     )
 
 
 @click.command()
-@operator_verb("Print how many partitions will move as JSON.")
+@operator_verb("Print the number of partitions to move as JSON.")
 def balance(verb: OperatorVerb) -> None:
     """Balance replicas and leaders now, even if balancer.mode is off."""
-    told = verb.ask(lambda client: client.admin.rebalance())
-    count = times(told.partitions_to_move, "partition")
+    answer = verb.ask(lambda client: client.admin.rebalance())
+    count = counted(answer.partitions_to_move, "partition")
     moves = f"{count} will move; `raftlog partition moves --watch` shows them"
-    verb.say(told, moves if told.partitions_to_move else "nothing is to be moved")
+    verb.output(answer, moves if answer.partitions_to_move else "no partition has to move")

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, expected_version_option, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, expected_version_option, operator_verb
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
@@ -30,7 +30,7 @@ def list_settings(verb: OperatorVerb) -> None:
     values, schema = verb.ask(_values_and_schema)
     defaults = {name: _text(each.default) for name, each in schema.items() if each.default is not None}
     columns: Columns[str] = {"setting": str, "value": lambda name: _text(values[name]), "default": defaults.get}
-    verb.say(values, lambda _: show(table_of(sorted(values), columns)))
+    verb.output(values, lambda _: show(table_of(sorted(values), columns)))
 
 
 async def _values_and_schema(
@@ -47,7 +47,7 @@ def get(name: str, verb: OperatorVerb) -> None:
     values = verb.ask(lambda client: client.admin.cluster_config())
     if name not in values:
         raise CommandFailed(f"setting {name!r} does not exist; `raftlog cluster config list` shows all settings")
-    verb.say(values[name], _text(values[name]))
+    verb.output(values[name], _text(values[name]))
 
 
 @config.command(name="set")
@@ -64,7 +64,7 @@ def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int
         values = {name: _value(name, text, schema.get(name)) for name, text in texts.items()}
         return await client.admin.alter_cluster_config(values, expected_version=expected_version, dry_run=dry_run)
 
-    _say(verb, change, f"set {', '.join(settings)}", dry_run)
+    _output_change(verb, change, f"set {', '.join(settings)}", dry_run)
 
 
 @config.command()
@@ -78,14 +78,14 @@ def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, v
     async def change(client: BrokerClient) -> ClusterSettingsChanged:
         return await client.admin.alter_cluster_config({}, names, expected_version=expected_version, dry_run=dry_run)
 
-    _say(verb, change, f"unset {', '.join(names)}", dry_run)
+    _output_change(verb, change, f"unset {', '.join(names)}", dry_run)
 
 
 @config.command()
 @operator_verb("Print it as a JSON object, as /v1/cluster_config/schema has it.")
 def schema(verb: OperatorVerb) -> None:
     """Show description, default and allowed values of each setting."""
-    verb.say(verb.ask(lambda client: client.admin.cluster_config_schema()), _show_schema)
+    verb.output(verb.ask(lambda client: client.admin.cluster_config_schema()), _show_schema)
 
 
 def _show_schema(found: Mapping[str, SettingDescription]) -> None:
@@ -94,11 +94,12 @@ def _show_schema(found: Mapping[str, SettingDescription]) -> None:
         click.echo(click.wrap_text(each.description, WIDTH, "    ", "    ") + "\n")
 
 
-def _say(
+def _output_change(
     verb: OperatorVerb, change: Callable[[BrokerClient], Awaitable[ClusterSettingsChanged]], done: str, dry_run: bool
 ) -> None:
-    told = verb.ask(change)
-    verb.say(told, f"could be done: {done}" if dry_run else f"{done}; version {told.config_version}")
+    answer = verb.ask(change)
+    dry_text = f"valid, nothing was changed: {done}"
+    verb.output(answer, dry_text if dry_run else f"{done}; version {answer.config_version}")
 
 
 def _read(settings: Sequence[str]) -> dict[str, str]:
@@ -106,9 +107,9 @@ def _read(settings: Sequence[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{setting!r} is not NAME=VALUE")
+            raise click.UsageError(f"{setting!r} is not NAME=VALUE, such as balancer.mode=off")
         if name in texts:
-            raise click.UsageError(f"{name} is set twice")
+            raise click.UsageError(f"{name} is given twice; give each setting once")
         texts[name] = text
     return texts
 

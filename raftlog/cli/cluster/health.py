@@ -1,4 +1,4 @@
-"""`raftlog cluster health`: whether all is well, and if not, why."""
+"""`raftlog cluster health`: health of the cluster, and the reasons when it is unhealthy."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from typing import Final
 import click
 from msgspec import to_builtins
 
-from raftlog.cli.operating import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import bad, nodes, properties, show, yes_no
+from raftlog.cli.tables import nodes, properties, red, show, yes_no
 from raftlog.client import BrokerClient, ClusterHealth
 from raftlog.values.value import to_json
 
@@ -30,7 +30,7 @@ def health(watch: bool, verb: OperatorVerb) -> None:
 async def _health(verb: OperatorVerb, watches: bool) -> ClusterHealth:
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
-            await watch(client.health, lambda found: _print(found, verb.as_json), steady=_steady, patience_s=0.0)
+            await watch(client.health, lambda found: _print(found, verb.as_json), steady=_steady, retry_s=0.0)
         found = await client.health()
         _print(found, verb.as_json)
         return found
@@ -49,26 +49,26 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
         properties(
             (
                 ("healthy", yes_no(found.is_healthy)),
-                ("reasons", bad("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else None),
+                ("reasons", red("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else None),
                 ("controller", found.controller_id),
                 ("all nodes", nodes(sorted(found.all_nodes))),
                 ("nodes down", nodes(sorted(found.nodes_down))),
                 ("nodes in maintenance", nodes(sorted(found.nodes_in_maintenance))),
                 ("nodes draining", nodes(sorted(found.nodes_draining))),
-                ("leaderless partitions", _counted(found.leaderless_partitions, found.leaderless_count)),
+                ("leaderless partitions", _names_and_count(found.leaderless_partitions, found.leaderless_count)),
                 (
                     "under-replicated partitions",
-                    _counted(found.under_replicated_partitions, found.under_replicated_count),
+                    _names_and_count(found.under_replicated_partitions, found.under_replicated_count),
                 ),
-                ("partitions that lag now", f"{found.lagging_count:,}"),
-                ("partitions that elect now", f"{found.electing_count:,}"),
-                ("partitions on their way", f"{found.reconfigurations_count:,}"),
+                ("lagging partitions", f"{found.lagging_count:,}"),
+                ("partitions in election", f"{found.electing_count:,}"),
+                ("moving partitions", f"{found.reconfigurations_count:,}"),
             )
         )
     )
 
 
-def _counted(names: Sequence[str], count: int) -> str:
+def _names_and_count(names: Sequence[str], count: int) -> str:
     if not count:
         return "0"
     shown = ", ".join(names[:PARTITIONS_SHOWN])

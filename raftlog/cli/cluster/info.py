@@ -5,7 +5,7 @@ import asyncio
 import click
 import orjson
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.tables import Columns, or_dash, show, table_of, yes_no
 from raftlog.client import BrokerClient, BrokerDescription
 

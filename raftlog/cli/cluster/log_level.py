@@ -1,8 +1,8 @@
-"""`raftlog cluster log-level`: more or less in a broker's log, for a while."""
+"""`raftlog cluster log-level`: log level of a broker, for a while."""
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.options import option
 from raftlog.client import BrokerClient
 from raftlog.errors import Unavailable
@@ -26,9 +26,9 @@ LEVELS = ("debug", "info", "warning", "error")
 @operator_verb("Print the new level as JSON.")
 def log_level(name: str, level: str, expires_s: int, node: int | None, verb: OperatorVerb) -> None:
     """Set the level of LOGGER at a broker to LEVEL for a while. Loggers are `raftlog` and its modules."""
-    told = verb.ask(lambda client: _set(client, name, level, expires_s, node))
-    until = f"for {expires_s} s" if expires_s else "until the broker is started again"
-    verb.say(told, f"{told.name} is logged from {told.level} up, {until}")
+    answer = verb.ask(lambda client: _set(client, name, level, expires_s, node))
+    until = f"for {expires_s} s" if expires_s else "until the broker restarts"
+    verb.output(answer, f"{answer.name} logs level {answer.level} and above {until}")
 
 
 async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> LogLevel:
@@ -36,6 +36,6 @@ async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node
         return await client.admin.set_log_level(name, level, expires_s)
     address = (await client.admin.broker(node)).http
     if address is None:
-        raise Unavailable(f"node {node} has not told where its HTTP is")
+        raise Unavailable(f"node {node} has not registered an HTTP address yet; `raftlog broker show {node}` shows it")
     async with BrokerClient([address]) as there:
         return await there.admin.set_log_level(name, level, expires_s)

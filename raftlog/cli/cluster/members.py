@@ -1,11 +1,11 @@
-"""`raftlog cluster members`: the brokers as gossip has them at the one that is asked."""
+"""`raftlog cluster members`: state of the brokers according to gossip at the asked broker."""
 
 import asyncio
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
-from raftlog.cli.tables import Columns, age, bad, good, show, size, table_of
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
+from raftlog.cli.tables import Columns, age, green, red, show, size, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import BrokerLoad, ClusterMember, ClusterMembers
 
@@ -26,22 +26,24 @@ def members(watch: bool, verb: OperatorVerb) -> None:
 async def _members(verb: OperatorVerb, watches: bool) -> None:
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
-            await watch(client.admin.members, lambda told: verb.say(told, _show), steady=_standing, patience_s=0.0)
-        verb.say(await client.admin.members(), _show)
+            await watch(
+                client.admin.members, lambda answer: verb.output(answer, _show), steady=_without_load, retry_s=0.0
+            )
+        verb.output(await client.admin.members(), _show)
 
 
-def _standing(told: ClusterMembers) -> list[object]:
-    """Ages and loads change all the time; what counts is who is there, and how."""
-    return [(one.node_id, one.state, one.is_registered, one.disk_uuid) for one in told.members]
+def _without_load(answer: ClusterMembers) -> list[object]:
+    """Return the members without ages and loads, which change all the time."""
+    return [(one.node_id, one.state, one.is_registered, one.disk_uuid) for one in answer.members]
 
 
-def _show(told: ClusterMembers) -> None:
-    click.echo(f"as node {told.node_id} has them, gossip {told.gossip_address or 'off'}\n")
-    show(table_of(told.members, _MEMBER))
+def _show(answer: ClusterMembers) -> None:
+    click.echo(f"members according to node {answer.node_id}, gossip {answer.gossip_address or 'off'}\n")
+    show(table_of(answer.members, _MEMBER))
 
 
 def _state(state: str) -> str:
-    return good(state) if state == "alive" else bad(state) if state in ("suspect", "dead") else state
+    return green(state) if state == "alive" else red(state) if state in ("suspect", "dead") else state
 
 
 def _disk_free(load: BrokerLoad) -> str | None:

@@ -1,4 +1,4 @@
-"""`raftlog cluster secret …`: the secret by which brokers know each other."""
+"""`raftlog cluster secret …`: the secret that authenticates brokers to each other."""
 
 import click
 

@@ -1,11 +1,11 @@
-"""`raftlog cluster upgrade`: which releases the brokers run, what they know, and the step that ends an upgrade."""
+"""`raftlog cluster upgrade`: releases of the brokers, their feature levels, and the step that ends an upgrade."""
 
 import asyncio
 from collections.abc import Sequence
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
@@ -15,7 +15,7 @@ from raftlog.values.brokers import BrokerLevels, Features
 _BROKER: Columns[BrokerLevels] = {
     "node": lambda broker: broker.node_id,
     "version": lambda broker: broker.version,
-    "knows levels": lambda broker: f"{broker.level_min} – {broker.level_max}",
+    "feature levels": lambda broker: f"{broker.level_min} – {broker.level_max}",
 }
 
 
@@ -28,7 +28,7 @@ def upgrade(finish: bool, verb: OperatorVerb) -> None:
     Brokers of two releases work together, and any broker can return to the old release, until the feature level is
     raised. Only then brokers use formats of files and messages that the old release cannot read.
     """
-    verb.say(asyncio.run(_finished(verb.bootstrap) if finish else _levels(verb.bootstrap)), _show)
+    verb.output(asyncio.run(_finished(verb.bootstrap) if finish else _levels(verb.bootstrap)), _show)
 
 
 def _show(levels: Features) -> None:
@@ -61,16 +61,16 @@ def next_step(levels: Features) -> str:
         return _not_yet(levels, behind)
     if levels.feature_level < levels.highest_known_by_all:
         return (
-            f"all brokers know {levels.highest_known_by_all}. Finish the upgrade with raftlog cluster upgrade "
-            "--finish; from then on no broker can go back to the release before"
+            f"all brokers support {levels.highest_known_by_all}. Finish the upgrade with `raftlog cluster upgrade "
+            "--finish`; from then on no broker can return to the earlier release"
         )
     if levels.absent_seeds:
-        return f"brokers that never came: {', '.join(map(str, levels.absent_seeds))}"
+        return f"seeds that never joined: {', '.join(map(str, levels.absent_seeds))}"
     return "the upgrade is finished"
 
 
 def _behind(levels: Features) -> list[BrokerLevels]:
-    """Brokers that know less than others."""
+    """Return the brokers whose highest feature level is below that of others."""
     highest = max(broker.level_max for broker in levels.brokers)
     return [broker for broker in levels.brokers if broker.level_max < highest]
 
@@ -79,5 +79,5 @@ def _not_yet(levels: Features, behind: Sequence[BrokerLevels]) -> str:
     names = ", ".join(f"node {broker.node_id} ({broker.version or 'does not answer'})" for broker in behind)
     return (
         f"{names} must run the new release before the level can rise above {levels.highest_known_by_all}: "
-        "restart with it, for example by raftlog cluster rolling-restart --only ID"
+        "restart with it, for example with `raftlog cluster rolling-restart --only ID`"
     )

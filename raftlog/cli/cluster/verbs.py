@@ -8,7 +8,7 @@ VERBS = {
     "info": Verb("cluster.info:info", "Show the cluster's id and its brokers."),
     "health": Verb("cluster.health:health", "Show whether the cluster is healthy, and the reasons if not."),
     "members": Verb("cluster.members:members", "Show the state of each broker according to gossip."),
-    "balancer": Verb("cluster.balancer:balancer", "Show the balancer's activity, and what stops it."),
+    "balancer": Verb("cluster.balancer:balancer", "Show the balancer's activity, and the conditions that stop it."),
     "balance": Verb("cluster.balancer:balance", "Balance replicas and leaders now."),
     "config": Verb("cluster.config:config", "Show and change settings of all brokers."),
     "secret": Verb("cluster.secret:secret", "Create the secret that the brokers share."),

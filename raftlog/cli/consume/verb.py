@@ -114,7 +114,7 @@ def consume(**options: Any) -> None:
     printer = _printer(wanted)
     collector.relax()
     try:
-        asyncio.run(_PartitionReading(wanted, printer, sys.stdout.buffer).run())
+        asyncio.run(_ConsumeRun(wanted, printer, sys.stdout.buffer).run())
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stdout.buffer.flush()
 
@@ -130,7 +130,7 @@ def _printer(wanted: ConsumeCommandLine) -> Printer:
     return value_printer if wanted.key_separator is None else keyed_printer(wanted.key_separator)
 
 
-class _PartitionReading:
+class _ConsumeRun:
     """Prints what a `Consumer` reads; `left` counts down to the last record that is wanted."""
 
     def __init__(self, wanted: ConsumeCommandLine, printer: Printer, output: BinaryIO) -> None:

@@ -27,15 +27,15 @@ ASK_SECONDS_MAX: Final = 5.0
 ONLY_ITS_USER: Final = 0o177
 
 Json = dict[str, Any]
-Obey = Callable[[Json], Awaitable[Json]]
+Execute = Callable[[Json], Awaitable[Json]]
 """Does what an order says; raises `CommandFailed`."""
 
 
 class DevControl:
     """The side that obeys."""
 
-    def __init__(self, directory: Path, obey: Obey) -> None:
-        self._directory, self._obey = directory, obey
+    def __init__(self, directory: Path, execute: Execute) -> None:
+        self._directory, self._execute = directory, execute
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -55,7 +55,7 @@ class DevControl:
                     order = orjson.loads(await reader.readline())
                 if not isinstance(order, dict):
                     raise CommandFailed("an order is a JSON object")
-                answer = await self._obey(order)
+                answer = await self._execute(order)
             except CommandFailed as error:
                 answer = {"error": str(error)}
             except (ValueError, TimeoutError):
@@ -84,7 +84,7 @@ def _bound(directory: Path) -> socket.socket:
     return bound
 
 
-async def give_order(directory: Path, order: Json) -> Json:
+async def send_order(directory: Path, order: Json) -> Json:
     """Let the `raftlog dev` of a directory do something, and wait for its answer. Raises `CommandFailed`."""
     asking = socket.socket(socket.AF_UNIX)
     try:

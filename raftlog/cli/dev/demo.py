@@ -11,7 +11,7 @@ from typing import Final
 import click
 import orjson
 
-from raftlog.cli.dev.survival import Say, SurvivalReport, everything_stored, kill_leaders_under_load
+from raftlog.cli.dev.survival import Echo, SurvivalReport, everything_stored, kill_leaders_under_load
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient
@@ -34,22 +34,22 @@ def demo(records: int, kills: int, as_json: bool) -> None:
     Exit code 1 if an acknowledged record is missing.
     """
     started = time.monotonic()
-    say = _silent if as_json else click.echo
+    echo = _silent if as_json else click.echo
     with Cluster(NODES, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
-        say(f"{NODES} brokers serve {', '.join(cluster.addresses)}, ready after {time.monotonic() - started:.2f} s\n")
-        asyncio.run(_trace(cluster.addresses, say))
-        report = asyncio.run(kill_leaders_under_load(cluster, ORDERS, records, kills, say))
-        committed = asyncio.run(_still_committed(cluster.addresses, say))
+        echo(f"{NODES} brokers serve {', '.join(cluster.addresses)}, ready after {time.monotonic() - started:.2f} s\n")
+        asyncio.run(_trace(cluster.addresses, echo))
+        report = asyncio.run(kill_leaders_under_load(cluster, ORDERS, records, kills, echo))
+        committed = asyncio.run(_still_committed(cluster.addresses, echo))
         codes = [node.stop() for node in cluster.nodes.values()]
-        say(f"SIGTERM: the brokers stopped with exit codes {', '.join(map(str, codes))}")
+        echo(f"SIGTERM: the brokers stopped with exit codes {', '.join(map(str, codes))}")
         kept = sum(path.stat().st_size for path in cluster.directory.rglob("*.log"))
     seconds = time.monotonic() - started
     passed = not report.missing and committed and not any(codes)
     if as_json:
         click.echo(orjson.dumps({**report._asdict(), "passed": passed, "seconds": round(seconds, 3)}))
     if not passed:
-        raise CommandFailed(_what_failed(report, committed, codes))
-    say(
+        raise CommandFailed(_failure_text(report, committed, codes))
+    echo(
         f"\nPASSED in {seconds:.1f} s: all {report.acknowledged:,} acknowledged records are at their offsets "
         f"after {report.kills} kills of the leader ({kept:,} bytes of log in {NODES} copies)"
     )
@@ -59,7 +59,7 @@ def _silent(_line: str) -> None:
     """Drop the trace of a run whose result is printed as JSON."""
 
 
-def _what_failed(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
+def _failure_text(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
     if report.missing:
         return (
             f"LOST: {report.missing} of {report.acknowledged} acknowledged records are missing or different, "
@@ -70,20 +70,20 @@ def _what_failed(report: SurvivalReport, committed: bool, codes: Sequence[int]) 
     return f"the brokers stopped with exit codes {', '.join(map(str, codes))}"
 
 
-async def _trace(addresses: Sequence[str], say: Say) -> None:
+async def _trace(addresses: Sequence[str], echo: Echo) -> None:
     """Show the four calls that a program needs, with their answers."""
     async with BrokerClient(addresses) as client:
         await client.create_topic(ORDERS.topic)
-        say('create_topic("orders") -> ok')
+        echo('create_topic("orders") -> ok')
         for value in ("hello", "world", "again"):
             produced = await client.produce_batches(*ORDERS, build_batch([NewRecord(value.encode())]))
-            say(f'send("orders", "{value}") -> offset {produced.base_offset}')
+            echo(f'send("orders", "{value}") -> offset {produced.base_offset}')
         polled = [[record.offset, (record.value or b"").decode()] for record in await everything_stored(client, ORDERS)]
-        say(f'poll("orders", offset=0) -> {_json(polled)}')
+        echo(f'poll("orders", offset=0) -> {_json(polled)}')
         for offset in (3, 2):
             await client.groups.commit(GROUP, {ORDERS: offset})
-            say(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _remark(offset))
-        say(f'list_committed_offsets("{GROUP}") -> {_json(await _committed(client))}\n')
+            echo(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _remark(offset))
+        echo(f'list_committed_offsets("{GROUP}") -> {_json(await _committed(client))}\n')
 
 
 def _remark(offset: int) -> str:
@@ -98,8 +98,8 @@ async def _committed(client: BrokerClient) -> dict[str, int]:
     return {str(place): int(found.offset) for place, found in (await client.groups.committed(GROUP)).items()}
 
 
-async def _still_committed(addresses: Sequence[str], say: Say) -> bool:
+async def _still_committed(addresses: Sequence[str], echo: Echo) -> bool:
     async with BrokerClient(addresses) as client:
         committed = await _committed(client)
-    say(f'list_committed_offsets("{GROUP}") -> {_json(committed)}   (after the kills)')
+    echo(f'list_committed_offsets("{GROUP}") -> {_json(committed)}   (after the kills)')
     return committed == {str(ORDERS): 3}

@@ -48,12 +48,12 @@ class Restarted(NamedTuple):
 
 
 class Supervisor:
-    """`say` takes lines for people; `restart_command` gives the command that restarts a node."""
+    """`echo` takes lines for people; `restart_command` gives the command that restarts a node."""
 
     def __init__(
-        self, nodes: Sequence[DevNode], say: Callable[[str], None], restart_command: Callable[[int], str]
+        self, nodes: Sequence[DevNode], echo: Callable[[str], None], restart_command: Callable[[int], str]
     ) -> None:
-        self.nodes, self._say = {node.node_id: node for node in nodes}, say
+        self.nodes, self._echo = {node.node_id: node for node in nodes}, echo
         self._restart_command = restart_command
         self._ordered: set[int] = set()
         """Nodes that are being restarted: their ends are meant."""
@@ -109,9 +109,9 @@ class Supervisor:
         if self._is_ending:
             raise CommandFailed(f"raftlog dev was told to end, and so node {node.node_id} is not started again")
         if code:
-            self._say(f"node {node.node_id} did not stop cleanly: {node.child.how_it_ended()}; it is started again")
+            self._echo(f"node {node.node_id} did not stop cleanly: {node.child.exit_text()}; it is started again")
         if python is not None:
-            node.child.command = run_by(python, node.child.command)
+            node.child.command = with_interpreter(python, node.child.command)
         await node.child.start(own_session=True)
         try:
             async with asyncio.timeout(RESTART_SECONDS_MAX):
@@ -122,7 +122,7 @@ class Supervisor:
                 f"its log is {node.data_dir}.log"
             ) from None
         ready = time.monotonic()
-        self._say(f"node {node.node_id} was restarted (pid {node.child.pid}), ready after {ready - ended:.1f} s")
+        self._echo(f"node {node.node_id} was restarted (pid {node.child.pid}), ready after {ready - ended:.1f} s")
         return Restarted(node.child.pid, ended - began, ready - ended)
 
     def _watch(self, node: DevNode) -> None:
@@ -134,15 +134,15 @@ class Supervisor:
         await node.child.wait()
         if node.node_id in self._ordered:
             return
-        self._say(
-            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.how_it_ended()}; the others go on. "
+        self._echo(
+            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.exit_text()}; the others go on. "
             f"To start it again: {self._restart_command(node.node_id)}"
         )
         if not self._ordered and not any(each.child.is_running for each in self.nodes.values()):
             self._all_ended.set()
 
 
-def run_by(python: str, command: Sequence[str]) -> list[str]:
+def with_interpreter(python: str, command: Sequence[str]) -> list[str]:
     """Return a command for another interpreter, with the raftlog that is installed there.
 
     The working directory has no influence."""

@@ -19,7 +19,7 @@ from raftlog.records import NewRecord, Record, build_batch
 from raftlog.testing import Cluster
 from raftlog.types import TopicPartition
 
-Say = Callable[[str], object]
+Echo = Callable[[str], object]
 
 WRITERS: Final = 16
 WRITE_TIMEOUT_MS: Final = 5_000
@@ -113,17 +113,17 @@ class _SurvivalLoad:
 
 
 async def kill_leaders_under_load(
-    cluster: Cluster, place: TopicPartition, records: int, kills: int, say: Say
+    cluster: Cluster, place: TopicPartition, records: int, kills: int, echo: Echo
 ) -> SurvivalReport:
     """Kill a partition's leader `kills` times, every `records` acknowledgements, and restart it under load."""
     ledger = _Ledger()
     async with BrokerClient(cluster.addresses) as client:
         async with _writing(client, place, ledger) as load:
             for number in range(1, kills + 1):
-                await _one_kill(cluster, place, records, ledger, load, f"kill {number} of {kills}", say)
+                await _kill_leader(cluster, place, records, ledger, load, f"kill {number} of {kills}", echo)
         stored = {record.offset: record.value or b"" for record in await everything_stored(client, place)}
     report = _compare(ledger, stored, kills)
-    say(
+    echo(
         f"\nsent {report.sent:,}: acknowledged {report.acknowledged:,}, unknown {report.unknown:,}, "
         f"refused {report.refused:,}\n"
         f"found {report.found:,} of the acknowledged at their offsets with their values, "
@@ -144,8 +144,8 @@ async def _writing(client: BrokerClient, place: TopicPartition, ledger: _Ledger)
         await asyncio.gather(*writers)
 
 
-async def _one_kill(
-    cluster: Cluster, place: TopicPartition, records: int, ledger: _Ledger, load: _SurvivalLoad, title: str, say: Say
+async def _kill_leader(
+    cluster: Cluster, place: TopicPartition, records: int, ledger: _Ledger, load: _SurvivalLoad, title: str, echo: Echo
 ) -> None:
     await load.acknowledged(records)
     leader = await asyncio.to_thread(cluster.leader, *place)
@@ -156,14 +156,14 @@ async def _one_kill(
     await load.acknowledged(max(1, records // 4))
     ledger.pauses_s.append(round(load.longest_pause_s, 3))
     successor = await asyncio.to_thread(cluster.leader, *place, other_than=(leader,))
-    say(
+    echo(
         f"{title}: SIGKILL to node {leader}, which leads {place}, with {WRITERS} writes in flight, {count:,} "
         f"acknowledged so far\n  node {successor} leads now, and writing went on after {load.longest_pause_s:.2f} s"
     )
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.to_thread(node.start)
-    say(f"  node {leader} was started again, and serves after {loop.time() - began:.2f} s")
+    echo(f"  node {leader} was started again, and serves after {loop.time() - began:.2f} s")
 
 
 def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalReport:

@@ -22,13 +22,13 @@ from rich.console import Console
 from rich.status import Status
 
 from raftlog.cli.children import Child, run_until
-from raftlog.cli.dev.control import DevControl, give_order
+from raftlog.cli.dev.control import DevControl, send_order
 from raftlog.cli.dev.plan import check_plan
 from raftlog.cli.dev.supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX
-from raftlog.cli.tables import Columns, show, table_of, times
+from raftlog.cli.tables import Columns, counted, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.cluster_secret import ensure_secret
 from raftlog.errors import Unavailable
@@ -86,7 +86,7 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | 
 
 
 async def _restart(directory: Path, node: int, as_json: bool) -> None:
-    done = await give_order(directory, {"order": "restart", "node_id": node, "python": None})
+    done = await send_order(directory, {"order": "restart", "node_id": node, "python": None})
     if as_json:
         click.echo(orjson.dumps({"node_id": node, **done}))
     else:
@@ -123,8 +123,8 @@ class _Dev:
 
     def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
-        self._supervisor = Supervisor(nodes, self._say, lambda node: _restart_command(directory, node))
-        self._control = DevControl(directory, self._obey)
+        self._supervisor = Supervisor(nodes, self._echo, lambda node: _restart_command(directory, node))
+        self._control = DevControl(directory, self._execute)
         self._cluster_id = ""
         self._console = Console(stderr=True, highlight=False)
 
@@ -142,7 +142,7 @@ class _Dev:
         wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
         if wrong:
             raise CommandFailed(f"did not stop cleanly, by exit code: {', '.join(wrong)}")
-        self._say(f"stopped {times(len(ended), 'node')}")
+        self._echo(f"stopped {counted(len(ended), 'node')}")
 
     async def _work(self) -> None:
         """Run until no node is left."""
@@ -151,11 +151,11 @@ class _Dev:
         self._cluster_id = await self._until_writable()
         await self._control.start()
         self._supervisor.watch()
-        self._say_ready(self._cluster_id, time.monotonic() - began)
+        self._print_ready(self._cluster_id, time.monotonic() - began)
         await self._supervisor.all_ended()
         raise CommandFailed("all nodes have ended")
 
-    async def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
+    async def _execute(self, order: dict[str, Any]) -> dict[str, Any]:
         match order:
             case {"order": "nodes"}:
                 return self._described()
@@ -209,12 +209,12 @@ class _Dev:
                     pass
                 await asyncio.sleep(POLL_SECONDS)
 
-    def _say_ready(self, cluster_id: str, seconds: float) -> None:
+    def _print_ready(self, cluster_id: str, seconds: float) -> None:
         if self._as_json:
             click.echo(orjson.dumps(self._described()))
             sys.stdout.flush()
             return
-        click.echo(f"{times(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
+        click.echo(f"{counted(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
         show(table_of(self._nodes, _NODE))
         click.echo(
             f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
@@ -222,7 +222,7 @@ class _Dev:
         )
         sys.stdout.flush()
 
-    def _say(self, line: str) -> None:
+    def _echo(self, line: str) -> None:
         click.echo(line, err=True)
 
 

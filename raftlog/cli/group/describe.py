@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import click
 import orjson
 
-from raftlog.cli.operating import OperatorVerb, operator_verb, watch_option
-from raftlog.cli.tables import Columns, foreign, properties, show, table_of, times
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, watch_option
+from raftlog.cli.tables import Columns, counted, escaped, properties, show, table_of
 from raftlog.client import BrokerClient, ConsumerDescription, GroupDescription, PartitionLag
 from raftlog.errors import UnknownGroup
 
@@ -31,7 +31,7 @@ def list_groups(verb: OperatorVerb) -> None:
 @operator_verb("Print it as a JSON object, with --watch a line for each change.")
 def describe(name: str, watches: bool, verb: OperatorVerb) -> None:
     """Show the state of GROUP, its members, and committed offset, end and lag of each partition."""
-    verb.look(watches, lambda client: _looked(client, name), lambda found: _show(found, verb.as_json))
+    verb.show_or_watch(watches, lambda client: _group_report(client, name), lambda found: _show(found, verb.as_json))
 
 
 @click.command()
@@ -52,21 +52,21 @@ _CONSUMER: Final = ("member_id", "instance_id", "client_id", "client_host")
 _LAG: Final = ("current_offset", "log_end_offset", "lag", "member_id", "instance_id", "client_id")
 
 
-class _Looked(NamedTuple):
+class _GroupReport(NamedTuple):
     group: GroupDescription
     consumers: list[ConsumerDescription]
     lags: list[PartitionLag]
 
 
-async def _looked(client: BrokerClient, name: str) -> _Looked:
+async def _group_report(client: BrokerClient, name: str) -> _GroupReport:
     group = await client.groups.describe(name)
     try:
-        return _Looked(group, await client.groups.consumers(name), await client.groups.lag(name))
-    except UnknownGroup:  # it ended between two questions
-        return _Looked(group, [], [])
+        return _GroupReport(group, await client.groups.consumers(name), await client.groups.lag(name))
+    except UnknownGroup:  # it was deleted between two requests
+        return _GroupReport(group, [], [])
 
 
-def _show(found: _Looked, as_json: bool) -> None:
+def _show(found: _GroupReport, as_json: bool) -> None:
     group, consumers, lags = found
     if as_json:
         members = [
@@ -76,9 +76,9 @@ def _show(found: _Looked, as_json: bool) -> None:
         click.echo(orjson.dumps({**_named(group, _GROUP), "members": members, **_lags_as_json(lags)}))
         return
     rows = (
-        ("group", foreign(group.group)),
+        ("group", escaped(group.group)),
         ("state", _state(group)),
-        ("assignor", foreign(group.partition_assignor)),
+        ("assignor", escaped(group.partition_assignor)),
         ("generation", group.generation),
         ("coordinator", group.coordinator),
         ("members", len(consumers)),
@@ -103,9 +103,9 @@ def _named(value: object, names: Sequence[str]) -> Json:
 
 
 def _total(lags: Sequence[PartitionLag]) -> str:
-    text = f"{times(sum(found.lag or 0 for found in lags), 'record')} behind in {times(len(lags), 'partition')}"
+    text = f"{counted(sum(found.lag or 0 for found in lags), 'record')} behind in {counted(len(lags), 'partition')}"
     unknown = sum(found.lag is None for found in lags)
-    return f"{text}, not known of {unknown:,} of them" if unknown else text
+    return f"{text}, lag of {unknown:,} of them is unknown" if unknown else text
 
 
 def _state(group: GroupDescription) -> str:
@@ -114,16 +114,16 @@ def _state(group: GroupDescription) -> str:
 
 
 _LISTED: Columns[GroupDescription] = {
-    "group": lambda found: foreign(found.group),
+    "group": lambda found: escaped(found.group),
     "state": _state,
-    "assignor": lambda found: foreign(found.partition_assignor),
+    "assignor": lambda found: escaped(found.partition_assignor),
     "coordinator": lambda found: found.coordinator,
 }
 _MEMBER: Columns[ConsumerDescription] = {
-    "member": lambda consumer: foreign(consumer.member_id),
-    "instance": lambda consumer: foreign(consumer.instance_id),
-    "client": lambda consumer: foreign(consumer.client_id),
-    "host": lambda consumer: foreign(consumer.client_host),
+    "member": lambda consumer: escaped(consumer.member_id),
+    "instance": lambda consumer: escaped(consumer.instance_id),
+    "client": lambda consumer: escaped(consumer.client_id),
+    "host": lambda consumer: escaped(consumer.client_host),
     "partitions": lambda consumer: ", ".join(map(str, consumer.partitions)) or None,
 }
 _PARTITION: Columns[PartitionLag] = {
@@ -131,5 +131,5 @@ _PARTITION: Columns[PartitionLag] = {
     "committed": lambda found: found.current_offset,
     "end": lambda found: found.log_end_offset,
     "lag": lambda found: found.lag,
-    "member": lambda found: foreign(found.member_id),
+    "member": lambda found: escaped(found.member_id),
 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import click
 import orjson
 
-from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
 from raftlog.cli.options import option, partition_place
 from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.types import TopicPartition
@@ -47,7 +47,7 @@ def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
     for text in texts:
         place, equals, offset = text.rpartition("=")
         if not equals or not offset.isdecimal():
-            raise click.UsageError(f"--commit {text!r} is not TOPIC/PARTITION=OFFSET")
+            raise click.UsageError(f"--commit {text!r} is not TOPIC/PARTITION=OFFSET, such as orders/0=42")
         commits[TopicPartition(*partition_place(place))] = int(offset)
     return commits
 
@@ -59,7 +59,7 @@ def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
 @operator_verb()
 def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete the committed offsets of GROUP in TOPIC. Later members start by their reset policy."""
-    agree(f"Forget all that {name} has committed in {topic}?", yes)
+    confirm(f"Delete all committed offsets of {name} in {topic}?", yes)
     verb.ask(lambda client: client.groups.delete_offsets(name, topic))
     click.echo(f"deleted the committed offsets of {name} in {topic}")
 
@@ -70,6 +70,6 @@ def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None
 @operator_verb()
 def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete GROUP, which must have no members, and its committed offsets."""
-    agree(f"Delete {name} and all that it has committed?", yes)
+    confirm(f"Delete the group {name} and all its committed offsets?", yes)
     verb.ask(lambda client: client.groups.delete(name))
     click.echo(f"deleted {name}")

@@ -1,4 +1,4 @@
-"""`raftlog group reset-offsets`: where a group goes on, moved by an operator. What it would do is shown first."""
+"""`raftlog group reset-offsets`: committed offsets of a consumer group, moved by an operator after a preview."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -7,25 +7,25 @@ import click
 from rich.table import Table
 
 from raftlog.cli.json_lines import milliseconds
-from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
 from raftlog.cli.options import option
-from raftlog.cli.tables import Columns, show, table_of, times
+from raftlog.cli.tables import Columns, counted, show, table_of
 from raftlog.client import OffsetReset
 from raftlog.types import TopicPartition
 from raftlog.values.groups import OffsetsReset
 from raftlog.values.value import to_json
 
-To = str | Mapping[str, int]
+ResetTarget = str | Mapping[str, int]
 
 
-class Where(NamedTuple):
+class ResetScope(NamedTuple):
     """Whole topics and single partitions; neither: wherever something is committed."""
 
     topics: list[str]
     partitions: list[TopicPartition]
 
 
-def read_to(_context: click.Context, _parameter: click.Parameter, text: str) -> To:
+def read_target(_context: click.Context, _parameter: click.Parameter, text: str) -> ResetTarget:
     """Parse `earliest|latest|@TIME|+N|-N|N` into the form that the broker takes."""
     if text in ("earliest", "latest"):
         return text
@@ -35,24 +35,24 @@ def read_to(_context: click.Context, _parameter: click.Parameter, text: str) -> 
         return {"shift" if text[:1] in ("+", "-") else "offset": int(text)}
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not earliest, latest, an offset, +N or -N (so many further or back), or @TIME with "
+            f"{text!r} is not earliest, latest, an offset, +N or -N (N records forward or back), or @TIME with "
             "milliseconds since 1970 or ISO 8601, such as @2026-01-31T12:00:00Z"
         ) from None
 
 
-def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> Where:
+def read_scope(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> ResetScope:
     """Parse each `TOPIC` or `TOPIC:P,P`."""
-    where = Where([], [])
+    scope = ResetScope([], [])
     for text in texts:
         topic, colon, numbers = text.partition(":")
         listed = numbers.split(",") if colon else []
         if not topic or not all(number.isdecimal() for number in listed):
             raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,…, such as orders or orders:0,2")
         if listed:
-            where.partitions.extend(TopicPartition(topic, int(number)) for number in listed)
+            scope.partitions.extend(TopicPartition(topic, int(number)) for number in listed)
         else:
-            where.topics.append(topic)
-    return where
+            scope.topics.append(topic)
+    return scope
 
 
 @click.command()
@@ -61,45 +61,49 @@ def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequ
     "--to",
     required=True,
     metavar="earliest|latest|@TIME|+N|-N|OFFSET",
-    callback=read_to,
+    callback=read_target,
     help="Target: first offset, end, the first record at or after TIME, N records forward or back, or offset N. "
     "A target outside a partition becomes its nearest end.",
 )
 @option(
     "--topic",
-    "where",
+    "scope",
     multiple=True,
     metavar="TOPIC[:P,…]",
-    callback=read_where,
+    callback=read_scope,
     help="Topic or partitions to move; may be repeated. Without it, all committed offsets of GROUP.",
 )
 @option("--dry-run", is_flag=True, help="Show the new offsets without changing them.")
 @yes_option
 @operator_verb("Print the offsets as JSON; needs --yes or --dry-run.")
-def reset_offsets(name: str, to: To, where: Where, dry_run: bool, yes: bool, verb: OperatorVerb) -> None:
+def reset_offsets(name: str, to: ResetTarget, scope: ResetScope, dry_run: bool, yes: bool, verb: OperatorVerb) -> None:
     """Move the committed offsets of GROUP, back or forth. It must have no members: stop them first."""
     if verb.as_json and not (yes or dry_run):
-        raise click.UsageError("--json asks no question: give --yes or --dry-run")
+        raise click.UsageError("--json cannot ask for confirmation: give --yes or --dry-run")
 
     def reset(*, dry_run: bool) -> list[OffsetReset]:
         return verb.ask(
             lambda client: client.groups.reset(
-                name, to, topics=where.topics or None, partitions=where.partitions or None, dry_run=dry_run
+                name, to, topics=scope.topics or None, partitions=scope.partitions or None, dry_run=dry_run
             )
         )
 
     if not (yes or dry_run):
         planned = reset(dry_run=True)
         show(_table(planned))
-        agree(f"Let {name} go on there, in {times(len(planned), 'partition')}?", yes)
+        confirm(f"Move the committed offsets of {name} in {counted(len(planned), 'partition')}?", yes)
     done = reset(dry_run=dry_run)
     if verb.as_json:
         click.echo(to_json(OffsetsReset(done, dry_run)))
         return
     if yes or dry_run:
         show(_table(done))
-    where_all = f"there, in {times(len(done), 'partition')}"
-    click.echo(f"{name} would go on {where_all}; nothing was changed" if dry_run else f"{name} goes on {where_all}")
+    partitions = counted(len(done), "partition")
+    click.echo(
+        f"{name} would continue at the new offsets of {partitions}; nothing was changed"
+        if dry_run
+        else f"{name} continues at the new offsets of {partitions}"
+    )
 
 
 _OFFSET: Columns[OffsetReset] = {

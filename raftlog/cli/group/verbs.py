@@ -6,9 +6,7 @@ from raftlog.cli.lazy import LazyGroup, Verb
 
 VERBS = {
     "list": Verb("group.describe:list_groups", "List all groups with their states."),
-    "describe": Verb(
-        "group.describe:describe", "Show a group's state, its members, and how far it is in each partition."
-    ),
+    "describe": Verb("group.describe:describe", "Show a group's state, its members, and its lag in each partition."),
     "lag": Verb("group.describe:lag", "Show the lag of a group."),
     "offsets": Verb("group.offsets:offsets", "Show the committed offsets of a group, or commit more."),
     "reset-offsets": Verb("group.reset:reset_offsets", "Move the committed offsets of a group."),

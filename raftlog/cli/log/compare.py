@@ -1,7 +1,7 @@
-"""`raftlog log verify --compare`: which of the logs are replicas of the same group, and whether they hold the same.
+"""`raftlog log verify --compare`: comparison of logs that are replicas of the same Raft group.
 
-A log belongs to the data directory that it lies in; what its process's journal says counts. One that lies in none is
-a log by itself, with the group id that its roll says. Nothing is changed.
+A log belongs to the data directory around it, whose journal decides which entries count. A log outside of any data
+directory stands alone, with the group id in its roll. No file is changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ def compare_logs(disk: Disk, logs: Sequence[str]) -> list[Comparison]:
     compared = [compare_replicas(disk, replicas) for replicas in groups.values() if len(replicas) > 1]
     if not compared:
         raise CommandFailed(
-            "no two of these logs are replicas of the same partition; name the directories of all of them"
+            "no two of these logs are replicas of the same partition; give the data directories of several brokers"
         )
     return compared
 
@@ -40,7 +40,7 @@ def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
             continue
         if data_dir not in known:
             identity = read_identity(disk, data_dir)
-            assert identity is not None, f"{data_dir} was somebody's a moment ago"
+            assert identity is not None, f"{data_dir} had an identity a moment ago"
             known[data_dir] = {each.path: each for each in replicas_of(disk, data_dir, identity.disk_uuid)}
         if path in known[data_dir]:
             yield known[data_dir][path]

@@ -11,7 +11,7 @@ from raftlog.cli.json_lines import print_json_line
 from raftlog.cli.log.compare import COMPARISON, compare_logs, comparison_json
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import Columns, show, table_of, times
+from raftlog.cli.tables import Columns, counted, show, table_of
 from raftlog.errors import InvalidBatch
 from raftlog.records import read_records
 from raftlog.storage.disk import Disk
@@ -44,7 +44,10 @@ def dump(file: str, with_records: bool, as_json: bool) -> None:
             for line in _record_lines(content):
                 click.echo(line if as_json else b"    " + line)
     if damaged:
-        raise CommandFailed(f"{file}: {damaged} damaged {'batch' if damaged == 1 else 'batches'}")
+        raise CommandFailed(
+            f"{file} has {damaged} damaged {'batch' if damaged == 1 else 'batches'}; "
+            "`raftlog log recover DIR` shows the repair"
+        )
 
 
 def _batch_line(batch: dict[str, Any]) -> str:
@@ -103,10 +106,10 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
         for problem in problems:
             click.echo(str(problem), err=True)
     if problems:
-        raise CommandFailed(f"{times(len(problems), 'problem')} found; `raftlog log recover DIR` shows the repair")
+        raise CommandFailed(f"{counted(len(problems), 'problem')} found; `raftlog log recover DIR` shows the repair")
     differing = [each for each in comparisons if each.difference is not None]
     if differing:
-        raise CommandFailed(f"{times(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
+        raise CommandFailed(f"{counted(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
     if empty:
         raise CommandFailed(f"{empty[0]} has no segment left; restore it from a copy")
 
@@ -127,7 +130,7 @@ def _verified_json(path: str, report: LogCheck) -> dict[str, Any]:
 
 
 def _state(report: LogCheck) -> str:
-    state = times(len(report.problems), "problem") if report.problems else "sound"
+    state = counted(len(report.problems), "problem") if report.problems else "sound"
     return state + (f", {report.tail_bytes:,} bytes of tail" if report.tail_bytes else "")
 
 
@@ -168,7 +171,8 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
     left = [path for path, report in reports.items() if report.problems and not report.done]
     if left:
         raise CommandFailed(
-            f"{times(len(left), 'log')} damaged and unchanged; --accept-loss gives up the records named above"
+            f"{counted(len(left), 'log')} damaged and unchanged; repeat with --accept-loss to repair without these "
+            "records"
         )
 
 
@@ -217,7 +221,10 @@ def _logs_in(directories: Iterable[str]) -> list[str]:
     for directory in directories:
         logs = list(log_directories_below(os.path.abspath(directory)))
         if not logs:
-            raise CommandFailed(f"{directory} holds no log: neither it nor a directory in it has segment files")
+            raise CommandFailed(
+                f"{directory} holds no log: neither it nor a directory in it has segment files; "
+                "give a data, partition or log directory"
+            )
         found |= dict.fromkeys(logs)
     return list(found)
 

@@ -2,7 +2,7 @@
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.options import option, partition_place
 
 
@@ -18,5 +18,5 @@ def transfer_leadership(partition: str, target: int | None, verb: OperatorVerb) 
     Writes pause for some milliseconds. If the replica does not take over in time, the leader stays.
     """
     topic, number = partition_place(partition)
-    told = verb.ask(lambda client: client.admin.transfer_leadership(topic, number, target))
-    verb.say(told, f"node {told.leader_id} leads {partition}")
+    answer = verb.ask(lambda client: client.admin.transfer_leadership(topic, number, target))
+    verb.output(answer, f"node {answer.leader_id} is the leader of {partition}")

@@ -2,18 +2,18 @@
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.options import option, partition_place
 from raftlog.cli.tables import Columns, nodes, properties, rate, show, size, table_of, yes_no
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica
 
 
 @click.command()
-@option("--topic", help="Only the partitions of this topic; internal ones, such as __offsets, can be named, too.")
+@option("--topic", help="Only the partitions of this topic, which may be internal, such as __consumer_offsets.")
 @operator_verb("Print the partitions as a JSON array, as /v1/cluster/partitions has them.")
 def list_partitions(topic: str | None, verb: OperatorVerb) -> None:
     """List partitions with their leaders and replicas. A leader that does not answer is not shown."""
-    verb.say(verb.ask(lambda client: client.admin.partitions(topic)), lambda rows: show(table_of(rows, _PARTITION)))
+    verb.output(verb.ask(lambda client: client.admin.partitions(topic)), lambda rows: show(table_of(rows, _PARTITION)))
 
 
 @click.command()
@@ -25,7 +25,7 @@ def show_partition(partition: str, verb: OperatorVerb) -> None:
     The first replica is the preferred leader. `raftlog partition move --expected-version` is compared with `version`.
     """
     topic, number = partition_place(partition)
-    verb.say(verb.ask(lambda client: client.admin.partition(topic, number)), _show)
+    verb.output(verb.ask(lambda client: client.admin.partition(topic, number)), _show)
 
 
 def _show(found: NamespacePartition) -> None:
@@ -59,8 +59,8 @@ _PARTITION: Columns[ListedPartition] = {
 _REPLICA: Columns[NamespaceReplica] = {
     "node": lambda row: row.node_id,
     "in sync": lambda row: yes_no(row.in_sync),
-    "lacks entries": lambda row: row.entries_behind,
-    "lacks": lambda row: size(row.bytes_behind),
-    "rate": lambda row: rate(row.catch_up_bytes_per_s),
+    "entries behind": lambda row: row.entries_behind,
+    "bytes behind": lambda row: size(row.bytes_behind),
+    "catch-up rate": lambda row: rate(row.catch_up_bytes_per_s),
     "problem": lambda row: row.problem,
 }

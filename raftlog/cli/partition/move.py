@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import click
 
-from raftlog.cli.operating import (
-    HowFar,
+from raftlog.cli.operator_verbs import (
     OperatorVerb,
+    WaitProgress,
     expected_version_option,
     operator_verb,
     wait,
@@ -14,11 +14,11 @@ from raftlog.cli.operating import (
     watch_option,
 )
 from raftlog.cli.options import option, partition_place
-from raftlog.cli.tables import Columns, nodes, rate, show, size, table_of, times
+from raftlog.cli.tables import Columns, counted, nodes, rate, show, size, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.placement import Ordered, Reconfiguration
 
-_LOOK = "raftlog partition moves"
+_STATUS_COMMAND = "raftlog partition moves"
 _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
 
 
@@ -33,7 +33,7 @@ _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
     help="Brokers of the replicas, the preferred leader first; their number may change.",
 )
 @expected_version_option("Refuse unless the assignment still has this version, which `raftlog partition show` prints.")
-@wait_options("its replicas are there")
+@wait_options("the new replicas have caught up and the old ones are removed")
 @operator_verb("Print the version of the order as JSON.")
 def move(
     partition: str,
@@ -49,9 +49,9 @@ def move(
     replaces this one.
     """
     topic, number = partition_place(partition)
-    told = verb.ask(lambda client: _move(client, topic, number, targets, expected_version, waits, timeout_s))
-    moves = f"{partition} moves to {nodes(targets)}; `{_LOOK}` shows how far it is"
-    verb.say(told, f"{partition} is on {nodes(targets)}" if waits else moves)
+    answer = verb.ask(lambda client: _move(client, topic, number, targets, expected_version, waits, timeout_s))
+    moves = f"{partition} is moving to nodes {nodes(targets)}; `{_STATUS_COMMAND}` shows the progress"
+    verb.output(answer, f"{partition} is on nodes {nodes(targets)}" if waits else moves)
 
 
 async def _move(
@@ -63,24 +63,24 @@ async def _move(
     waits: bool,
     timeout_s: float,
 ) -> Ordered:
-    told = await client.admin.set_replicas(topic, number, targets, expected_version=expected_version)
+    answer = await client.admin.set_replicas(topic, number, targets, expected_version=expected_version)
     if not waits:
-        return told
+        return answer
 
-    async def how_far() -> HowFar:
+    async def progress() -> WaitProgress:
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row.topic, row.partition) == (topic, number)), None)
-        return HowFar(True, "") if found is None else _how_far(found)
+        return WaitProgress(True, "") if found is None else _progress_of(found)
 
-    await wait(how_far, f"move of {topic}/{number}", timeout_s, _LOOK)
-    return told
+    await wait(progress, f"move of {topic}/{number}", timeout_s, _STATUS_COMMAND)
+    return answer
 
 
-def _how_far(move: Reconfiguration) -> HowFar:
+def _progress_of(move: Reconfiguration) -> WaitProgress:
     left, whole = move.bytes_left_to_move, move.partition_size
     text = f"{size(left)} left" + (f"; {move.reason}" if move.reason else "")
     moved = move.bytes_moved or 0
-    return HowFar(False, text) if left is None or not whole else HowFar(False, text, moved, left + moved)
+    return WaitProgress(False, text) if left is None or not whole else WaitProgress(False, text, moved, left + moved)
 
 
 @click.command()
@@ -88,22 +88,22 @@ def _how_far(move: Reconfiguration) -> HowFar:
 @operator_verb("Print them as a JSON array, with --watch a line for each change.")
 def moves(watches: bool, verb: OperatorVerb) -> None:
     """Show the partitions that are being moved: from and to which brokers, bytes left, and waits."""
-    verb.look(watches, lambda client: client.admin.reconfigurations(), lambda rows: verb.say(rows, _show))
+    verb.show_or_watch(watches, lambda client: client.admin.reconfigurations(), lambda rows: verb.output(rows, _show))
 
 
 def _show(rows: Sequence[Reconfiguration]) -> None:
     if rows:
         show(table_of(rows, _MOVE))
     else:
-        click.echo("nothing moves")
+        click.echo("no partition is moving")
 
 
 _MOVE: Columns[Reconfiguration] = {
     "partition": lambda row: f"{row.topic}/{row.partition}",
     "from": lambda row: nodes(each.node_id for each in row.previous_replicas),
     "to": lambda row: nodes(each.node_id for each in row.current_replicas),
-    "left": lambda row: size(row.bytes_left_to_move),
-    "of": lambda row: size(row.partition_size),
+    "bytes left": lambda row: size(row.bytes_left_to_move),
+    "partition size": lambda row: size(row.partition_size),
     "rate": lambda row: rate(row.bytes_per_s),
     "waits for": lambda row: row.reason or None,
 }
@@ -120,18 +120,18 @@ def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb
     The balancer may move them again, unless `raftlog cluster config set balancer.mode=off` disables it.
     """
     if sum((partition is not None, all_of_them, node is not None)) != 1:
-        raise click.UsageError("name a TOPIC/PARTITION, or give --all or --node NODE")
+        raise click.UsageError("give exactly one of TOPIC/PARTITION, --all and --node NODE")
     if partition is not None:
         topic, number = partition_place(partition)
-        told = verb.ask(lambda client: client.admin.cancel_reconfiguration(topic, number))
-        verb.say(told, f"{partition} stays where it is")
+        answer = verb.ask(lambda client: client.admin.cancel_reconfiguration(topic, number))
+        verb.output(answer, f"cancelled the move of {partition}; its present replicas stay")
         return
     rows = verb.ask(lambda client: client.admin.cancel_reconfigurations(node))
-    verb.say(rows, f"{times(len(rows), 'move')} called off")
+    verb.output(rows, f"cancelled {counted(len(rows), 'move')}")
 
 
 def _read_nodes(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) <= _NODE_DIGITS_MAX for part in parts):
-        raise click.BadParameter(f"{text!r} are not node ids, such as 1,2,3")
+        raise click.BadParameter(f"{text!r} is not a list of node ids, such as 1,2,3")
     return [int(part) for part in parts]

@@ -1,11 +1,11 @@
-"""`raftlog partition recover`: a partition that cannot go on by itself, and what going on costs."""
+"""`raftlog partition recover`: recovery of a partition without a working majority, and the records that it loses."""
 
 import asyncio
 from typing import Final
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.options import option, partition_place
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
@@ -14,7 +14,8 @@ from raftlog.values.placement import PartitionRecovery, RecoveryReplica
 
 LOOK_MS: Final = 10_000
 RECOVERY_MS: Final = 600_000
-"""Going on writes the log anew. What takes longer goes on all the same; asked again, the partition has a leader."""
+"""Recovery rewrites the log. A longer one continues after the timeout; a later call finds the partition with a leader.
+"""
 
 
 @click.command()
@@ -35,11 +36,11 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, verb: Opera
     """
     topic, number = partition_place(partition)
     found = asyncio.run(_recover(verb, topic, number, accept_loss, survivor))
-    verb.say(found, _show)
+    verb.output(found, _show)
     if found.refusal is not None:
         raise CommandFailed(f"{partition} was not recovered: {found.refusal}")
     if not found.done:
-        raise CommandFailed(f"{partition} is as it was; --accept-loss gives up the records named above")
+        raise CommandFailed(f"{partition} is unchanged; repeat with --accept-loss to recover it without these records")
 
 
 async def _recover(
@@ -62,19 +63,19 @@ def _state(each: RecoveryReplica) -> str:
         return "does not answer"
     if not each.has_replica:
         return "none"
-    return "leads" if each.is_leader else "there" if each.last_index else "empty"
+    return "leader" if each.is_leader else "present" if each.last_index else "empty"
 
 
-def _is_there(each: RecoveryReplica) -> bool:
+def _has_replica(each: RecoveryReplica) -> bool:
     return bool(each.reachable and each.has_replica)
 
 
 _REPLICA: Columns[RecoveryReplica] = {
     "node": lambda each: each.node_id,
     "replica": _state,
-    "offsets": lambda each: f"{each.log_start_offset} … {each.log_end_offset}" if _is_there(each) else None,
-    "last entry": lambda each: f"{each.last_index} of term {each.last_term}" if _is_there(each) else None,
-    "problem": lambda each: (each.problem or None) if _is_there(each) else None,
+    "offsets": lambda each: f"{each.log_start_offset} … {each.log_end_offset}" if _has_replica(each) else None,
+    "last entry": lambda each: f"{each.last_index} of term {each.last_term}" if _has_replica(each) else None,
+    "problem": lambda each: (each.problem or None) if _has_replica(each) else None,
 }
 
 
@@ -82,10 +83,10 @@ def _summary(found: PartitionRecovery) -> str:
     gone = ", ".join(f"{each.disk_uuid} of node {each.node_id}" for each in found.replaced_disks)
     lines = [f"replaced disks: {gone}"] if gone else []
     if found.survivor is not None:
-        loss = "; ".join(found.loss) or "nothing that is known"
+        loss = "; ".join(found.loss) or "no known record"
         offsets = ", ".join(f"{first} to {end - 1}" for first, end in found.lost_offsets)
         lost = f"lost offsets: {offsets}" if offsets else f"lost: {loss}"
-        does = f"goes on; {lost}" if found.done else f"would go on, and this would be lost: {loss}"
-        lines.append(f"node {found.survivor} {does}")
+        node = f"the replica of node {found.survivor}"
+        lines.append(f"recovered from {node}; {lost}" if found.done else f"recovery from {node} would lose: {loss}")
     lines += [f"kept: {path}" for path in found.kept_in]
     return "\n".join(lines)

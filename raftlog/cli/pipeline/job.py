@@ -20,7 +20,7 @@ from rich.table import Table
 from raftlog import pipeline
 from raftlog.cli.options import json_option, option, settings_option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import foreign, properties, show
+from raftlog.cli.tables import escaped, properties, show
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,4 +171,4 @@ def _text(value: object) -> str:
         return f"{value:,.1f}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(each)}" for name, each in value.items()) or "-"
-    return foreign(None if value is None else str(value))
+    return escaped(None if value is None else str(value))

@@ -30,7 +30,7 @@ FETCH_BYTES = 1024 * 1024
 COMPARED_MAX = 100
 """Newest stored records of each partition that are compared with the source."""
 PAUSE_SECONDS_MAX = 2.0
-STILL_SECONDS = 0.2
+STABLE_SECONDS = 0.2
 """Two readings of the end offsets this far apart must agree: a request of a killed producer may still be landing."""
 
 
@@ -84,7 +84,7 @@ async def begin_or_resume(
     state = _read(state_path)
     _compare(state_path, state, wanted)
     bases: list[int] = state["base_offsets"]
-    ends = await _still_end_offsets(reader, layout.partitions)
+    ends = await _stable_end_offsets(reader, layout.partitions)
     for partition, (base, end) in enumerate(zip(bases, ends, strict=True)):
         if end < base:
             raise CommandFailed(
@@ -102,13 +102,13 @@ async def verify(
     for partition, (base, count) in enumerate(zip(progress.bases, progress.already, strict=True)):
         tail = expected[partition]
         if len(tail) != min(count, COMPARED_MAX):
-            raise _differs(reader.topic, partition, "the topic has more records than the source has lines for it")
+            raise _mismatch(reader.topic, partition, "the topic has more records than the source has lines for it")
         if not tail:
             continue
         first = base + count - len(tail)
         for record, line in zip(await _stored(reader, partition, first, len(tail)), tail, strict=True):
             if (record.key, record.value) != (line.key, line.value):
-                raise _differs(reader.topic, partition, f"the record at offset {record.offset} is not the line")
+                raise _mismatch(reader.topic, partition, f"the record at offset {record.offset} is not the line")
 
 
 async def _expected_tails(
@@ -147,7 +147,7 @@ async def _stored(reader: StoredRecords, partition: int, first: int, count: int)
         for header, batch in checked_batches(fetched.body):
             records += records_from(header, batch, first + len(records))
         if len(records) == before:
-            raise _differs(reader.topic, partition, f"offset {first + before} cannot be read")
+            raise _mismatch(reader.topic, partition, f"offset {first + before} cannot be read")
     return records[:count]
 
 
@@ -155,10 +155,10 @@ async def _end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
     return [int((await reader.offsets(number)).end) for number in range(partitions)]
 
 
-async def _still_end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
+async def _stable_end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
     ends = await _end_offsets(reader, partitions)
     while True:
-        await asyncio.sleep(STILL_SECONDS)
+        await asyncio.sleep(STABLE_SECONDS)
         again = await _end_offsets(reader, partitions)
         if again == ends:
             return ends
@@ -233,7 +233,7 @@ def _brief(value: object) -> str:
     return ", ".join(f"{key} {text}" for key, text in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _differs(topic: str, partition: int, why: str) -> CommandFailed:
+def _mismatch(topic: str, partition: int, why: str) -> CommandFailed:
     return CommandFailed(
         f"{topic}/{partition} does not hold what this source was writing: {why}; somebody else wrote to the topic, "
         "and nothing was sent"

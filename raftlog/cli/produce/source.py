@@ -85,16 +85,16 @@ class _Feed:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         threading.Thread(target=self._read, name="stdin", daemon=True).start()
-        said_idle = False
+        is_idle = False
         while True:
             try:
-                async with asyncio.timeout(None if said_idle else IDLE_SECONDS):
+                async with asyncio.timeout(None if is_idle else IDLE_SECONDS):
                     chunk = await self._queue.get()
             except TimeoutError:
-                said_idle = True
+                is_idle = True
                 yield b""
                 continue
-            said_idle = False
+            is_idle = False
             self._room.release()
             if isinstance(chunk, OSError):
                 raise chunk

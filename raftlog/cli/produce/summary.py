@@ -7,7 +7,7 @@ from typing import Any
 import click
 import orjson
 
-from raftlog.cli.produce.sending import SendLane
+from raftlog.cli.produce.sender import SendLane
 
 PARTITIONS_SHOWN = 4
 
@@ -44,7 +44,7 @@ class Summary:
         """Records that were certainly not stored."""
         return sum(lane.refused for lane in self._lanes.values())
 
-    def say(self, as_json: bool) -> None:
+    def show(self, as_json: bool) -> None:
         """Print the line on stderr, and the JSON on stdout if requested."""
         click.echo(self._line(), err=True)
         if as_json:

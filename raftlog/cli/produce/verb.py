@@ -16,7 +16,7 @@ from raftlog.cli.options import bootstrap_option, give_up_option, json_option, o
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
 from raftlog.cli.produce import resume
 from raftlog.cli.produce.routing import RecordLayout, router_for
-from raftlog.cli.produce.sending import LineSender, Records
+from raftlog.cli.produce.sender import LineSender, Records
 from raftlog.cli.produce.source import InputSource
 from raftlog.cli.produce.summary import Summary
 from raftlog.cli.serve import collector
@@ -130,7 +130,7 @@ def produce(**options: Any) -> None:
         raise run.failed(CommandFailed("interrupted")) from None
     except (RaftlogError, CommandFailed) as error:
         raise run.failed(error) from error
-    run.summary.say(wanted.as_json)
+    run.summary.show(wanted.as_json)
 
 
 def _check(wanted: ProduceCommandLine) -> None:
@@ -281,7 +281,7 @@ class _ProduceRun:
         if not sys.stderr.isatty():
             return None
         total = self._source(1).size_bytes
-        return importlib.import_module("raftlog.cli.progress").Bar(f"produce {self._wanted.topic}", total)
+        return importlib.import_module("raftlog.cli.progress").ByteProgressBar(f"produce {self._wanted.topic}", total)
 
     def failed(self, error: RaftlogError | CommandFailed) -> CommandFailed:
         """Return the error with the outcome of the records sent before it."""

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from raftlog.cli.tables import times
+from raftlog.cli.tables import counted
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError
 
 
-class ClusterLook(NamedTuple):
+class ClusterReading(NamedTuple):
     """State of the cluster at one moment. `boot_epochs`: number of starts of each broker, as far as known."""
 
     brokers: tuple[BrokerDescription, ...]
@@ -27,7 +27,7 @@ class LeaderView(NamedTuple):
 
     led: Counter[int]
     preferred: Counter[int]
-    at_home: Counter[int]
+    led_by_preferred: Counter[int]
     """Partitions led by their preferred leader."""
 
 
@@ -40,7 +40,7 @@ class RollingCluster(AsyncClosedAtExit):
     async def close(self) -> None:
         await self._client.close()
 
-    async def ask_others_than(self, nodes: Sequence[int]) -> None:
+    async def prefer_others_than(self, nodes: Sequence[int]) -> None:
         """Send later requests to other brokers first, because these are about to stop."""
         brokers = await self._client.brokers()
         known = sorted(brokers, key=lambda broker: (broker.node_id in nodes, not broker.is_alive))
@@ -49,21 +49,21 @@ class RollingCluster(AsyncClosedAtExit):
             await self._client.close()
             self._client = BrokerClient(addresses)
 
-    async def look(self) -> ClusterLook:
+    async def read(self) -> ClusterReading:
         rows = await self._client.brokers()
         in_maintenance = (row.node_id for row in rows if row.in_maintenance)
         epochs = {row.node_id: row.boot_epoch for row in rows}
-        return ClusterLook(tuple(rows), await self._client.health(), frozenset(in_maintenance), epochs)
+        return ClusterReading(tuple(rows), await self._client.health(), frozenset(in_maintenance), epochs)
 
     async def set_maintenance(self, node: int, is_on: bool) -> None:
         await self._client.admin.set_maintenance(node, is_on)
 
-    async def why_leading(self, node: int) -> str | None:
+    async def leading_reason(self, node: int) -> str | None:
         """Return the reason why a broker in maintenance still leads partitions, or None if it leads none."""
         found = await self._client.admin.maintenance(node)
         if found.finished:
             return None
-        return "; ".join(found.reasons) or f"it leads {times(found.partitions, 'partition')}"
+        return "; ".join(found.reasons) or f"it leads {counted(found.partitions, 'partition')}"
 
     async def leaders(self) -> LeaderView:
         found = LeaderView(Counter(), Counter(), Counter())
@@ -74,10 +74,10 @@ class RollingCluster(AsyncClosedAtExit):
                     found.led[partition.leader] += 1
                 if first is not None:
                     found.preferred[first] += 1
-                    found.at_home[first] += partition.leader == first
+                    found.led_by_preferred[first] += partition.leader == first
         return found
 
 
-def words_of(error: RaftlogError) -> str:
+def unavailable_reason(error: RaftlogError) -> str:
     """Return the reason why no state is known."""
     return f"the brokers cannot be asked: {error}"

@@ -18,7 +18,7 @@ class RollingRecord:
         self._path, self._python = directory / FILE_NAME, python
         self._done: list[int] = []
 
-    def go_on(self, units: Sequence[RestartUnit]) -> list[RestartUnit]:
+    def remaining_units(self, units: Sequence[RestartUnit]) -> list[RestartUnit]:
         """Return the units that an earlier run with the same interpreter left; all, if there is none or it finished."""
         try:
             kept = orjson.loads(self._path.read_bytes())

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import click
 
-from raftlog.cli.dev.control import give_order
-from raftlog.cli.dev.supervisor import run_by
+from raftlog.cli.dev.control import send_order
+from raftlog.cli.dev.supervisor import with_interpreter
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.steps import RestartUnit
 from raftlog.client import BrokerDescription
@@ -47,11 +47,11 @@ class DevRestarter:
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
         order = {"order": "restart", "node_id": unit.node_id, "python": self._python}
-        return await give_order(self._directory, order)
+        return await send_order(self._directory, order)
 
-    def how(self, unit: RestartUnit) -> str:
+    def description(self, unit: RestartUnit) -> str:
         command = list(map(str, self._nodes[unit.node_id]["command"]))
-        return shlex.join(command if self._python is None else run_by(self._python, command))
+        return shlex.join(command if self._python is None else with_interpreter(self._python, command))
 
 
 class CommandRestarter:
@@ -74,17 +74,17 @@ class CommandRestarter:
             raise CommandFailed(f"{words[0]} cannot be run: {error.strerror}") from None
         try:
             async with asyncio.timeout(self._timeout_s):
-                said, _ = await process.communicate()
+                output, _ = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()
             raise CommandFailed(f"{shlex.join(words)} did not end within {self._timeout_s:g} s") from None
         if process.returncode:
-            words_said = said[-OUTPUT_SHOWN_BYTES:].decode(errors="replace").strip()
-            raise CommandFailed(f"{shlex.join(words)} ended with exit code {process.returncode}: {words_said}")
+            last_output = output[-OUTPUT_SHOWN_BYTES:].decode(errors="replace").strip()
+            raise CommandFailed(f"{shlex.join(words)} ended with exit code {process.returncode}: {last_output}")
         return {}
 
-    def how(self, unit: RestartUnit) -> str:
+    def description(self, unit: RestartUnit) -> str:
         return shlex.join(self._filled(unit))
 
     def _filled(self, unit: RestartUnit) -> list[str]:

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.rolling.cluster import ClusterLook, LeaderView, words_of
-from raftlog.cli.rolling.lagging import RestartLag, why_not_healthy, why_not_whole
-from raftlog.cli.tables import times
+from raftlog.cli.rolling.cluster import ClusterReading, LeaderView, unavailable_reason
+from raftlog.cli.rolling.restart_lag import RestartLag, degraded_reason, unhealthy_reason
+from raftlog.cli.tables import counted
 from raftlog.errors import RaftlogError, RequestError, UnknownTopic
 
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 """Pause between two readings of the cluster."""
 LEADERS_BACK_S: Final = 30.0
 """Wait for leaders to return; later ones are reported, and the restart continues, since safety does not depend on them.
@@ -43,18 +43,18 @@ class Restarter(Protocol):
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
         """Restart a unit, wait until it serves, and return figures about it. Raises `CommandFailed`."""
 
-    def how(self, unit: RestartUnit) -> str:
+    def description(self, unit: RestartUnit) -> str:
         """Return a description of the restart."""
 
 
 class RestartableCluster(Protocol):
     """Interface of `RollingCluster`."""
 
-    async def look(self) -> ClusterLook: ...
+    async def read(self) -> ClusterReading: ...
     async def set_maintenance(self, node: int, is_on: bool) -> None: ...
-    async def why_leading(self, node: int) -> str | None: ...
+    async def leading_reason(self, node: int) -> str | None: ...
     async def leaders(self) -> LeaderView: ...
-    async def ask_others_than(self, nodes: Sequence[int]) -> None: ...
+    async def prefer_others_than(self, nodes: Sequence[int]) -> None: ...
 
 
 class RollingStep(NamedTuple):
@@ -67,10 +67,10 @@ class RollingStep(NamedTuple):
 
 
 T = TypeVar("T")
-Tell = Callable[[RollingStep], None]
-WhyNot = Callable[[], Awaitable[str | None]]
+OnStep = Callable[[RollingStep], None]
+Condition = Callable[[], Awaitable[str | None]]
 """Check of a condition: the reason why it does not hold yet, or None."""
-Waiting = Callable[[str], None]
+OnWait = Callable[[str], None]
 """Display of the present wait; empty for none."""
 
 
@@ -85,13 +85,13 @@ class RollingRestart:
         restarter: Restarter,
         *,
         timeout_s: float,
-        tell: Tell,
-        waiting: Waiting,
+        on_step: OnStep,
+        on_wait: OnWait,
         done: Callable[[RestartUnit], None],
         keep_maintenance: bool = False,
     ) -> None:
         self._cluster, self._restarter, self._timeout_s = cluster, restarter, timeout_s
-        self._tell, self._waiting, self._done = tell, waiting, done
+        self._on_step, self._on_wait, self._done = on_step, on_wait, done
         self._keep_maintenance = keep_maintenance
         self.in_maintenance: set[int] = set()
         """Brokers in a maintenance that this run began, or was to end."""
@@ -100,66 +100,71 @@ class RollingRestart:
         """Restart all units. Raises `CommandFailed` that names the condition that timed out."""
         left = list(units)
         while left:
-            unit = next_unit(left, await self._answer(self._cluster.look))
-            await self._one(unit)
+            unit = next_unit(left, await self._answer(self._cluster.read))
+            await self._restart_unit(unit)
             left.remove(unit)
             self._done(unit)
-        await self._until("the cluster is healthy", self._why_unhealthy())
+        await self._until("the cluster is healthy", self._healthy_condition())
 
     async def plan(self, units: Sequence[RestartUnit]) -> list[RollingStep]:
         """Return the steps of `run` for the present state of the cluster."""
-        seen, leaders = await self._cluster.look(), await self._cluster.leaders()
+        seen, leaders = await self._cluster.read(), await self._cluster.leaders()
         left, steps = list(units), []
         while left:
             unit = next_unit(left, seen)
             left.remove(unit)
             led = sum(leaders.led[node] for node in unit.brokers)
             drain = "maintenance on and off around it, "
-            state = f"leads {times(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
+            state = f"leads {counted(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
             if seen.in_maintenance & set(unit.brokers):
-                drain = f"{self._already()}, "
-            how = self._restarter.how(unit)
+                drain = f"{self._already_text()}, "
+            description = self._restarter.description(unit)
             steps.append(
                 RollingStep(
-                    "would_restart", unit.node_id, f"{state}; {drain}restart: {how}", {"leaders": led, "how": how}
+                    "would_restart",
+                    unit.node_id,
+                    f"{state}; {drain}restart: {description}",
+                    {"leaders": led, "how": description},
                 )
             )
         return steps
 
-    async def _one(self, unit: RestartUnit) -> None:
+    async def _restart_unit(self, unit: RestartUnit) -> None:
         began = time.monotonic()
-        await self._answer(partial(self._cluster.ask_others_than, unit.brokers))
-        before = await self._answer(self._cluster.look)
+        await self._answer(partial(self._cluster.prefer_others_than, unit.brokers))
+        before = await self._answer(self._cluster.read)
         is_up = all(map(before.is_alive, unit.brokers))
         already = before.in_maintenance & set(unit.brokers)
         if already:
-            self._say(unit, "already_in_maintenance", self._already())
+            self._report(unit, "already_in_maintenance", self._already_text())
             if not self._keep_maintenance:
                 self.in_maintenance |= already
         leaders = await self._answer(self._cluster.leaders)
         if is_up:
-            await self._until("the cluster is healthy", self._why_unhealthy())
+            await self._until("the cluster is healthy", self._healthy_condition())
             try:
                 await self._drain(unit, leaders, is_all=len(before.brokers) == len(unit.brokers))
             except CommandFailed:
                 await self._end_maintenance(unit, already)
                 raise
-        self._waiting(f"node {unit.node_id} restarts")
+        self._on_wait(f"node {unit.node_id} restarts")
         figures = await self._restarter.restart(unit)
-        self._say(unit, "restarted", "restarted", **figures)
-        await self._until(f"node {unit.node_id} is back and every partition in sync", self._why_not_back(unit, before))
+        self._report(unit, "restarted", "restarted", **figures)
+        await self._until(
+            f"node {unit.node_id} is back and every partition in sync", self._restarted_condition(unit, before)
+        )
         kept = already if self._keep_maintenance else frozenset[int]()
-        in_maintenance = (await self._answer(self._cluster.look)).in_maintenance
+        in_maintenance = (await self._answer(self._cluster.read)).in_maintenance
         for node in in_maintenance & set(unit.brokers) - kept:
-            await self._ordered(node, is_on=False)
+            await self._switch_maintenance(node, is_on=False)
         self.in_maintenance.difference_update(unit.brokers)
-        self._say(unit, "in_sync", "is in sync", seconds=_since(began))
+        self._report(unit, "in_sync", "is in sync", seconds=_since(began))
         if kept:
-            self._say(unit, "stays_in_maintenance", "stays in maintenance")
+            self._report(unit, "stays_in_maintenance", "stays in maintenance")
         else:
             await self._leaders_back(unit)
 
-    def _already(self) -> str:
+    def _already_text(self) -> str:
         if self._keep_maintenance:
             return "is in maintenance already and stays in it"
         return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
@@ -168,29 +173,29 @@ class RollingRestart:
         """Put a unit into maintenance until it leads nothing. `is_all`: no other broker could lead."""
         led = sum(leaders.led[node] for node in unit.brokers)
         if is_all:
-            self._say(unit, "begins", f"leads {times(led, 'partition')}; no other broker is there", leaders=led)
+            self._report(unit, "begins", f"leads {counted(led, 'partition')}; no other broker is there", leaders=led)
             return
-        self._say(unit, "begins", f"leads {times(led, 'partition')}; maintenance begins", leaders=led)
+        self._report(unit, "begins", f"leads {counted(led, 'partition')}; maintenance begins", leaders=led)
         began = time.monotonic()
         for node in unit.brokers:
             self.in_maintenance.add(node)
-            await self._ordered(node, is_on=True)
+            await self._switch_maintenance(node, is_on=True)
         for node in unit.brokers:
-            await self._until(f"node {node} leads nothing any more", partial(self._cluster.why_leading, node))
-        self._say(unit, "drained", "leads nothing any more", seconds=_since(began))
+            await self._until(f"node {node} leads nothing any more", partial(self._cluster.leading_reason, node))
+        self._report(unit, "drained", "leads nothing any more", seconds=_since(began))
 
     async def _end_maintenance(self, unit: RestartUnit, already: Collection[int]) -> None:
         """Let a broker that was not stopped lead again, unless it was in maintenance before this run."""
         for node in sorted(self.in_maintenance.intersection(unit.brokers).difference(already)):
             try:
-                await self._ordered(node, is_on=False, timeout_s=min(UNDO_S, self._timeout_s))
+                await self._switch_maintenance(node, is_on=False, timeout_s=min(UNDO_S, self._timeout_s))
             except CommandFailed as failed:
-                self._say(unit, "stays_in_maintenance", f"stays in maintenance: {failed}")
+                self._report(unit, "stays_in_maintenance", f"stays in maintenance: {failed}")
             else:
                 self.in_maintenance.discard(node)
-                self._say(unit, "maintenance_ended", "is not stopped; its maintenance ended")
+                self._report(unit, "maintenance_ended", "is not stopped; its maintenance ended")
 
-    async def _ordered(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
+    async def _switch_maintenance(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
         """Switch maintenance mode, and retry: the order is idempotent."""
         what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
@@ -211,39 +216,39 @@ class RollingRestart:
 
         async def away() -> str | None:
             leaders = await self._cluster.leaders()
-            missing = sum(leaders.preferred[node] - leaders.at_home[node] for node in unit.brokers)
+            missing = sum(leaders.preferred[node] - leaders.led_by_preferred[node] for node in unit.brokers)
             return f"{missing} partitions are led by others" if missing else None
 
         try:
             await self._until("leaders are back", away, min(LEADERS_BACK_S, self._timeout_s))
         except CommandFailed as late:
-            self._say(unit, "leaders_late", f"goes on without all of its leaders: {late}")
+            self._report(unit, "leaders_late", f"goes on without all of its leaders: {late}")
         else:
-            self._say(unit, "done", "leads again", seconds=_since(began))
+            self._report(unit, "done", "leads again", seconds=_since(began))
 
-    def _why_unhealthy(self) -> WhyNot:
+    def _healthy_condition(self) -> Condition:
         lagging = RestartLag()
 
-        async def why_not() -> str | None:
-            health = (await self._cluster.look()).health
-            return why_not_healthy(health, lagging.of(health, time.monotonic()))
+        async def condition() -> str | None:
+            health = (await self._cluster.read()).health
+            return unhealthy_reason(health, lagging.of(health, time.monotonic()))
 
-        return why_not
+        return condition
 
-    def _why_not_back(self, unit: RestartUnit, before: ClusterLook) -> WhyNot:
+    def _restarted_condition(self, unit: RestartUnit, before: ClusterReading) -> Condition:
         lagging = RestartLag()
 
-        async def why_not() -> str | None:
-            seen = await self._cluster.look()
+        async def condition() -> str | None:
+            seen = await self._cluster.read()
             for node in unit.brokers:
                 if not seen.is_alive(node):
                     return f"node {node} does not answer yet"
                 epoch = seen.boot_epochs.get(node)
                 if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
                     return f"node {node} was not started again: it is in the same life as before"
-            return why_not_whole(seen.health, lagging.of(seen.health, time.monotonic()))
+            return degraded_reason(seen.health, lagging.of(seen.health, time.monotonic()))
 
-        return why_not
+        return condition
 
     async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the cluster's answer, after retries."""
@@ -255,32 +260,32 @@ class RollingRestart:
         await self._until("the brokers answer", asked)
         return answers[0]
 
-    async def _until(self, what: str, why_not: WhyNot, timeout_s: float = 0.0) -> None:
-        """Wait until `why_not` returns None. Raises `CommandFailed` with its last reason."""
+    async def _until(self, what: str, condition: Condition, timeout_s: float = 0.0) -> None:
+        """Wait until `condition` returns None. Raises `CommandFailed` with its last reason."""
         timeout_s = timeout_s or self._timeout_s
         until, why = time.monotonic() + timeout_s, ""
-        self._waiting(f"waiting until {what}")
+        self._on_wait(f"waiting until {what}")
         while True:
             try:
-                answer = await why_not()
+                answer = await condition()
             except UnknownTopic:  # it was deleted between two questions
                 answer = "a topic went away just now"
             except RaftlogError as error:
-                answer = words_of(error)
+                answer = unavailable_reason(error)
             if answer is None:
-                self._waiting("")
+                self._on_wait("")
                 return
             why = answer
             if time.monotonic() >= until:
                 raise CommandFailed(f"timed out after {timeout_s:g} s, waiting until {what}: {why}")
-            self._waiting(f"waiting until {what}: {why}")
-            await asyncio.sleep(LOOK_S)
+            self._on_wait(f"waiting until {what}: {why}")
+            await asyncio.sleep(POLL_S)
 
-    def _say(self, unit: RestartUnit, event: str, text: str, **more: Any) -> None:
-        self._tell(RollingStep(event, unit.node_id, text, more))
+    def _report(self, unit: RestartUnit, event: str, text: str, **more: Any) -> None:
+        self._on_step(RollingStep(event, unit.node_id, text, more))
 
 
-def next_unit(left: Sequence[RestartUnit], seen: ClusterLook) -> RestartUnit:
+def next_unit(left: Sequence[RestartUnit], seen: ClusterReading) -> RestartUnit:
     """Return the unit to restart next."""
 
     def rank(unit: RestartUnit) -> tuple[bool, bool, bool, int]:

@@ -13,7 +13,7 @@ import orjson
 from rich.console import Console
 from rich.status import Status
 
-from raftlog.cli.dev.control import give_order
+from raftlog.cli.dev.control import send_order
 from raftlog.cli.dev.verb import DATA_DIR_DEFAULT
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
@@ -21,12 +21,12 @@ from raftlog.cli.rolling.cluster import RollingCluster
 from raftlog.cli.rolling.record import RollingRecord
 from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling.steps import Restarter, RestartUnit, RollingRestart, RollingStep
-from raftlog.cli.tables import times
+from raftlog.cli.tables import counted
 from raftlog.client.outage import WARN_AFTER_S
 from raftlog.errors import RaftlogError
 
 
-class _How(NamedTuple):
+class _RestartFlags(NamedTuple):
     """Values of the flags of the same names."""
 
     timeout_s: float
@@ -84,13 +84,13 @@ def rolling_restart(
         raise click.UsageError("--python is for nodes of raftlog dev; a --command chooses the release by itself")
     chosen = _numbers(only)
     wanted_python = None if python is None else _interpreter(python)
-    voice = _Voice(as_json)
-    how = _How(timeout_s, keep_maintenance, dry_run)
+    printer = _StepPrinter(as_json)
+    flags = _RestartFlags(timeout_s, keep_maintenance, dry_run)
     if command is None:
         directory = Path(data_dir).absolute()
-        asyncio.run(_dev(directory, wanted_python, chosen, from_start, how, voice))
+        asyncio.run(_dev(directory, wanted_python, chosen, from_start, flags, printer))
     else:
-        asyncio.run(_commanded(command, bootstrap, chosen, how, voice))
+        asyncio.run(_commanded(command, bootstrap, chosen, flags, printer))
 
 
 async def _dev(
@@ -98,37 +98,37 @@ async def _dev(
     python: str | None,
     only: list[int] | None,
     from_start: bool,
-    how: _How,
-    voice: "_Voice",
+    flags: _RestartFlags,
+    printer: "_StepPrinter",
 ) -> None:
-    nodes = (await give_order(directory, {"order": "nodes"}))["nodes"]
+    nodes = (await send_order(directory, {"order": "nodes"}))["nodes"]
     restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
     async with RollingCluster(restarter.addresses) as cluster:
-        units = everybody = restarter.units((await cluster.look()).brokers)
+        units = all_units = restarter.units((await cluster.read()).brokers)
         if only is not None:
             units = _chosen(units, only)
         elif not from_start:
-            units = record.go_on(units) or units
-        if not how.dry_run and (from_start or len(units) == len(everybody)):
+            units = record.remaining_units(units) or units
+        if not flags.dry_run and (from_start or len(units) == len(all_units)):
             record.begin()
-        await _roll(cluster, restarter, units, how, voice, record if only is None else None)
+        await _roll(cluster, restarter, units, flags, printer, record if only is None else None)
 
 
 async def _commanded(
-    command: str, bootstrap: Sequence[str], only: list[int] | None, how: _How, voice: "_Voice"
+    command: str, bootstrap: Sequence[str], only: list[int] | None, flags: _RestartFlags, printer: "_StepPrinter"
 ) -> None:
     async with RollingCluster(bootstrap) as cluster:
-        restarter = CommandRestarter(command, (await cluster.look()).brokers, how.timeout_s)
+        restarter = CommandRestarter(command, (await cluster.read()).brokers, flags.timeout_s)
         units = restarter.units()
-        await _roll(cluster, restarter, _chosen(units, only), how, voice, None)
+        await _roll(cluster, restarter, _chosen(units, only), flags, printer, None)
 
 
 async def _roll(
     cluster: RollingCluster,
     restarter: Restarter,
     units: Sequence[RestartUnit],
-    how: _How,
-    voice: "_Voice",
+    flags: _RestartFlags,
+    printer: "_StepPrinter",
     record: RollingRecord | None,
 ) -> None:
     left = list(units)
@@ -139,31 +139,31 @@ async def _roll(
             record.done(unit)
 
     began = time.monotonic()
-    with voice:
+    with printer:
         rolling = RollingRestart(
             cluster,
             restarter,
-            timeout_s=how.timeout_s,
-            tell=voice.tell,
-            waiting=voice.wait_for,
+            timeout_s=flags.timeout_s,
+            on_step=printer.on_step,
+            on_wait=printer.wait_for,
             done=done,
-            keep_maintenance=how.keep_maintenance,
+            keep_maintenance=flags.keep_maintenance,
         )
-        if how.dry_run:
+        if flags.dry_run:
             for step in await rolling.plan(units):
-                voice.tell(step)
+                printer.on_step(step)
             return
         try:
             await rolling.run(units)
         except (CommandFailed, RaftlogError) as failed:
-            words = (f"{failed}.", *_in_maintenance(rolling.in_maintenance), _how_to_go_on(left, record))
+            words = (f"{failed}.", *_in_maintenance(rolling.in_maintenance), _continuation(left, record))
             raise CommandFailed(" ".join(words)) from None
         except asyncio.CancelledError:
-            click.echo(" ".join((*_in_maintenance(rolling.in_maintenance), _how_to_go_on(left, record))), err=True)
+            click.echo(" ".join((*_in_maintenance(rolling.in_maintenance), _continuation(left, record))), err=True)
             raise
     if record is not None:
         record.end()
-    voice.end(len(units), time.monotonic() - began)
+    printer.end(len(units), time.monotonic() - began)
 
 
 def _in_maintenance(nodes: Collection[int]) -> list[str]:
@@ -174,7 +174,7 @@ def _in_maintenance(nodes: Collection[int]) -> list[str]:
     ]
 
 
-def _how_to_go_on(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
+def _continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
     if not left:
         return "All nodes were restarted; see `raftlog cluster health`"
     names = ",".join(str(unit.node_id) for unit in left)
@@ -195,10 +195,10 @@ def _chosen(units: Sequence[RestartUnit], only: list[int] | None) -> list[Restar
     if only is None:
         return list(units)
     known = {unit.node_id: unit for unit in units}
-    strange = [node for node in only if node not in known]
-    if strange:
+    unknown = [node for node in only if node not in known]
+    if unknown:
         raise click.UsageError(
-            f"there is no node {', '.join(map(str, strange))}; the nodes are {', '.join(map(str, known))}"
+            f"there is no node {', '.join(map(str, unknown))}; the nodes are {', '.join(map(str, known))}"
         )
     return [known[node] for node in dict.fromkeys(only)]
 
@@ -210,7 +210,7 @@ def _interpreter(path: str) -> str:
     return str(Path(found).absolute())
 
 
-class _Voice:
+class _StepPrinter:
     """Steps on stdout, waits on stderr: as they are on a terminal, otherwise a line for each that lasts a second."""
 
     def __init__(self, as_json: bool) -> None:
@@ -229,7 +229,7 @@ class _Voice:
         self.wait_for("")
         self._status.__exit__(*raised)
 
-    def tell(self, step: RollingStep) -> None:
+    def on_step(self, step: RollingStep) -> None:
         if self._as_json:
             click.echo(orjson.dumps({"event": step.event, "node_id": step.node_id, **step.more}))
             return
@@ -247,16 +247,16 @@ class _Voice:
         self._wait = wait
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(WARN_AFTER_S, self._say_wait) if wait else None
+        self._timer = asyncio.get_running_loop().call_later(WARN_AFTER_S, self._print_wait) if wait else None
 
-    def _say_wait(self) -> None:
+    def _print_wait(self) -> None:
         click.echo(self._what, err=True)
 
     def end(self, count: int, seconds: float) -> None:
         if self._as_json:
             click.echo(orjson.dumps({"event": "finished", "restarted": count, "seconds": round(seconds, 3)}))
         else:
-            click.echo(f"{times(count, 'node')} restarted in {seconds:.1f} s; the cluster is healthy")
+            click.echo(f"{counted(count, 'node')} restarted in {seconds:.1f} s; the cluster is healthy")
 
 
 _NAMES = {"stopped_s": "stopped in", "ready_s": "serves after", "seconds": "after"}

@@ -67,7 +67,7 @@ def gossip_settings_from(
         address = split_address(gossip, "--gossip")
     else:
         assert rpc is not None, "without --rpc there is no gossip unless it was asked for"
-        address = _beside(rpc, {port for _, port in seeds})
+        address = _default_gossip_address(rpc, {port for _, port in seeds})
     settings = GossipSettings(
         host=address[0],
         port=address[1],
@@ -78,7 +78,7 @@ def gossip_settings_from(
     return {"gossip": settings, "rack": rack}
 
 
-def _beside(rpc: tuple[str, int], others: Set[int]) -> tuple[str, int]:
+def _default_gossip_address(rpc: tuple[str, int], others: Set[int]) -> tuple[str, int]:
     """Return the port above the RPC port, or any if that may be another broker's on this machine.
 
     It may be another's if the seeds have it, or have ports in a row, of which a later broker would take the next."""

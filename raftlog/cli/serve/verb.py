@@ -281,21 +281,21 @@ async def _run(
     start = {"node": settings.node_id, "version": raftlog.__version__, "data_dir": settings.data_dir}
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
-    loop.set_exception_handler(lambda loop, context: _unforeseen(broker, loop, context))
+    loop.set_exception_handler(lambda loop, context: _handle_loop_error(broker, loop, context))
     http = HttpListener(broker, host, port, settings.advertise_http, requests_budget(broker), **http_settings)
     listeners = Listeners([http])
     try:
         await listeners.start()
         if await _begin(broker, listeners.advertised, stop):
-            _say_ready(broker, listeners.advertised, line_format)
+            _print_ready(broker, listeners.advertised, line_format)
             is_ready.set()
-            await _until_the_end(broker, stop)
+            await _wait_for_end(broker, stop)
     finally:
         await _stop(broker, listeners)
         lines.cancel()
 
 
-def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error that reached the loop, and stop the broker: after a broken invariant its state cannot be trusted."""
     loop.default_exception_handler(context)
     error = context.get("exception")
@@ -319,7 +319,7 @@ async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
         stopping.cancel()
 
 
-async def _until_the_end(broker: Broker, stop: asyncio.Event) -> None:
+async def _wait_for_end(broker: Broker, stop: asyncio.Event) -> None:
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await _first_of(stopping, broker.ended)
@@ -355,7 +355,7 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
         ) from None
 
 
-def _say_ready(broker: Broker, where: str, line_format: str) -> None:
+def _print_ready(broker: Broker, where: str, line_format: str) -> None:
     rpc = broker.rpc_address
     event(logger, "process_ready", node=broker.node_id, cluster_id=broker.cluster_id, http=where, rpc=rpc)
     if line_format == "json":

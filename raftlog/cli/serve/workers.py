@@ -61,36 +61,41 @@ def secret_flags(given: Mapping[str, Any]) -> list[str]:
 
 def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
     """Return the flags in which worker `worker` differs from the broker described by `given`. Raises `UsageError`."""
-    rpc = given["rpc"] or _rpc_beside(given["http"])
+    rpc = given["rpc"] or _default_rpc_address(given["http"])
     node_id = given["node_id"] + NODE_ID_STEP * (worker - 1)
     data_dir = given["data_dir"] if worker == 1 else os.path.join(given["data_dir"], ".raftlog", "workers", str(worker))
     flags = ["--workers", "1", "--node-id", str(node_id), "--data-dir", data_dir]
     flags += ["--host-label", given["host_label"] or f"node-{given['node_id']}"]
-    flags += ["--http", _moved(given["http"], worker, "--http"), "--rpc", _moved(rpc, worker, "--rpc")]
+    flags += [
+        "--http",
+        _worker_address(given["http"], worker, "--http"),
+        "--rpc",
+        _worker_address(rpc, worker, "--rpc"),
+    ]
     for name in ("advertise_http", "advertise_rpc", "gossip", "advertise_gossip"):
         if given[name] not in (None, GOSSIP_OFF):
             flag = f"--{name.replace('_', '-')}"
-            flags += [flag, _moved(given[name], worker, flag)]
+            flags += [flag, _worker_address(given[name], worker, flag)]
     if worker > 1 and not given["seeds"]:
         flags += ["--seeds", given["advertise_rpc"] or rpc]
     return flags
 
 
-def _rpc_beside(http: str) -> str:
+def _default_rpc_address(http: str) -> str:
     host, port = split_address(http, "--http")
     if port == 0:
         raise click.UsageError("--workers above 1 needs --rpc HOST:PORT, because --http has port 0")
-    return _joined(host, port + RPC_PORT_STEP)
+    return _address_text(host, port + RPC_PORT_STEP)
 
 
-def _moved(address: str, worker: int, flag: str) -> str:
+def _worker_address(address: str, worker: int, flag: str) -> str:
     host, port = split_address(address, flag)
     if port == 0 and flag == "--rpc":
         raise click.UsageError("--workers above 1 needs --rpc with a fixed port instead of 0, to connect the workers")
-    return _joined(host, port + PORT_STEP * (worker - 1) if port else 0)
+    return _address_text(host, port + PORT_STEP * (worker - 1) if port else 0)
 
 
-def _joined(host: str, port: int) -> str:
+def _address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -114,20 +119,20 @@ class _Supervisor:
     async def _work(self) -> None:
         for worker in self._workers:
             await worker.start()
-        self._say_ready(await asyncio.gather(*(worker.ready_line() for worker in self._workers)))
+        self._print_ready(await asyncio.gather(*(worker.ready_line() for worker in self._workers)))
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
-                    group.create_task(self._keep(worker))
+                    group.create_task(self._keep_running(worker))
         except* CommandFailed as failed:
             raise failed.exceptions[0] from None
 
-    async def _keep(self, worker: Child) -> None:
+    async def _keep_running(self, worker: Child) -> None:
         """Restart a worker whenever it is killed; stop all when it ends gracefully.
 
         Ctrl-C in a terminal reaches every process, in any order."""
         while (code := await worker.wait()) != 0:
-            how = worker.how_it_ended()
+            how = worker.exit_text()
             if code > 0:
                 raise CommandFailed(
                     f"{worker.name} ended ({how}), and so all workers were stopped; see its error above"
@@ -144,7 +149,7 @@ class _Supervisor:
             await worker.ready_line()
         self._stop.set()
 
-    def _say_ready(self, lines: Sequence[bytes]) -> None:
+    def _print_ready(self, lines: Sequence[bytes]) -> None:
         if self._line_format == "json":
             workers = [orjson.loads(line) for line in lines]
             first = {key: value for key, value in workers[0].items() if key != "pid"}

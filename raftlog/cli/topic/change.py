@@ -1,12 +1,12 @@
-"""`raftlog topic alter` and `delete`: both ask before records go."""
+"""`raftlog topic alter` and `delete`: both ask before they delete records."""
 
 from collections.abc import Mapping
 
 import click
 
-from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
 from raftlog.cli.options import option, settings_option
-from raftlog.cli.tables import times
+from raftlog.cli.tables import counted
 from raftlog.config import TopicConfig
 
 
@@ -29,7 +29,7 @@ def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool,
         known = verb.ask(lambda client: client.describe_topic(name)).configs
         deleting = deleting_changes(known, changes)
         if deleting:
-            agree(f"Change {name}, which deletes records within minutes: {', '.join(deleting)}?", yes)
+            confirm(f"Change {name}, which deletes records within minutes: {', '.join(deleting)}?", yes)
     verb.ask(lambda client: client.alter_topic_config(name, changes))
     click.echo(f"altered {name}: {', '.join(changes)}")
 
@@ -59,6 +59,6 @@ def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete the topic NAME and all its records, on all replicas and for good."""
     if not yes:
         found = verb.ask(lambda client: client.describe_topic(name))
-        agree(f"Delete {name}, {times(found.partitions, 'partition')}, and all its records, for good?", yes)
+        confirm(f"Delete {name}, {counted(found.partitions, 'partition')}, and all its records, for good?", yes)
     verb.ask(lambda client: client.delete_topic(name))
     click.echo(f"deleted {name}")

@@ -1,4 +1,4 @@
-"""`raftlog topic trim`: delete what lies before an offset, for good. What would go is shown first."""
+"""`raftlog topic trim`: deletion of the records before an offset, for good, after a preview."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,10 +7,10 @@ import click
 import orjson
 
 from raftlog.cli.consume.position import StartPosition, locate, read_position
-from raftlog.cli.operating import OperatorVerb, agree, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed, exit_code_of
-from raftlog.cli.tables import Columns, show, table_of, times
+from raftlog.cli.tables import Columns, counted, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset
@@ -30,7 +30,7 @@ class _Cut(NamedTuple):
 
 def _read_before(context: click.Context, parameter: click.Parameter, text: str) -> StartPosition:
     if text == "start":
-        raise click.BadParameter("nothing lies before start; give an offset, end, -N or @TIME")
+        raise click.BadParameter("no record is before the start; give an offset, end, -N or @TIME")
     return read_position(context, parameter, text)
 
 
@@ -69,22 +69,22 @@ def trim(
     records of a file are deleted.
     """
     if all_partitions == bool(partitions):
-        raise click.UsageError("give --partition P, once or several times, or --all")
+        raise click.UsageError("give either --partition P, once or several times, or --all")
     if verb.as_json and not yes:
-        raise click.UsageError("--json asks no question: give --yes")
+        raise click.UsageError("--json cannot ask for confirmation: give --yes")
 
     cuts = verb.ask(lambda client: _cuts(client, name, None if all_partitions else partitions, before))
     records = sum(cut.records for cut in cuts)
     if records and not yes:
         show(table_of(cuts, _CUT))
-        agree(f"Delete {times(records, 'record')} of {name}, for good?", yes)
+        confirm(f"Delete {counted(records, 'record')} of {name}, for good?", yes)
     done = verb.ask(lambda client: _trim(client, name, cuts))
     if verb.as_json:
         rows = [{"partition": cut.partition, "log_start_offset": cut.before, "deleted": cut.records} for cut in done]
         click.echo(orjson.dumps({"topic": name, "partitions": rows}))
     else:
         for cut in done:
-            fewer = f", {times(cut.records, 'record')} fewer" if cut.records else " already"
+            fewer = f", {counted(cut.records, 'record')} fewer" if cut.records else " already"
             click.echo(f"{name}/{cut.partition} begins at {cut.before}{fewer}")
 
 
@@ -118,15 +118,17 @@ async def _trim(client: BrokerClient, topic: str, cuts: Sequence[_Cut]) -> list[
         except RaftlogError as error:
             if not done:
                 raise
-            told = ", ".join(f"{topic}/{each.partition} begins at {each.before}" for each in done)
-            raise CommandFailed(f"{topic}/{cut.partition}: {error}; before that, {told}", exit_code_of(error)) from None
+            earlier = ", ".join(f"{topic}/{each.partition} begins at {each.before}" for each in done)
+            raise CommandFailed(
+                f"{topic}/{cut.partition}: {error}; before that, {earlier}", exit_code_of(error)
+            ) from None
         done.append(cut._replace(before=start))
     return done
 
 
 _CUT: Columns[_Cut] = {
     "partition": lambda cut: cut.partition,
-    "begins at": lambda cut: cut.first,
-    "shall begin at": lambda cut: cut.before,
-    "records deleted": lambda cut: f"{cut.records:,}",
+    "first offset": lambda cut: cut.first,
+    "new first offset": lambda cut: cut.before,
+    "records to delete": lambda cut: f"{cut.records:,}",
 }

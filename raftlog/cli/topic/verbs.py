@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import click
 import orjson
 
-from raftlog.cli.operating import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
 from raftlog.cli.options import option, settings_option
-from raftlog.cli.tables import Columns, bad, nodes, show, table_of, times
+from raftlog.cli.tables import Columns, counted, nodes, red, show, table_of
 from raftlog.cli.topic.change import alter, delete
 from raftlog.cli.topic.trim import trim
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
@@ -60,7 +60,7 @@ def create(
             try:
                 await client.create_topic(name, partitions, replication_factor, config)
             except RaftlogError as error:
-                if not if_not_exists or not await _is_there(client, name, error):
+                if not if_not_exists or not await _exists(client, name, error):
                     raise
                 created = False
             return created, await client.describe_topic(name)
@@ -69,10 +69,10 @@ def create(
     if verb.as_json:
         click.echo(orjson.dumps({**_as_json(description), "created": created}))
     else:
-        click.echo(f"{'created' if created else 'exists:'} {name}, {times(description.partitions, 'partition')}")
+        click.echo(f"{'created' if created else 'exists:'} {name}, {counted(description.partitions, 'partition')}")
 
 
-async def _is_there(client: BrokerClient, name: str, error: RaftlogError) -> bool:
+async def _exists(client: BrokerClient, name: str, error: RaftlogError) -> bool:
     """Return whether creation failed because the topic exists; older brokers report it with a general code only."""
     return isinstance(error, TopicExists) or (error.outcome == "failed" and name in await client.topics())
 
@@ -104,7 +104,7 @@ def describe(name: str, verb: OperatorVerb) -> None:
         click.echo(orjson.dumps({**_as_json(description), "partitions": shown, "overrides": sorted(overrides)}))
         return
     click.echo(
-        f"{name}: {times(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
+        f"{name}: {counted(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
     )
     has_problems = any(partition.problem for partition, _ in rows)
     show(table_of(rows, _PARTITION_TABLE | _PROBLEM if has_problems else _PARTITION_TABLE))
@@ -170,4 +170,4 @@ _PARTITION_TABLE: Columns[tuple[PartitionDescription, OffsetRange | None]] = {
     "high watermark": lambda row: row[1].end if row[1] is not None else row[0].high_watermark,
     "records": lambda row: row[1] and f"{row[1].end - row[1].beginning:,}",
 }
-_PROBLEM: Columns[tuple[PartitionDescription, OffsetRange | None]] = {"problem": lambda row: bad(row[0].problem or "")}
+_PROBLEM: Columns[tuple[PartitionDescription, OffsetRange | None]] = {"problem": lambda row: red(row[0].problem or "")}

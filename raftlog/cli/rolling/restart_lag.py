@@ -2,7 +2,7 @@
 
 The in-sync state of the health report may be seconds old, too old for stopping a broker. So this uses the partitions
 that lag in each reading: of many busy ones some lag by one commit at any time. A partition lacks replicas if it lagged
-in every reading of the last `LOOKED_S`."""
+in every reading of the last `WINDOW_S`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import Final
 
 from raftlog.client import ClusterHealth
 
-LOOKED_S: Final = 2.0
-_SAID_OF_REPLICAS: Final = "partitions lack replicas in sync"
+WINDOW_S: Final = 2.0
+_LAG_REASON: Final = "partitions lack replicas in sync"
 """Text of the health report about one reading."""
 _NAMES_SHOWN: Final = 5
 
@@ -20,43 +20,43 @@ class RestartLag:
     """Readings of one wait: those from before a restart do not count afterwards."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, frozenset[str]]] = deque()
+        self._readings: deque[tuple[float, frozenset[str]]] = deque()
 
     def of(self, health: ClusterHealth, now: float) -> list[str]:
         """Return the names of the partitions that lacked replicas in all recent readings."""
         listed = frozenset(health.lagging_partitions)
         if len(listed) < health.lagging_count:  # of those that are not listed nothing is known
-            self._looks.clear()
+            self._readings.clear()
             return sorted(listed)
-        self._looks.append((now, listed))
-        while self._looks[0][0] < now - LOOKED_S:
-            self._looks.popleft()
-        return sorted(frozenset.intersection(*(each for _, each in self._looks)))
+        self._readings.append((now, listed))
+        while self._readings[0][0] < now - WINDOW_S:
+            self._readings.popleft()
+        return sorted(frozenset.intersection(*(each for _, each in self._readings)))
 
 
-def why_not_healthy(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
+def unhealthy_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
     """Return the reasons of the health report, corrected for partitions that lag only for a moment, or None."""
-    reasons = [reason for reason in health.unhealthy_reasons if _SAID_OF_REPLICAS not in reason]
+    reasons = [reason for reason in health.unhealthy_reasons if _LAG_REASON not in reason]
     if health.electing_count > health.leaderless_count:  # which health does not count for a while
         reasons.append(_without_leader(health))
-    return "; ".join([*reasons, *_said(lacking)]) or None
+    return "; ".join([*reasons, *_lacking_reason(lacking)]) or None
 
 
-def why_not_whole(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
-    """Return the reasons why stopping another broker would do harm, or None; fewer than for `why_not_healthy`."""
+def degraded_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
+    """Return the reasons why stopping another broker would do harm, or None; fewer than for `unhealthy_reason`."""
     reasons = []
     if health.nodes_down:
         reasons.append(f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}")
     if health.electing_count:
         reasons.append(_without_leader(health))
-    return "; ".join([*reasons, *_said(lacking)]) or None
+    return "; ".join([*reasons, *_lacking_reason(lacking)]) or None
 
 
 def _without_leader(health: ClusterHealth) -> str:
     return f"{health.electing_count} partitions have no leader at this moment"
 
 
-def _said(lacking: Sequence[str]) -> list[str]:
+def _lacking_reason(lacking: Sequence[str]) -> list[str]:
     if not lacking:
         return []
     shown = ", ".join(lacking[:_NAMES_SHOWN])

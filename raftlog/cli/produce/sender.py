@@ -34,11 +34,11 @@ class SendLane:
 class LineSender:
     """Hands batches to a producer; `finish` waits for the last answers."""
 
-    def __init__(self, producer: Producer, topic: str, under_way_max: int, expected: ResumePoint | None = None) -> None:
-        """Prepare a sender with at most `under_way_max` batches in flight, of all partitions together."""
+    def __init__(self, producer: Producer, topic: str, in_flight_max: int, expected: ResumePoint | None = None) -> None:
+        """Prepare a sender with at most `in_flight_max` batches in flight, of all partitions together."""
         self._producer, self._topic = producer, topic
         self._is_alone = expected is not None
-        self._window = asyncio.Semaphore(under_way_max)
+        self._window = asyncio.Semaphore(in_flight_max)
         self._noting: set[asyncio.Task[None]] = set()
         self._failure: RaftlogError | CommandFailed | None = None
         self.lanes: dict[int, SendLane] = {}
@@ -76,7 +76,7 @@ class LineSender:
                     if failure is not None:
                         continue  # stored after a gap, so not part of the confirmed records, which are contiguous
                     if last_offset >= 0:
-                        self._place(lane, first, last_offset + 1 - count)
+                        self._check_offset(lane, first, last_offset + 1 - count)
                 except (RaftlogError, CommandFailed) as error:
                     failure = failure or error
                     if isinstance(error, RaftlogError) and error.outcome == "failed":
@@ -90,7 +90,7 @@ class LineSender:
             self._failure = self._failure or failure
             self._window.release()
 
-    def _place(self, lane: SendLane, first: int, offset: int) -> None:
+    def _check_offset(self, lane: SendLane, first: int, offset: int) -> None:
         if lane.base is None:
             lane.base = offset - first
         elif self._is_alone and lane.base + first != offset:

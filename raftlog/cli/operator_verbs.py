@@ -1,6 +1,7 @@
-"""Parts shared by operators' verbs: one client per verb, errors that name the next command, watching.
+"""Parts shared by operators' verbs: one client per verb, errors that name the next command, `--watch` and `--wait`.
 
-An accepted order continues by itself, so waiting for its end may stop at any time, and names the command to check."""
+An accepted order continues by itself, so waiting may stop at any time, and then names the command that shows the
+progress."""
 
 import asyncio
 import functools
@@ -32,19 +33,19 @@ from raftlog.values.value import to_json
 
 T = TypeVar("T")
 
-LOOK_SECONDS: Final = 1.0
-PATIENCE_SECONDS: Final = 30.0
-"""Time for which watching tolerates brokers that do not answer."""
-FIRST_LOOK_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 30.0
+"""Time for which `--watch` retries while no broker answers."""
+FIRST_STATUS_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3_600
 _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownBroker, "`raftlog broker list` shows the brokers"),
     (UnknownTopic, "`raftlog topic list` shows the topics"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
     (UnknownGroup, "`raftlog group list` shows the groups"),
-    (GroupNotEmpty, "`raftlog group describe` shows them"),
-    (VersionConflict, "check the present state, and repeat the command with its version"),
-    (NotListening, "name other brokers with `--bootstrap`"),
+    (GroupNotEmpty, "`raftlog group describe` shows the members"),
+    (VersionConflict, "repeat the command with the present version"),
+    (NotListening, "start the broker, or name other brokers with `--bootstrap`"),
     (OutcomeUnknown, "check whether it happened; a command that sets a state can be repeated"),
     (Unavailable, "`raftlog cluster health` shows the problem"),
 )
@@ -57,23 +58,23 @@ def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T
         async with BrokerClient(bootstrap) as client:
             return await work(client)
 
-    with _hinting():
+    with _with_hints():
         return asyncio.run(with_client())
 
 
 @contextmanager
-def until_ctrl_c(goes_on: bool) -> Iterator[None]:
+def until_ctrl_c(watches: bool) -> Iterator[None]:
     """End with exit code 0 on Ctrl-C if the output is watched without an end."""
     try:
         yield
     except KeyboardInterrupt:
-        if not goes_on:
+        if not watches:
             raise
         raise click.exceptions.Exit(0) from None
 
 
 @contextmanager
-def _hinting() -> Iterator[None]:
+def _with_hints() -> Iterator[None]:
     try:
         yield
     except RaftlogError as error:
@@ -86,7 +87,7 @@ def _hinting() -> Iterator[None]:
 def _hint(error: RaftlogError) -> str | None:
     if "there is nothing at" in str(error):  # no such path
         return (
-            "is that broker of an older release (`raftlog cluster info`)? name one of this release with `--bootstrap`"
+            "the broker may run an older release (`raftlog cluster info`); name one of this release with `--bootstrap`"
         )
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
 
@@ -101,7 +102,7 @@ class OperatorVerb(NamedTuple):
         """Run `work` with a client, as `operate`."""
         return operate(self.bootstrap, work)
 
-    def say(self, value: T, words: str | Callable[[T], object]) -> None:
+    def output(self, value: T, words: str | Callable[[T], object]) -> None:
         """Print a value as JSON, or for people: in these words, or by this function."""
         if self.as_json:
             click.echo(to_json(value))
@@ -110,7 +111,9 @@ class OperatorVerb(NamedTuple):
         else:
             words(value)
 
-    def look(self, watches: bool, ask: Callable[[BrokerClient], Awaitable[T]], show: Callable[[T], object]) -> None:
+    def show_or_watch(
+        self, watches: bool, ask: Callable[[BrokerClient], Awaitable[T]], show: Callable[[T], object]
+    ) -> None:
         """Show the result; with `watches` again whenever it has changed, until Ctrl-C."""
 
         async def shown(client: BrokerClient) -> None:
@@ -169,7 +172,7 @@ def wait_options(what: str) -> Callable[[F], F]:
 yes_option = option("--yes", "-y", "yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def agree(question: str, yes: bool) -> None:
+def confirm(question: str, yes: bool) -> None:
     """Ask on standard input, unless `--yes` is given; raise `CommandFailed` after a no.
 
     Called outside of an event loop, so that Ctrl-C ends it."""
@@ -177,18 +180,18 @@ def agree(question: str, yes: bool) -> None:
         return
     is_person = sys.stdin.isatty()
     try:
-        agreed = click.confirm(question, err=True)
+        confirmed = click.confirm(question, err=True)
     except click.Abort:
         if is_person:
             raise
-        raise click.UsageError("standard input gave no answer: give --yes") from None
+        raise click.UsageError("standard input gave no answer: give --yes to skip the question") from None
     finally:
         click.echo(err=True, nl=not is_person)  # the answer was not typed, and so its line has no end
-    if not agreed:
+    if not confirmed:
         raise CommandFailed("nothing was changed")
 
 
-class HowFar(NamedTuple):
+class WaitProgress(NamedTuple):
     """Progress: `done` of `total`, if they are known; `text` is for people."""
 
     is_over: bool
@@ -197,12 +200,14 @@ class HowFar(NamedTuple):
     total: float | None = None
 
 
-async def once_ordered(ask: Callable[[], Awaitable[T]], ordered: str, look: str) -> T:
-    """Return the first state after an accepted order; its failure must not read as if the order had failed."""
+async def first_status(ask: Callable[[], Awaitable[T]], accepted: str, status_command: str) -> T:
+    """Return the first state after an accepted order; an error here states that the order was accepted."""
     try:
-        return await _outage(FIRST_LOOK_SECONDS).repeat(ask)
+        return await _outage(FIRST_STATUS_SECONDS).repeat(ask)
     except RaftlogError as error:
-        raise CommandFailed(f"{ordered}; its progress is not available now ({error}), check it with `{look}`") from None
+        raise CommandFailed(
+            f"{accepted}, but its progress is not available now ({error}); check it with `{status_command}`"
+        ) from None
 
 
 async def watch(
@@ -211,79 +216,83 @@ async def watch(
     is_over: Callable[[T], bool] | None = None,
     *,
     steady: Callable[[T], object] = lambda found: found,
-    patience_s: float = PATIENCE_SECONDS,
+    retry_s: float = RETRY_SECONDS,
 ) -> T:
     """Poll, and show each changed result, until `is_over`; without `is_over` until Ctrl-C.
 
     `steady` leaves out the parts that change all the time."""
     last: object = None
     while True:
-        found = await _outage(patience_s).repeat(ask)
+        found = await _outage(retry_s).repeat(ask)
         now = steady(found)
         if now != last:
             show(found)
         if is_over is not None and is_over(found):
             return found
         last = now
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float, look: str) -> None:
+async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s: float, status_command: str) -> None:
     """Wait for the end of an order, with a bar on a terminal.
 
-    Raises `CommandFailed` with the progress so far and the command `look`, which shows more."""
+    Raises `CommandFailed` with the progress so far and the command `status_command`, which shows more."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
-    with _bar(what) as update, _telling_that_it_goes_on(what, look):
-        while not (found := await _answered(ask, min(PATIENCE_SECONDS, until - loop.time()), what, look)).is_over:
+    with _bar(what) as update, _notice_on_interrupt(what, status_command):
+        while not (
+            found := await _answered(ask, min(RETRY_SECONDS, until - loop.time()), what, status_command)
+        ).is_over:
             update(found)
             if loop.time() >= until:
                 raise CommandFailed(
                     f"{what}: not finished after {timeout_s:g} s ({found.text}); it continues, "
-                    f"and `{look}` shows its progress"
+                    f"and `{status_command}` shows its progress"
                 )
-            await asyncio.sleep(min(LOOK_SECONDS, max(0.0, until - loop.time())))
+            await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - loop.time())))
 
 
-async def _answered(ask: Callable[[], Awaitable[HowFar]], seconds: float, what: str, look: str) -> HowFar:
+async def _answered(
+    ask: Callable[[], Awaitable[WaitProgress]], seconds: float, what: str, status_command: str
+) -> WaitProgress:
     try:
         return await _outage(seconds).repeat(ask)
     except Unavailable as error:
         raise CommandFailed(
-            f"{what}: its progress is not available ({error}); it continues, and `{look}` shows its progress"
+            f"{what}: its progress is not available ({error}); it continues, and `{status_command}` shows its progress"
         ) from None
 
 
 @contextmanager
-def _telling_that_it_goes_on(what: str, look: str) -> Iterator[None]:
+def _notice_on_interrupt(what: str, status_command: str) -> Iterator[None]:
     """Print on Ctrl-C that the order continues: Ctrl-C ends only the wait."""
     try:
         yield
     except asyncio.CancelledError:
-        click.echo(f"{what}: it continues, and `{look}` shows its progress", err=True)
+        click.echo(f"{what}: it continues, and `{status_command}` shows its progress", err=True)
         raise
 
 
 def _outage(seconds: float) -> Outage:
-    return Outage("answer of the brokers", seconds, LOOK_SECONDS, is_passing)
+    return Outage("answer of the brokers", seconds, POLL_SECONDS, is_passing)
 
 
-class _SaidOnce:
+class _WaitLine:
     """Replacement for a progress bar without a terminal: one line, after the first second."""
 
     def __init__(self, what: str) -> None:
-        self._what, self._looks = what, 0
+        self._what, self._updates = what, 0
 
-    def update(self, found: HowFar) -> None:
-        self._looks += 1
-        if self._looks == 2:  # they are `LOOK_SECONDS` apart
+    def update(self, found: WaitProgress) -> None:
+        self._updates += 1
+        if self._updates == 2:  # they are `POLL_SECONDS` apart
             click.echo(f"{self._what}: waiting: {found.text}", err=True)
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Callable[[HowFar], object]]:
+def _bar(what: str) -> Iterator[Callable[[WaitProgress], object]]:
     if not sys.stderr.isatty():
-        yield _SaidOnce(what).update
+        yield _WaitLine(what).update
         return
-    with importlib.import_module("raftlog.cli.progress").far_bar(what) as update:
+    with importlib.import_module("raftlog.cli.progress").progress_bar(what) as update:
         yield update

@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.produce.resume import ResumePoint
-from raftlog.cli.produce.sending import LineSender
+from raftlog.cli.produce.sender import LineSender
 from raftlog.cli.produce.summary import Summary
 from raftlog.client import Producer
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
