@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from raftlog.cli.entry import VERBS
-from raftlog.testing import starting
+from raftlog.testing import process_start
 from tests.forked.client import ForkServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every process that a test starts inherits it
@@ -26,8 +26,10 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def fork_server() -> Iterator[ForkServer]:
     verbs = sorted({verb.module for verb in VERBS.values()})
-    server = ForkServer([*verbs, "raftlog.client", "raftlog.testing.gossip_ways", "raftlog.testing.link", "uvloop"])
-    starting.start, usual = server.popen, starting.start
+    server = ForkServer(
+        [*verbs, "raftlog.client", "raftlog.testing.gossip_forwarding", "raftlog.testing.proxied_connection", "uvloop"]
+    )
+    process_start.start, usual = server.popen, process_start.start
     yield server
-    starting.start = usual
+    process_start.start = usual
     server.close()

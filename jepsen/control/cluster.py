@@ -129,7 +129,7 @@ class SyncObjCluster(WithoutFaults):
         for node in dead:
             self._expected_up[node] = False
         return [
-            f"node {node} ended by itself with {self._processes[node].exit_code}{self._processes[node].last_words()}"
+            f"node {node} ended by itself with {self._processes[node].exit_code}{self._processes[node].log_tail()}"
             for node in dead
         ]
 
@@ -159,7 +159,7 @@ class SyncObjCluster(WithoutFaults):
                 problems.append(str(error))
             else:
                 if code:
-                    problems.append(f"node {node} stopped with exit code {code}{process.last_words()}")
+                    problems.append(f"node {node} stopped with exit code {code}{process.log_tail()}")
         return problems
 
     def data_dirs(self) -> Mapping[int, Path]:
@@ -218,7 +218,7 @@ class SyncObjCluster(WithoutFaults):
 
     def suffered(self, links: Sequence[Link]) -> str:
         lost = self._relay.take_lost()
-        return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes were swallowed" for a, b in links if (a, b) in lost)
+        return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes dropped" for a, b in links if (a, b) in lost)
 
     @property
     def disks(self) -> Mapping[int, NodeDisk]:

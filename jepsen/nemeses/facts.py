@@ -42,7 +42,7 @@ FACTS: Final[dict[FaultKind, KindFacts]] = {
     "power": KindFacts(Power, beneath="disk", is_down=True),
     "pause": KindFacts(Pause, is_slow_to_ask=True),
     "stall": KindFacts(Stall, beneath="disk", is_slow_to_ask=True),
-    "cut": KindFacts(nodes_min=2, is_slow_to_ask=True, marks=("swallowed",)),
+    "cut": KindFacts(nodes_min=2, is_slow_to_ask=True, marks=("dropped",)),
     "packet": KindFacts(
         shapes=tuple(PACKET_CONDITIONS),
         nodes_min=2,

@@ -18,7 +18,7 @@ from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 from jepsen.nemeses.rolling_restart import RollingRestart
 from jepsen.nemeses.schedule import FAULT_S_MIN
 from jepsen.nemeses.victims import Victims
-from raftlog.testing import Weather
+from raftlog.testing import NetworkConditions
 from raftlog.types import TopicPartition
 
 LOOK_S: Final = 0.1
@@ -246,9 +246,9 @@ class Nemesis:
             gossip = [link for other in others if other.plane != "rpc" for link in other.links]
             self._victims.cut(rpc, gossip)
         else:
-            self._victims.set_weather(changed.links, Weather())
+            self._victims.set_conditions(changed.links, NetworkConditions())
             for other in others:
-                self._victims.set_weather(other.links, PACKET_CONDITIONS[other.shape])
+                self._victims.set_conditions(other.links, PACKET_CONDITIONS[other.shape])
 
     def _look(self) -> None:
         """Record the faults whose victims serve again."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from jepsen.nemeses.fault import Link
-from raftlog.testing import Weather
+from raftlog.testing import NetworkConditions
 
 
 def both_directions(some: Sequence[int], others: Sequence[int]) -> tuple[Link, ...]:
@@ -41,12 +41,12 @@ SHAPES: Final[dict[str, Callable[[Sequence[int]], tuple[Link, ...]]]] = {
 SHAPES_NODES_MIN: Final = dict.fromkeys(SHAPES, 2) | {"bridge": 3, "all alone": 3, "ring of majorities": 5}
 """With fewer nodes a shape is another one's, or none."""
 
-PACKET_CONDITIONS: Final[dict[str, Weather]] = {
-    "delay": Weather(delay_ms=100, jitter_ms=50),
-    "slow": Weather(delay_ms=300, jitter_ms=50),
-    "loss": Weather(loss=0.05),
-    "storm": Weather(delay_ms=40, jitter_ms=40, loss=0.2, duplicate=0.1, reorder=0.2),
-    "dreadful": Weather(delay_ms=300, jitter_ms=50, loss=0.2),
-    "narrow": Weather(rate_bytes_s=200_000),
+PACKET_CONDITIONS: Final[dict[str, NetworkConditions]] = {
+    "delay": NetworkConditions(delay_ms=100, jitter_ms=50),
+    "slow": NetworkConditions(delay_ms=300, jitter_ms=50),
+    "loss": NetworkConditions(loss=0.05),
+    "storm": NetworkConditions(delay_ms=40, jitter_ms=40, loss=0.2, duplicate=0.1, reorder=0.2),
+    "dreadful": NetworkConditions(delay_ms=300, jitter_ms=50, loss=0.2),
+    "narrow": NetworkConditions(rate_bytes_s=200_000),
 }
 """Network conditions of a link that still delivers."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from jepsen.clocks import NodeClock
 from jepsen.disk import NodeDisk
 from jepsen.nemeses.fault import Link
-from raftlog.testing import Weather
+from raftlog.testing import NetworkConditions
 from raftlog.types import TopicPartition
 
 
@@ -44,8 +44,8 @@ class Victims(Protocol):
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         """Cut exactly these links."""
 
-    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
-        """Set the conditions of these links; `Weather()` removes them."""
+    def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
+        """Set the conditions of these links; `NetworkConditions()` removes them."""
 
     def reset_connections(self, links: Sequence[Link]) -> int:
         """Reset the connections, as a middlebox does, losing bytes in flight; return the number of connections."""
@@ -76,7 +76,7 @@ class UnsupportedFault(Exception):
 class WithoutFaults:
     """The part of a system that has nothing beneath its nodes, between them or before them that could be hurt."""
 
-    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
+    def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
         raise UnsupportedFault("the links between these nodes cannot be changed")
 
     def reset_connections(self, links: Sequence[Link]) -> int:

@@ -16,10 +16,10 @@ from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind, Link
 from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
-from raftlog.testing import BrokerFailed, Cluster, ClusterNode, WaySeen, Weather
+from raftlog.testing import BrokerFailed, Cluster, ClusterNode, LinkCounters, NetworkConditions
 from raftlog.testing.environment import joined
 from raftlog.testing.http import ask
-from raftlog.testing.weather import CLIENTS
+from raftlog.testing.network_conditions import CLIENTS
 from raftlog.types import TopicPartition
 
 _LEADER_S_MAX: Final = 1.0
@@ -57,7 +57,7 @@ class RealCluster:
         self._has_disks, self._has_clocks = "disk" in beneath, "clock" in beneath
         self._disks: dict[int, NodeDisk] = {}
         self._clocks: dict[int, NodeClock] = {}
-        self._seen: dict[Link, WaySeen] = {}
+        self._counters: dict[Link, LinkCounters] = {}
         self._cluster = Cluster(
             nodes,
             data_dir=directory,
@@ -130,7 +130,7 @@ class RealCluster:
         pid = victim.pid
         victim.kill()
         if was_expected_up and victim.exit_code != -signal.SIGKILL:  # it was dead already
-            self._unclean.append(f"node {node} ended by itself with {victim.exit_code}{victim.last_words()}")
+            self._unclean.append(f"node {node} ended by itself with {victim.exit_code}{victim.log_tail()}")
         if node in self._clocks:
             self._clocks[node].ended(pid)
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
@@ -178,7 +178,7 @@ class RealCluster:
         """Record a broker's end; one that was terminated, and not killed meanwhile, must exit with 0."""
         ended = self._cluster.nodes[node]
         if node in self._ordered_to_end and node in self._staying() and ended.exit_code != 0:
-            self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.last_words()}")
+            self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.log_tail()}")
         self._ordered_to_end.discard(node)
 
     def pause(self, node: int) -> str:
@@ -193,8 +193,8 @@ class RealCluster:
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self._cluster.set_cuts(rpc, gossip)
 
-    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
-        self._cluster.set_weather(links, weather)
+    def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
+        self._cluster.set_conditions(links, conditions)
 
     def reset_connections(self, links: Sequence[Link]) -> int:
         return self._cluster.reset_connections(links)
@@ -208,16 +208,16 @@ class RealCluster:
         return words
 
     def suffered(self, links: Sequence[Link]) -> str:
-        now = self._cluster.seen()
+        now = self._cluster.counters()
         said = [f"{_name(link)}: {words}" for link in links if link in now and (words := self._more(link, now[link]))]
         return "; ".join(said)
 
-    def _more(self, link: Link, seen: WaySeen) -> str:
+    def _more(self, link: Link, counters: LinkCounters) -> str:
         """Return a description of the effects on a link since the last call."""
-        more = seen.since(self._seen[link]) if link in self._seen else seen
-        self._seen[link] = seen
-        lanes = ((name, str(lane)) for name, lane in (("RPC", more.rpc), ("gossip", more.gossip)))
-        return ", ".join(f"{name} {words}" for name, words in lanes if words != "nothing")
+        more = counters.since(self._counters[link]) if link in self._counters else counters
+        self._counters[link] = counters
+        by_kind = ((name, str(traffic)) for name, traffic in (("RPC", more.rpc), ("gossip", more.gossip)))
+        return ", ".join(f"{name} {words}" for name, words in by_kind if words != "nothing")
 
     @property
     def cluster(self) -> Cluster:
@@ -259,7 +259,7 @@ class RealCluster:
             self._expected_up[node.node_id] = False
         unclean, self._unclean = self._unclean, []
         return unclean + [
-            f"node {node.node_id} ended by itself with {node.exit_code}{node.last_words()}" for node in dead
+            f"node {node.node_id} ended by itself with {node.exit_code}{node.log_tail()}" for node in dead
         ]
 
     def recover(self, timeout_s: float) -> list[str]:
@@ -311,7 +311,7 @@ def _stop(node: ClusterNode) -> str | None:
         code = node.stop()
     except BrokerFailed as error:
         return str(error)
-    return f"node {node.node_id} stopped with exit code {code}{node.last_words()}" if code else None
+    return f"node {node.node_id} stopped with exit code {code}{node.log_tail()}" if code else None
 
 
 def _state_once_stopped(pid: int) -> str:

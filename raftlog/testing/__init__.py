@@ -10,9 +10,9 @@ plugin (`raftlog.testing.plugin`) by its entry point; no other module here needs
 
 from raftlog.testing.cluster import Cluster
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
+from raftlog.testing.network_conditions import CLIENTS, LinkCounters, NetworkConditions, TrafficCounters
 from raftlog.testing.node import ClusterNode
 from raftlog.testing.process import BrokerProcess
-from raftlog.testing.weather import CLIENTS, LaneSeen, WaySeen, Weather
 
 __all__ = [
     "CLIENTS",
@@ -21,7 +21,7 @@ __all__ = [
     "BrokerProcess",
     "Cluster",
     "ClusterNode",
-    "LaneSeen",
-    "WaySeen",
-    "Weather",
+    "LinkCounters",
+    "NetworkConditions",
+    "TrafficCounters",
 ]

@@ -182,16 +182,16 @@ class Cluster(NetworkFaults, ClosedAtExit):
     def wait_ready(self, timeout_s: float = READY_SECONDS_MAX) -> None:
         """Wait until every node that runs, and is not paused, serves requests."""
         until = time.monotonic() + timeout_s
-        for node in self._awake():
+        for node in self._active():
             while not self._is_ready(node):
                 if not node.is_running:
-                    raise BrokerFailed(f"node {node.node_id} ended{node.last_words()}")
-                _pause(until, f"node {node.node_id} is not ready after {timeout_s:g} s{node.last_words()}")
+                    raise BrokerFailed(f"node {node.node_id} ended{node.log_tail()}")
+                _pause(until, f"node {node.node_id} is not ready after {timeout_s:g} s{node.log_tail()}")
 
     def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
         """Wait until every node that runs, and is not paused, reports a healthy cluster without lagging replicas."""
         until = time.monotonic() + timeout_s
-        for node in self._awake():
+        for node in self._active():
             while not (overview := self._health(node)).get("is_healthy") or overview["lagging_count"]:
                 _pause(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} reports: {overview}")
 
@@ -199,7 +199,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         """Wait until a running node reports a reason that contains this text; return all reasons of that node."""
         until = time.monotonic() + timeout_s
         while True:
-            named = [list(map(str, self._health(node).get("unhealthy_reasons", []))) for node in self._awake()]
+            named = [list(map(str, self._health(node).get("unhealthy_reasons", []))) for node in self._active()]
             for reasons in named:
                 if any(reason in each for each in reasons):
                     return reasons
@@ -220,14 +220,14 @@ class Cluster(NetworkFaults, ClosedAtExit):
         waits for its successor."""
         until = time.monotonic() + timeout_s
         while True:
-            awake = self._awake()
-            named = [self._named_leader(node, topic, partition) for node in awake]
-            for node in awake:
-                if node.node_id not in other_than and 2 * named.count(node.node_id) > len(awake):
+            active = self._active()
+            named = [self._named_leader(node, topic, partition) for node in active]
+            for node in active:
+                if node.node_id not in other_than and 2 * named.count(node.node_id) > len(active):
                     return node.node_id
             _pause(until, f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
 
-    def _awake(self) -> list[ClusterNode]:
+    def _active(self) -> list[ClusterNode]:
         return [node for node in self.nodes.values() if node.is_running and not node.is_paused]
 
     def _is_ready(self, node: ClusterNode) -> bool:

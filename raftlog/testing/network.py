@@ -9,28 +9,25 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from raftlog.testing import starting
+from raftlog.testing import process_start
 from raftlog.testing.errors import BrokerFailed
+from raftlog.testing.network_conditions import Link, LinkCounters, NetworkConditions, TrafficCounters
 from raftlog.testing.ports import HOST, address_of, hold_gossip_port, listen
-from raftlog.testing.weather import LaneSeen, WaySeen, Weather
 
 _ANSWER_SECONDS_MAX: Final = 15.0
 _END_SECONDS_MAX: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 1 << 17
 
-Way = tuple[int, int]
-"""Pair of sender and receiver."""
-
 
 class Faults(NamedTuple):
-    """Faults of all ways between nodes, for RPC and for gossip.
+    """Faults of all links between nodes, for RPC and for gossip.
 
     `gossip_loss` is the share of gossip datagrams that is lost between all nodes."""
 
-    cut: Iterable[Way] = ()
-    gossip_cut: Iterable[Way] = ()
-    weather: Mapping[Way, Weather] = {}
-    gossip_weather: Mapping[Way, Weather] = {}
+    cut: Iterable[Link] = ()
+    gossip_cut: Iterable[Link] = ()
+    conditions: Mapping[Link, NetworkConditions] = {}
+    gossip_conditions: Mapping[Link, NetworkConditions] = {}
     gossip_loss: float = 0.0
 
 
@@ -42,7 +39,7 @@ class Network:
         self._control.settimeout(_ANSWER_SECONDS_MAX)
         self._lock = threading.Lock()
         with theirs:
-            self._process = starting.start(
+            self._process = process_start.start(
                 [sys.executable, "-m", "raftlog.testing.proxy", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -52,20 +49,20 @@ class Network:
     def add(self, node: int, port: int) -> str:
         """Return a new address that forwards to a node, which listens on a port of loopback."""
         with listen() as listening:
-            self._tell({"listen": node, "target": [HOST, port]}, listening)
+            self._send_order({"listen": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def add_gossip(self, node: int, port: int) -> str:
         """Return a new address that forwards to a node's gossip, which is bound to a port of loopback."""
         with hold_gossip_port() as held:
             held.tcp.listen()
-            self._tell({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
+            self._send_order({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
             return held.address
 
     def add_clients(self, node: int, port: int) -> str:
         """Return a new address for clients that forwards to a node, which serves on a port of loopback."""
         with listen() as listening:
-            self._tell({"clients": node, "target": [HOST, port]}, listening)
+            self._send_order({"clients": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def set_faults(self, faults: Faults) -> None:
@@ -74,45 +71,48 @@ class Network:
             {
                 "cut": sorted(faults.cut),
                 "gossip_cut": sorted(faults.gossip_cut),
-                "weather": _by_weather(faults.weather),
-                "gossip_weather": _by_weather(faults.gossip_weather),
+                "conditions": _by_conditions(faults.conditions),
+                "gossip_conditions": _by_conditions(faults.gossip_conditions),
                 "gossip_loss": faults.gossip_loss,
             }
         )
 
-    def cut(self, pairs: Iterable[Way]) -> None:
-        """Cut exactly these ways, and remove all other faults; in effect on return."""
+    def cut(self, pairs: Iterable[Link]) -> None:
+        """Cut exactly these links, and remove all other faults; in effect on return."""
         self.set_faults(Faults(cut=pairs))
 
-    def reset(self, ways: Iterable[Way]) -> int:
-        """Reset all connections over these ways; return their number."""
-        return int(self._order({"reset": sorted(ways)})["reset"])
+    def reset(self, links: Iterable[Link]) -> int:
+        """Reset all connections over these links; return their number."""
+        return int(self._order({"reset": sorted(links)})["reset"])
 
-    def seen(self) -> dict[Way, WaySeen]:
-        """Return the counts of each way with traffic."""
-        told = self._order({"seen": True})
+    def counters(self) -> dict[Link, LinkCounters]:
+        """Return the counters of each link with traffic."""
+        answer = self._order({"counters": True})
         rpc, gossip = (
-            {(sender, receiver): LaneSeen(**seen) for sender, receiver, seen in told[kind]}
+            {(sender, receiver): TrafficCounters(**counts) for sender, receiver, counts in answer[kind]}
             for kind in ("rpc", "gossip")
         )
-        return {way: WaySeen(rpc.get(way, LaneSeen()), gossip.get(way, LaneSeen())) for way in sorted({*rpc, *gossip})}
+        return {
+            link: LinkCounters(rpc.get(link, TrafficCounters()), gossip.get(link, TrafficCounters()))
+            for link in sorted({*rpc, *gossip})
+        }
 
     def _order(self, order: dict[str, Any]) -> dict[str, Any]:
         """Send an order, wait until it is done, and return the answer."""
         with self._lock:
-            self._tell(order)
+            self._send_order(order)
             try:
                 answer = self._control.recv(_ANSWER_BYTES_MAX)
             except TimeoutError:
                 answer = b""
             if not answer:
                 raise BrokerFailed("the proxy between the brokers does not answer")
-            told: dict[str, Any] = orjson.loads(answer)
-            return told
+            fields: dict[str, Any] = orjson.loads(answer)
+            return fields
 
     def guard(self, pids: Iterable[int]) -> None:
         """Kill exactly these processes, with their process groups, if this one ends without `close`."""
-        self._tell({"guard": sorted(pids)})
+        self._send_order({"guard": sorted(pids)})
 
     def close(self) -> None:
         """End the proxy and all connections through it."""
@@ -123,15 +123,15 @@ class Network:
             self._process.kill()
             self._process.wait()
 
-    def _tell(self, order: dict[str, Any], *sockets: socket.socket) -> None:
+    def _send_order(self, order: dict[str, Any], *sockets: socket.socket) -> None:
         try:
             socket.send_fds(self._control, [orjson.dumps(order)], [each.fileno() for each in sockets])
         except OSError as error:
             raise BrokerFailed(f"the proxy between the brokers has ended: {error}") from error
 
 
-def _by_weather(ways: Mapping[Way, Weather]) -> list[tuple[tuple[float, ...], list[Way]]]:
-    kinds: dict[tuple[float, ...], list[Way]] = {}
-    for way, weather in ways.items():
-        kinds.setdefault(tuple(weather), []).append(way)
+def _by_conditions(links: Mapping[Link, NetworkConditions]) -> list[tuple[tuple[float, ...], list[Link]]]:
+    kinds: dict[tuple[float, ...], list[Link]] = {}
+    for link, conditions in links.items():
+        kinds.setdefault(tuple(conditions), []).append(link)
     return list(kinds.items())

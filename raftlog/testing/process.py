@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from raftlog.context import ClosedAtExit
-from raftlog.testing import starting
+from raftlog.testing import process_start
 from raftlog.testing.environment import inherited, joined
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 
@@ -67,15 +67,15 @@ class BrokerProcess(ClosedAtExit):
         self._environment = {"RAFTLOG_GOSSIP": "off", **(environment or {})}
         self._at_launch = at_launch
         self._program = tuple(program)
-        self._process: starting.Started | None = None
-        self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
+        self._process: process_start.ProcessHandle | None = None
+        self._log_file = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0
         """Position in the log at which the last run begins."""
 
     def close(self) -> None:
         """Kill the process, and close its log. The object cannot be used afterwards."""
         self.kill()
-        self._words.close()
+        self._log_file.close()
 
     @property
     def command(self) -> list[str]:
@@ -122,12 +122,12 @@ class BrokerProcess(ClosedAtExit):
         assert not self.is_running, f"{self.name} runs already"
         self._close_pipe()
         self.ready = {}
-        self._life_began_at = self._words.seek(0, os.SEEK_END)
-        self._process = starting.start(
+        self._life_began_at = self._log_file.seek(0, os.SEEK_END)
+        self._process = process_start.start(
             self.command,
             env=joined(inherited(os.environ), self._environment, self._at_launch()),
             stdout=subprocess.PIPE,
-            stderr=self._words,
+            stderr=self._log_file,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -148,7 +148,7 @@ class BrokerProcess(ClosedAtExit):
         code = self._reap(timeout_s)
         if code is None:
             self.kill()
-            raise BrokerFailed(f"{self.name} did not stop within {timeout_s:g} s{self.last_words()}")
+            raise BrokerFailed(f"{self.name} did not stop within {timeout_s:g} s{self.log_tail()}")
         return code
 
     def wait(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
@@ -170,14 +170,14 @@ class BrokerProcess(ClosedAtExit):
         """Return the stderr of all runs."""
         return self._read_log(0)
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Return the end of the last run's log, to be appended to an error message."""
         text = self._read_log(self._life_began_at).strip()
         return f"; its log ends:\n{text[-LOG_SHOWN_BYTES:]}" if text else "; its log is empty"
 
     def _read_log(self, start: int) -> str:
-        size = os.fstat(self._words.fileno()).st_size
-        return os.pread(self._words.fileno(), size - start, start).decode(errors="replace")
+        size = os.fstat(self._log_file.fileno()).st_size
+        return os.pread(self._log_file.fileno(), size - start, start).decode(errors="replace")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -207,7 +207,7 @@ class BrokerProcess(ClosedAtExit):
 
     def _not_ready(self, why: str) -> BrokerNotReady:
         self.kill()
-        return BrokerNotReady(f"{self.name} did not start: {why}{self.last_words()}")
+        return BrokerNotReady(f"{self.name} did not start: {why}{self.log_tail()}")
 
 
 def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECONDS_MAX) -> None:

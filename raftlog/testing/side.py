@@ -28,7 +28,7 @@ class Side(asyncio.Protocol):
         self.drained: Callable[[], None] = lambda: None
         self.filled: Callable[[], None] = lambda: None
         self._received, self._ended, self._made = received, ended, made
-        self._held_up: set[str] = set()
+        self._pause_reasons: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by type
@@ -50,16 +50,16 @@ class Side(asyncio.Protocol):
         self.is_full = False
         self.drained()
 
-    def hold_up(self, reason: str) -> None:
-        """Stop reading until every reason to hold up is removed by `let_go`."""
-        if self.transport is not None and not self._held_up:
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading until every reason is removed by `resume_reading`."""
+        if self.transport is not None and not self._pause_reasons:
             self.transport.pause_reading()
-        self._held_up.add(reason)
+        self._pause_reasons.add(reason)
 
-    def let_go(self, reason: str) -> None:
-        if reason in self._held_up:
-            self._held_up.remove(reason)
-            if self.transport is not None and not self._held_up:
+    def resume_reading(self, reason: str) -> None:
+        if reason in self._pause_reasons:
+            self._pause_reasons.remove(reason)
+            if self.transport is not None and not self._pause_reasons:
                 self.transport.resume_reading()
 
     def write(self, data: bytes) -> None:

@@ -1,14 +1,14 @@
 """One direction of a connection through the proxy: bytes in order, then the end, each at its arrival time.
 
-In fair weather bytes are forwarded at once. Otherwise they wait here, and all later bytes wait behind them: arrival
-times never decrease. Bytes that meet a cut, at its beginning or in flight, are lost, and so is the end; then `has_lost`
-is set for good, because a stream with a hole in it is useless."""
+Without network conditions bytes are forwarded at once. Otherwise they wait here, and all later bytes wait behind them:
+arrival times never decrease. Bytes that meet a cut, at its beginning or in flight, are lost, and so is the end; then
+`has_lost` is set for good, because a stream with a hole in it is useless."""
 
 import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-from raftlog.testing.lane import NetworkLane
+from raftlog.testing.link_state import LinkState
 
 END: Final = b""
 TICK_S: Final = 0.001
@@ -18,8 +18,8 @@ TICK_S: Final = 0.001
 class Backpressured(Protocol):
     """Sender that can be held up, for several reasons at once."""
 
-    def hold_up(self, reason: str) -> None: ...
-    def let_go(self, reason: str) -> None: ...
+    def pause_reading(self, reason: str) -> None: ...
+    def resume_reading(self, reason: str) -> None: ...
 
 
 class Receiver(Protocol):
@@ -32,8 +32,8 @@ class Receiver(Protocol):
 class ForwardedStream:
     """Bytes from a sender's socket to a receiver's."""
 
-    def __init__(self, lane: NetworkLane, sender: Backpressured, receiver: Receiver) -> None:
-        self.lane = lane
+    def __init__(self, link_state: LinkState, sender: Backpressured, receiver: Receiver) -> None:
+        self.link_state = link_state
         self.has_lost = False
         self._sender, self._receiver = sender, receiver
         self._loop = asyncio.get_running_loop()
@@ -41,19 +41,19 @@ class ForwardedStream:
         """Pieces in flight: arrival time, time sent, bytes."""
         self._timer: asyncio.TimerHandle | None = None
         self._waits = False
-        """Whether the stream waits for room in the lane."""
+        """Whether the stream waits for room on the link."""
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the sender; `END` means that it closed the connection."""
-        if self.lane.is_cut:
-            self._swallow(data)
-        elif self.lane.weather is None and not self._held:
+        if self.link_state.is_cut:
+            self._discard(data)
+        elif self.link_state.conditions is None and not self._held:
             self._hand_over(data)
         else:
             self._hold(data)
 
     def flush(self) -> None:
-        """Deliver all bytes in flight now, because the weather has changed."""
+        """Deliver all bytes in flight now, because the conditions have changed."""
         now = self._loop.time()
         self._held = deque((min(due, now), sent, data) for due, sent, data in self._held)
         self.release()
@@ -61,7 +61,7 @@ class ForwardedStream:
     def drop(self) -> None:
         """Discard the bytes in flight of a closed connection."""
         self._cancel()
-        self.lane.release(sum(len(data) for _, _, data in self._held))
+        self.link_state.release(sum(len(data) for _, _, data in self._held))
         self._held.clear()
 
     def release(self) -> None:
@@ -70,47 +70,49 @@ class ForwardedStream:
         now = self._loop.time()
         while self._held and self._held[0][0] <= now + TICK_S and not self._receiver.is_full:
             _, sent, data = self._held.popleft()
-            self.lane.release(len(data))
-            if self.lane.is_cut:
-                self._swallow(data)
+            self.link_state.release(len(data))
+            if self.link_state.is_cut:
+                self._discard(data)
             else:
-                self.lane.seen.longest_ms = max(self.lane.seen.longest_ms, round((now - sent) * 1000))
+                self.link_state.counters.longest_ms = max(
+                    self.link_state.counters.longest_ms, round((now - sent) * 1000)
+                )
                 self._hand_over(data)
         if self._held and not self._receiver.is_full:
             self._timer = self._loop.call_at(self._held[0][0], self.release)
 
     def _hold(self, data: bytes) -> None:
-        lane, now = self.lane, self._loop.time()
-        size = lane.piece_bytes
+        link_state, now = self.link_state, self._loop.time()
+        size = link_state.piece_bytes
         for start in range(0, len(data), size) if data else [0]:
             piece = data[start : start + size]
-            due = lane.arrival(now, len(piece))
+            due = link_state.arrival(now, len(piece))
             if self._held:
                 due = max(due, self._held[-1][0])
             self._held.append((due, now, piece))
-            lane.seen.delayed_bytes += len(piece) if due > now + TICK_S else 0
-        lane.held_bytes += len(data)
-        if lane.is_full and not self._waits:
+            link_state.counters.delayed_bytes += len(piece) if due > now + TICK_S else 0
+        link_state.held_bytes += len(data)
+        if link_state.is_full and not self._waits:
             self._waits = True
-            self._sender.hold_up("held")
-            lane.wait(self._go_on)
+            self._sender.pause_reading("held")
+            link_state.wait(self._resume_sender)
         if self._timer is None:
             self.release()
 
-    def _go_on(self) -> None:
+    def _resume_sender(self) -> None:
         self._waits = False
-        self._sender.let_go("held")
+        self._sender.resume_reading("held")
 
     def _hand_over(self, data: bytes) -> None:
         if data:
-            self.lane.seen.passed_bytes += len(data)
+            self.link_state.counters.passed_bytes += len(data)
             self._receiver.write(data)
         else:
             self._receiver.close()
 
-    def _swallow(self, data: bytes) -> None:
+    def _discard(self, data: bytes) -> None:
         self.has_lost = True
-        self.lane.seen.swallowed_bytes += len(data)
+        self.link_state.counters.dropped_bytes += len(data)
 
     def _cancel(self) -> None:
         if self._timer is not None:

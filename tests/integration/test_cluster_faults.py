@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from raftlog.testing import Cluster, WaySeen, Weather
+from raftlog.testing import Cluster, LinkCounters, NetworkConditions
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Ledger, Load, check, create_topic, delete_topic, readable, stored
 
@@ -65,16 +65,16 @@ def test_all_killed_at_once(cluster: Cluster, topic: str) -> None:
 
 def test_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
-    ways = list(itertools.permutations(cluster.nodes, 2))
-    before = cluster.seen()
-    cluster.set_weather(ways, Weather(delay_ms=5, jitter_ms=5, loss=0.01, duplicate=0.5, reorder=0.2))
+    links = list(itertools.permutations(cluster.nodes, 2))
+    before = cluster.counters()
+    cluster.set_conditions(links, NetworkConditions(delay_ms=5, jitter_ms=5, loss=0.01, duplicate=0.5, reorder=0.2))
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
         for _ in range(3):
-            assert cluster.reset_connections(ways)
+            assert cluster.reset_connections(links)
             ledger.wait_for_more(ENOUGH)
         until = time.monotonic() + NETWORK_FAULTS_S_MAX
-        while missing := {way: seen for way in ways if (seen := unseen(cluster, before, way))}:
+        while missing := {link: seen for link in links if (seen := unseen(cluster, before, link))}:
             assert time.monotonic() < until, missing
             ledger.wait_for_more(1)
         cluster.heal()
@@ -82,9 +82,9 @@ def test_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
     settled(cluster, ledger)
 
 
-def unseen(cluster: Cluster, before: dict[tuple[int, int], WaySeen], way: tuple[int, int]) -> str:
+def unseen(cluster: Cluster, before: dict[tuple[int, int], LinkCounters], link: tuple[int, int]) -> str:
     """Describe the traffic that has not happened yet on a directed link; empty when all of it has."""
-    seen = cluster.seen()[way].since(before[way])
+    seen = cluster.counters()[link].since(before[link])
     rpc, gossip = seen
     happened = rpc.delayed_bytes and rpc.resets and gossip.delayed_datagrams and gossip.duplicated_datagrams
     return "" if happened else str(seen)

@@ -12,7 +12,7 @@ from jepsen.nemeses.fault import KINDS, Fault, FaultKind, Link
 from jepsen.nemeses.nemesis import END_LATER_S_MAX, Nemesis
 from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 from jepsen.nemeses.schedule import draw_schedule
-from raftlog.testing import Weather
+from raftlog.testing import NetworkConditions
 from raftlog.types import TopicPartition
 
 PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
@@ -75,7 +75,7 @@ class Victims:
     def __init__(self, leader: int | None = None) -> None:
         self.up = dict.fromkeys((1, 2, 3), True)
         self.addresses = {node: f"node{node}:80" for node in self.up}
-        self.weather: dict[Link, Weather] = {}
+        self.conditions: dict[Link, NetworkConditions] = {}
         self.gossip_lost: tuple[Link, ...] = ()
         self.paused: set[int] = set()
         self.starting: set[int] = set()
@@ -86,7 +86,7 @@ class Victims:
         self.disks = {node: Disk(node, self.done) for node in self.up}
         self.clocks = {node: Clock() for node in self.up}
         self.directories: dict[int, Path] = {}
-        self.swallowed_or_delayed = "7 bytes swallowed, 7 bytes delayed"
+        self.dropped_or_delayed = "7 bytes dropped, 7 bytes delayed"
 
     def is_up(self, node: int) -> bool:
         return self.up[node]
@@ -138,14 +138,14 @@ class Victims:
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self.lost, self.gossip_lost = tuple(rpc), tuple(gossip)
 
-    def set_weather(self, links: Sequence[Link], weather: Weather) -> None:
-        self.weather |= dict.fromkeys(links, weather)
+    def set_conditions(self, links: Sequence[Link], conditions: NetworkConditions) -> None:
+        self.conditions |= dict.fromkeys(links, conditions)
 
     def expect_end(self, node: int) -> None:
         self.done.append(f"may end {node}")
 
     def suffered(self, links: Sequence[Link]) -> str:
-        return self.swallowed_or_delayed
+        return self.dropped_or_delayed
 
     def clock_error_s(self, node: int) -> float | None:
         return self.clocks[node].offset_s
@@ -325,7 +325,7 @@ def test_after_finish_nothing_is_wrong(seed: int) -> None:
     assert all(victims.up.values())
     assert not victims.paused
     assert victims.lost == victims.gossip_lost == ()
-    assert set(victims.weather.values()) <= {Weather()}, "no packet fault is left"
+    assert set(victims.conditions.values()) <= {NetworkConditions()}, "no packet fault is left"
     assert not any(disk.is_slow or disk.is_failing or disk.is_full for disk in victims.disks.values())
     assert all((clock.offset_s, clock.factor) == (0.0, 1.0) for clock in victims.clocks.values())
     assert work.under_way == []
@@ -524,7 +524,7 @@ def test_the_end_of_a_bad_day_leaves_another_one() -> None:
     )
     for second in (1, 2, 3):
         work.step_at(second)
-    assert victims.weather == {(1, 2): PACKET_CONDITIONS["loss"], (1, 3): Weather()}
+    assert victims.conditions == {(1, 2): PACKET_CONDITIONS["loss"], (1, 3): NetworkConditions()}
 
 
 @pytest.mark.parametrize("kind", ["power", "pause", "damage"])
@@ -581,10 +581,10 @@ def test_a_copy_is_old_only_once_its_broker_has_served(serves_s: float | None, t
         assert work.under_way == [], "its end does not wait for ever"
 
 
-@pytest.mark.parametrize(("kind", "words"), [("cut", "7 bytes delayed by up to 3 ms"), ("packet", "7 bytes swallowed")])
+@pytest.mark.parametrize(("kind", "words"), [("cut", "7 bytes delayed by up to 3 ms"), ("packet", "7 bytes dropped")])
 def test_effects_of_another_fault_on_a_link_prove_nothing(kind: FaultKind, words: str) -> None:
     victims = Victims()
-    victims.swallowed_or_delayed = words
+    victims.dropped_or_delayed = words
     work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "packet" else "deaf", ((1, 2),)))
     work.step_at(1)
     work.step_at(2)

@@ -27,7 +27,7 @@ from raftlog.raft.messages import AppendRequest, Heartbeat
 from raftlog.runtime.rpc.calls import decode_call
 from raftlog.runtime.rpc.frames.codec import TurnDecoder
 from raftlog.runtime.rpc.frames.frame import Frame, FrameBound, FrameKind, FrameReader
-from raftlog.testing import starting
+from raftlog.testing import process_start
 from raftlog.types import NodeId
 from tests.waiting import WITHIN_S
 
@@ -58,7 +58,7 @@ class NodeProcess:
         self.name = name
         command = [sys.executable, "-P", "-m", "raftlog.cli", "maelstrom", *flags]
         pipe = subprocess.PIPE
-        self.process: Any = starting.start(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        self.process: Any = process_start.start(command, stdin=pipe, stdout=pipe, stderr=pipe)
         self._tasks: list[asyncio.Task[bytes | None]] = []
 
     async def open(self, take: Any) -> None:

@@ -2,10 +2,10 @@ import subprocess
 
 import pytest
 
-from raftlog.testing import starting
+from raftlog.testing import process_start
 
 
 @pytest.fixture
 def own_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start every process with an interpreter of its own, as for users of `raftlog.testing`."""
-    monkeypatch.setattr(starting, "start", subprocess.Popen)
+    monkeypatch.setattr(process_start, "start", subprocess.Popen)

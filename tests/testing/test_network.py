@@ -57,7 +57,7 @@ async def test_bytes_go_through(network: Network) -> None:
 
 
 @pytest.mark.parametrize("cut", [[(1, 2)], [(2, 1)], [(1, 2), (2, 1)]])
-async def test_a_cut_swallows_and_healing_connects_anew(network: Network, cut: list[tuple[int, int]]) -> None:
+async def test_a_cut_drops_bytes_and_healing_connects_anew(network: Network, cut: list[tuple[int, int]]) -> None:
     async with pair(network) as (one, two):
         await asyncio.to_thread(network.cut, cut)
         for process, other in ((one, two), (two, one)):
@@ -99,7 +99,7 @@ async def test_a_new_connection_over_a_cut_way_is_answered_by_nothing(network: N
             await asyncio.wait_for(raw.reader.read(1), SHORT_MS / 1000)
         assert not two.transport._listener.connections(), "nobody came as far as the node"
         await asyncio.to_thread(network.cut, [])
-        assert await raw.ended() == b"", "it ends when the way is open, so that the caller tries again"
+        assert await raw.ended() == b"", "it ends when the link is open, so that the caller tries again"
         await raw.close()
 
 

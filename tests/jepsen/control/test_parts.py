@@ -132,7 +132,7 @@ def test_messages_in_flight_at_a_crash_arrive_in_part(wire: Wire) -> None:
     assert received(wire.caller) == b""
 
 
-def test_a_cut_way_swallows_and_its_connections_end_with_the_cut(wire: Wire) -> None:
+def test_a_cut_link_drops_bytes_and_its_connections_end_with_the_cut(wire: Wire) -> None:
     wire.relay.cut([(1, 2)])
     wire.caller.sendall(b"lost")
     while not (lost := wire.relay.take_lost()):

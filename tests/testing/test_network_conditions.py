@@ -1,4 +1,4 @@
-"""The weather between brokers, with real transports on both sides of the proxy; and its arithmetic, without any."""
+"""Network conditions: with real transports on both sides of the proxy, and their arithmetic alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -10,10 +10,17 @@ import pytest
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.errors import ConnectionLost, NoAnswer
 from raftlog.testing import BrokerFailed, Cluster
-from raftlog.testing.lane import HELD_BYTES_MAX, HELD_BYTES_MIN, RETRANSMISSION_S, SEGMENT_BYTES, Lanes, NetworkLane
+from raftlog.testing.link_state import (
+    HELD_BYTES_MAX,
+    HELD_BYTES_MIN,
+    RETRANSMISSION_S,
+    SEGMENT_BYTES,
+    LinkState,
+    LinkStates,
+)
 from raftlog.testing.network import Faults, Network
+from raftlog.testing.network_conditions import NetworkConditions, TrafficCounters
 from raftlog.testing.stream import END, ForwardedStream
-from raftlog.testing.weather import LaneSeen, Weather
 from tests.rpc.processes import Process, connected_to
 from tests.testing.test_network import pair
 
@@ -27,9 +34,9 @@ def network() -> Iterator[Network]:
     started.close()
 
 
-async def set_weather(network: Network, **weather: Weather) -> None:
-    ways = {"forth": FORTH, "back": BACK}
-    faults = Faults(weather={ways[name]: each for name, each in weather.items()})
+async def set_conditions(network: Network, **conditions: NetworkConditions) -> None:
+    links = {"forth": FORTH, "back": BACK}
+    faults = Faults(conditions={links[name]: each for name, each in conditions.items()})
     await asyncio.to_thread(network.set_faults, faults)
 
 
@@ -41,18 +48,18 @@ async def call_for(one: Process, two: Process, value: object, payload: tuple[byt
     return loop.time() - began
 
 
-async def test_a_delay_is_of_one_way_and_counted(network: Network) -> None:
+async def test_a_delay_is_of_one_direction_and_counted(network: Network) -> None:
     async with pair(network) as (one, two):
-        await set_weather(network, forth=Weather(delay_ms=150))
+        await set_conditions(network, forth=NetworkConditions(delay_ms=150))
         assert await call_for(one, two, 1) >= 0.145
-        seen = await asyncio.to_thread(network.seen)
+        seen = await asyncio.to_thread(network.counters)
         assert seen[FORTH].rpc.delayed_bytes > 0
         assert seen[FORTH].rpc.longest_ms >= 145
         assert (seen[BACK].rpc.delayed_bytes, seen[BACK].rpc.longest_ms) == (0, 0)
-        await set_weather(network)
-        before = (await asyncio.to_thread(network.seen))[FORTH]
+        await set_conditions(network)
+        before = (await asyncio.to_thread(network.counters))[FORTH]
         await call_for(one, two, 2)
-        after = (await asyncio.to_thread(network.seen))[FORTH].since(before).rpc
+        after = (await asyncio.to_thread(network.counters))[FORTH].since(before).rpc
         assert after.passed_bytes > 0
         assert (after.delayed_bytes, after.longest_ms) == (0, 0)
 
@@ -60,60 +67,60 @@ async def test_a_delay_is_of_one_way_and_counted(network: Network) -> None:
 async def test_bytes_keep_their_order_under_network_faults(network: Network) -> None:
     payload = (bytes(range(256)) * 4000,)
     async with pair(network) as (one, two):
-        await set_weather(network, forth=Weather(20, 20, loss=0.02), back=Weather(jitter_ms=5))
+        await set_conditions(network, forth=NetworkConditions(20, 20, loss=0.02), back=NetworkConditions(jitter_ms=5))
         for number in range(5):
             await call_for(one, two, number, payload)
-        assert (await asyncio.to_thread(network.seen))[FORTH].rpc.lost_segments > 0
+        assert (await asyncio.to_thread(network.counters))[FORTH].rpc.lost_segments > 0
 
 
 async def test_the_end_of_a_fault_releases_held_data_at_once(network: Network) -> None:
     async with pair(network) as (one, two):
-        await set_weather(network, forth=Weather(delay_ms=60_000))
+        await set_conditions(network, forth=NetworkConditions(delay_ms=60_000))
         asked = asyncio.ensure_future(call_for(one, two, 1))
-        while not (await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes:
+        while not (await asyncio.to_thread(network.counters))[FORTH].rpc.delayed_bytes:
             assert not asked.done()
-        await set_weather(network)
+        await set_conditions(network)
         assert await asyncio.wait_for(asked, 15) < 60
 
 
 async def test_a_slow_way_holds_its_senders_up(network: Network) -> None:
     async with pair(network) as (one, two):
-        await set_weather(network, forth=Weather(rate_bytes_s=400_000))
+        await set_conditions(network, forth=NetworkConditions(rate_bytes_s=400_000))
         assert await call_for(one, two, 1, (bytes(200_000),)) >= 0.45
         # More than may be held: the rest waits in the sockets of the senders.
         big = asyncio.ensure_future(call_for(one, two, 2, (bytes(6 << 20),)))
-        while not (seen := await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes > 300_000:
+        while not (seen := await asyncio.to_thread(network.counters))[FORTH].rpc.delayed_bytes > 300_000:
             assert not big.done()
         assert seen[FORTH].rpc.delayed_bytes < 5 << 20
-        assert not seen[BACK].rpc.delayed_bytes, "the way back is as fast as ever"
-        await set_weather(network)
+        assert not seen[BACK].rpc.delayed_bytes, "the opposite link is as fast as ever"
+        await set_conditions(network)
         await asyncio.wait_for(big, 15)
 
 
 async def test_a_reset_breaks_connections_and_loses_what_was_on_its_way(network: Network) -> None:
     async with pair(network) as (one, two):
-        await set_weather(network, forth=Weather(delay_ms=60_000))
+        await set_conditions(network, forth=NetworkConditions(delay_ms=60_000))
         asked = asyncio.ensure_future(one.transport.call(two.node, Call("echo", 1)))
-        while not (await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes:
+        while not (await asyncio.to_thread(network.counters))[FORTH].rpc.delayed_bytes:
             assert not asked.done()
         assert await asyncio.to_thread(network.reset, [(1, 3)]) == 0
         assert await asyncio.to_thread(network.reset, [FORTH]) >= 1
         with pytest.raises((ConnectionLost, NoAnswer)):
             await asked
-        await set_weather(network)
+        await set_conditions(network)
         async with asyncio.timeout(15):
             await connected_to(one, two.node)
-        assert (await asyncio.to_thread(network.seen))[FORTH].rpc.resets >= 1
+        assert (await asyncio.to_thread(network.counters))[FORTH].rpc.resets >= 1
 
 
-async def test_a_cut_counts_what_it_swallowed(network: Network) -> None:
+async def test_a_cut_counts_what_it_dropped(network: Network) -> None:
     async with pair(network) as (one, two):
         await asyncio.to_thread(network.cut, [FORTH])
         with pytest.raises(NoAnswer):
             await one.transport.call(two.node, Call("echo", 1, (bytes(5_000),), timeout_ms=200))
-        seen = await asyncio.to_thread(network.seen)
-        assert seen[FORTH].rpc.swallowed_bytes > 5_000
-        assert "bytes swallowed" in str(seen[FORTH])
+        seen = await asyncio.to_thread(network.counters)
+        assert seen[FORTH].rpc.dropped_bytes > 5_000
+        assert "bytes dropped" in str(seen[FORTH])
         await asyncio.to_thread(network.cut, [])
 
 
@@ -145,14 +152,14 @@ async def test_clients_are_cut_off_from_answers_alone(network: Network) -> None:
         await asyncio.to_thread(network.cut, [(7, 0)])
         writer.write(b"two?")
         assert await heard.get() == b"two?"
-        while not (seen := (await asyncio.to_thread(network.seen))[7, 0].rpc).swallowed_bytes:
+        while not (seen := (await asyncio.to_thread(network.counters))[7, 0].rpc).dropped_bytes:
             pass
-        assert seen.swallowed_bytes == 3
+        assert seen.dropped_bytes == 3
         await asyncio.to_thread(network.cut, [(0, 7)])
         assert await reader.read() == b"", "the connection that lost something ends"
     async with asyncio.timeout(15), asking(address) as (reader, writer):
         writer.write(b"three?")
-        while not (await asyncio.to_thread(network.seen))[0, 7].rpc.swallowed_bytes:
+        while not (await asyncio.to_thread(network.counters))[0, 7].rpc.dropped_bytes:
             pass
         await asyncio.to_thread(network.cut, [])
         assert await reader.read() == b""
@@ -173,7 +180,7 @@ async def test_a_silent_client_over_a_cut_way_connects_anew(network: Network) ->
 
 
 async def linked(network: Network) -> bool:
-    return (0, 7) in await asyncio.to_thread(network.seen)
+    return (0, 7) in await asyncio.to_thread(network.counters)
 
 
 def test_public_addresses_of_a_cluster_of_one() -> None:
@@ -194,54 +201,54 @@ def test_public_addresses_of_a_cluster_of_one() -> None:
 # arithmetic
 
 
-def lane_with(weather: Weather, seed: int = 1) -> NetworkLane:
-    lane = NetworkLane(Random(seed))
-    lane.change(weather)
-    return lane
+def state_with(conditions: NetworkConditions, seed: int = 1) -> LinkState:
+    link_state = LinkState(Random(seed))
+    link_state.change(conditions)
+    return link_state
 
 
 def test_lost_segments_stall_for_doubling_time_outs() -> None:
-    lane = lane_with(Weather(loss=0.5))
-    stalls = {round(lane.arrival(0.0, 100) / RETRANSMISSION_S) for _ in range(2000)}
+    link_state = state_with(NetworkConditions(loss=0.5))
+    stalls = {round(link_state.arrival(0.0, 100) / RETRANSMISSION_S) for _ in range(2000)}
     assert stalls == {0, 1, 3, 7, 15, 31}
-    large = lane_with(Weather(loss=0.1))
+    large = state_with(NetworkConditions(loss=0.1))
     for _ in range(500):
         large.arrival(0.0, 30 * SEGMENT_BYTES)
-    assert large.seen.lost_segments > 450, "the more segments, the more of them are lost"
+    assert large.counters.lost_segments > 450, "the more segments, the more of them are lost"
 
 
 def test_a_rate_is_of_all_that_share_the_way() -> None:
-    lane = lane_with(Weather(delay_ms=10, rate_bytes_s=1000))
-    assert [lane.arrival(5.0, 500), lane.arrival(5.0, 500)] == pytest.approx([5.51, 6.01])
-    assert lane.arrival(100.0, 500) == pytest.approx(100.51)
-    assert lane.limit == HELD_BYTES_MIN
-    assert lane_with(Weather(delay_ms=1)).limit == HELD_BYTES_MAX
+    link_state = state_with(NetworkConditions(delay_ms=10, rate_bytes_s=1000))
+    assert [link_state.arrival(5.0, 500), link_state.arrival(5.0, 500)] == pytest.approx([5.51, 6.01])
+    assert link_state.arrival(100.0, 500) == pytest.approx(100.51)
+    assert link_state.limit == HELD_BYTES_MIN
+    assert state_with(NetworkConditions(delay_ms=1)).limit == HELD_BYTES_MAX
 
 
 def test_datagrams_are_lost_doubled_and_overtaken() -> None:
-    lane = lane_with(Weather(delay_ms=10, loss=0.2, duplicate=0.1, reorder=0.1))
-    arrivals = [(due, number) for number in range(2000) for due in lane.arrivals(number / 1000, 100)]
-    assert 250 < lane.seen.lost_datagrams < 550
-    assert 80 < lane.seen.duplicated_datagrams < 240
-    assert len(arrivals) == 2000 - lane.seen.lost_datagrams + lane.seen.duplicated_datagrams
+    link_state = state_with(NetworkConditions(delay_ms=10, loss=0.2, duplicate=0.1, reorder=0.1))
+    arrivals = [(due, number) for number in range(2000) for due in link_state.arrivals(number / 1000, 100)]
+    assert 250 < link_state.counters.lost_datagrams < 550
+    assert 80 < link_state.counters.duplicated_datagrams < 240
+    assert len(arrivals) == 2000 - link_state.counters.lost_datagrams + link_state.counters.duplicated_datagrams
     for _, number in sorted(arrivals):
-        lane.note_arrival(number)
-    assert lane.seen.overtaken_datagrams > 80
-    lane.held_bytes = HELD_BYTES_MAX
-    assert lane.arrivals(0.0, 100) == (), "what nobody can hold is lost"
+        link_state.note_arrival(number)
+    assert link_state.counters.overtaken_datagrams > 80
+    link_state.held_bytes = HELD_BYTES_MAX
+    assert link_state.arrivals(0.0, 100) == (), "a datagram above the limit is lost"
 
 
 def test_network_faults_have_to_be_possible() -> None:
-    for impossible in (Weather(loss=1.0), Weather(delay_ms=-1.0)):
+    for impossible in (NetworkConditions(loss=1.0), NetworkConditions(delay_ms=-1.0)):
         with pytest.raises(ValueError, match=r"shares must be below|negative"):
             impossible.check()
 
 
-def test_strangers_make_no_lanes() -> None:
-    lanes = Lanes(Random(1))
-    assert lanes.lane(None, 1) is not lanes.lane(None, 1)
-    assert lanes.lane(1, 2) is lanes.lane(1, 2)
-    assert [seen[:2] for seen in lanes.seen()] == [(1, 2)]
+def test_unknown_nodes_have_no_link_state() -> None:
+    link_states = LinkStates(Random(1))
+    assert link_states.get(None, 1) is not link_states.get(None, 1)
+    assert link_states.get(1, 2) is link_states.get(1, 2)
+    assert [seen[:2] for seen in link_states.counters()] == [(1, 2)]
 
 
 class _Peer:
@@ -249,51 +256,51 @@ class _Peer:
 
     def __init__(self) -> None:
         self.is_full = False
-        self.said: list[object] = []
+        self.calls: list[object] = []
 
     def write(self, data: bytes) -> None:
-        self.said.append(data)
+        self.calls.append(data)
 
     def close(self) -> None:
-        self.said.append("closed")
+        self.calls.append("closed")
 
-    def hold_up(self, reason: str) -> None:
-        self.said.append(("held up", reason))
+    def pause_reading(self, reason: str) -> None:
+        self.calls.append(("paused", reason))
 
-    def let_go(self, reason: str) -> None:
-        self.said.append(("let go", reason))
+    def resume_reading(self, reason: str) -> None:
+        self.calls.append(("resumed", reason))
 
 
 async def test_messages_in_flight_wait_for_full_receivers_and_meet_cuts() -> None:
-    sender, receiver, lane = _Peer(), _Peer(), lane_with(Weather(delay_ms=60_000))
-    stream = ForwardedStream(lane, sender, receiver)
+    sender, receiver, link_state = _Peer(), _Peer(), state_with(NetworkConditions(delay_ms=60_000))
+    stream = ForwardedStream(link_state, sender, receiver)
     stream.feed(b"a")
     stream.feed(bytes(HELD_BYTES_MAX))
-    assert sender.said == [("held up", "held")]
-    lane.change(None)
+    assert sender.calls == [("paused", "held")]
+    link_state.change(None)
     receiver.is_full = True
     stream.flush()
     stream.feed(b"b")
-    assert receiver.said == [], "behind what is held, whatever the weather is now"
+    assert receiver.calls == [], "behind what is held, whatever the conditions are now"
     receiver.is_full = False
     stream.release()
-    assert receiver.said == [b"a", bytes(HELD_BYTES_MAX), b"b"]
-    assert sender.said[1:] == [("let go", "held")]
-    assert lane.held_bytes == 0
-    lane.change(Weather(delay_ms=60_000))
+    assert receiver.calls == [b"a", bytes(HELD_BYTES_MAX), b"b"]
+    assert sender.calls[1:] == [("resumed", "held")]
+    assert link_state.held_bytes == 0
+    link_state.change(NetworkConditions(delay_ms=60_000))
     stream.feed(b"c")
     stream.feed(END)
-    lane.is_cut = True
+    link_state.is_cut = True
     stream.flush()
-    assert receiver.said[3:] == [], "neither the bytes nor the end came through"
-    assert (stream.has_lost, lane.seen.swallowed_bytes, lane.held_bytes) == (True, 1, 0)
+    assert receiver.calls[3:] == [], "neither the bytes nor the end came through"
+    assert (stream.has_lost, link_state.counters.dropped_bytes, link_state.held_bytes) == (True, 1, 0)
 
 
-def test_seen_effects_in_words() -> None:
-    before = LaneSeen(passed_bytes=10, swallowed_bytes=100, delayed_bytes=1, longest_ms=70)
-    after = LaneSeen(passed_bytes=20, swallowed_bytes=4412, swallowed_datagrams=3, delayed_bytes=1, longest_ms=70)
-    assert str(after.since(before)) == "4,312 bytes and 3 datagrams swallowed"
-    assert str(LaneSeen(delayed_bytes=5, longest_ms=61, lost_segments=2, resets=1)) == (
+def test_counters_as_text() -> None:
+    before = TrafficCounters(passed_bytes=10, dropped_bytes=100, delayed_bytes=1, longest_ms=70)
+    after = TrafficCounters(passed_bytes=20, dropped_bytes=4412, dropped_datagrams=3, delayed_bytes=1, longest_ms=70)
+    assert str(after.since(before)) == "4,312 bytes and 3 datagrams dropped"
+    assert str(TrafficCounters(delayed_bytes=5, longest_ms=61, lost_segments=2, resets=1)) == (
         "5 bytes delayed by up to 61 ms, 2 segments lost, 1 resets"
     )
-    assert str(LaneSeen(passed_bytes=5)) == "nothing"
+    assert str(TrafficCounters(passed_bytes=5)) == "nothing"

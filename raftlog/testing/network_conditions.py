@@ -1,4 +1,4 @@
-"""Network conditions of one way between two nodes (delay, loss, rate …), and counts of their effects.
+"""Conditions of a link from one node to another (delay, loss, rate …), and counts of the traffic over it.
 
 A lost segment of a stream has the effect that it has in TCP: no data until it is retransmitted, and all later data
 waits. Duplicates and reordering are for datagrams alone; streams do not show them."""
@@ -7,11 +7,14 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 CLIENTS = 0
-"""Node id that stands for all clients in a way."""
+"""Node id that stands for all clients in a link."""
+
+Link = tuple[int, int]
+"""Node ids of sender and receiver; the opposite direction is a link of its own."""
 
 
-class Weather(NamedTuple):
-    """Network conditions of one way; the opposite way has its own. Shares are from 0 up to, not including, 1."""
+class NetworkConditions(NamedTuple):
+    """Network conditions of a link. Shares are from 0 up to, not including, 1."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -28,32 +31,32 @@ class Weather(NamedTuple):
     def check(self) -> None:
         """Raise `ValueError` if a value is out of range."""
         if any(value < 0 for value in self):
-            raise ValueError(f"the values of the weather cannot be negative: {self}")
+            raise ValueError(f"the values of network conditions cannot be negative: {self}")
         if any(share >= 1 for share in (self.loss, self.duplicate, self.reorder)):
-            raise ValueError(f"shares must be below 1 (cut the way instead): {self}")
+            raise ValueError(f"shares must be below 1 (cut the link instead): {self}")
 
     def __str__(self) -> str:
-        said = []
+        parts = []
         if self.delay_ms or self.jitter_ms:
-            said.append(f"{self.delay_ms:g} ± {self.jitter_ms:g} ms")
+            parts.append(f"{self.delay_ms:g} ± {self.jitter_ms:g} ms")
         for name in ("loss", "duplicate", "reorder"):
             if share := getattr(self, name):
-                said.append(f"{name} {share:.3g}")
+                parts.append(f"{name} {share:.3g}")
         if self.rate_bytes_s:
-            said.append(f"{self.rate_bytes_s:,.0f} B/s")
-        return ", ".join(said) or "fair"
+            parts.append(f"{self.rate_bytes_s:,.0f} B/s")
+        return ", ".join(parts) or "normal"
 
 
 @dataclass(slots=True)
-class LaneSeen:
-    """Counts of the traffic over one way since the cluster began, of gossip or of everything else."""
+class TrafficCounters:
+    """Counts of the traffic over one link since the cluster began, of gossip or of everything else."""
 
     passed_bytes: int = 0
     """Bytes of streams, as are all bytes here."""
     passed_datagrams: int = 0
-    swallowed_bytes: int = 0
+    dropped_bytes: int = 0
     """Bytes discarded by cuts."""
-    swallowed_datagrams: int = 0
+    dropped_datagrams: int = 0
     delayed_bytes: int = 0
     delayed_datagrams: int = 0
     longest_ms: int = 0
@@ -67,40 +70,40 @@ class LaneSeen:
     resets: int = 0
     """Connections that were reset."""
 
-    def since(self, earlier: Self) -> "LaneSeen":
+    def since(self, earlier: Self) -> "TrafficCounters":
         """Return the counts since an earlier reading.
 
         `longest_ms` is that of all time, or 0 if nothing was held since."""
-        more = LaneSeen(*(getattr(self, each.name) - getattr(earlier, each.name) for each in fields(self)))
+        more = TrafficCounters(*(getattr(self, each.name) - getattr(earlier, each.name) for each in fields(self)))
         more.longest_ms = self.longest_ms if more.delayed_bytes or more.delayed_datagrams else 0
         return more
 
     def __str__(self) -> str:
-        said = []
-        for name, verb in (("swallowed", "swallowed"), ("delayed", "delayed")):
-            count, datagrams = getattr(self, f"{name}_bytes"), getattr(self, f"{name}_datagrams")
+        texts = []
+        for verb in ("dropped", "delayed"):
+            count, datagrams = getattr(self, f"{verb}_bytes"), getattr(self, f"{verb}_datagrams")
             parts = [f"{count:,} bytes"] if count else []
             parts += [f"{datagrams:,} datagrams"] if datagrams else []
             if parts:
-                said.append(f"{' and '.join(parts)} {verb}")
+                texts.append(f"{' and '.join(parts)} {verb}")
         if self.longest_ms:
-            said[-1] += f" by up to {self.longest_ms:,} ms"
+            texts[-1] += f" by up to {self.longest_ms:,} ms"
         for name in ("lost_segments", "lost_datagrams", "duplicated_datagrams", "overtaken_datagrams", "resets"):
             if count := getattr(self, name):
                 verb, _, noun = name.rpartition("_")
-                said.append(f"{count:,} {noun}{f' {verb}' if verb else ''}")
-        return ", ".join(said) or "nothing"
+                texts.append(f"{count:,} {noun}{f' {verb}' if verb else ''}")
+        return ", ".join(texts) or "nothing"
 
 
-class WaySeen(NamedTuple):
-    """Counts of one way, by kind of traffic."""
+class LinkCounters(NamedTuple):
+    """Counts of one link, by kind of traffic."""
 
-    rpc: LaneSeen
+    rpc: TrafficCounters
     """Traffic between brokers other than gossip; of clients, HTTP."""
-    gossip: LaneSeen
+    gossip: TrafficCounters
 
-    def since(self, earlier: "WaySeen") -> "WaySeen":
-        return WaySeen(self.rpc.since(earlier.rpc), self.gossip.since(earlier.gossip))
+    def since(self, earlier: "LinkCounters") -> "LinkCounters":
+        return LinkCounters(self.rpc.since(earlier.rpc), self.gossip.since(earlier.gossip))
 
     def __str__(self) -> str:
         return f"RPC: {self.rpc}; gossip: {self.gossip}"

@@ -1,55 +1,56 @@
-"""Connection through the proxy: bytes in both directions, subject to cuts and weather.
+"""Connection through the proxy: bytes in both directions, subject to cuts and network conditions.
 
     caller --forth--> node        caller <--back-- node
 
-A cut way discards all bytes, and the end of the connection too. Lost bytes leave a hole in a stream, so a connection
-that lost some is closed when its way is open again, as a real one would be after a long silence; both sides then
-reconnect. No connection is made over a way that is cut: the caller's bytes are discarded."""
+A cut link discards all bytes, and the end of the connection too. Lost bytes leave a hole in a stream, so a connection
+that lost some is closed when its link is open again, as a real one would be after a long silence; both sides then
+reconnect. No connection is made over a link that is cut: the caller's bytes are discarded."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from raftlog.testing.lane import Lanes, NetworkLane, Way
+from raftlog.testing.link_state import LinkState, LinkStates
+from raftlog.testing.network_conditions import Link
 from raftlog.testing.side import Side
 from raftlog.testing.stream import END, ForwardedStream
 
-INTRODUCTION_SECONDS_MAX: Final = 5.0
+IDENTIFICATION_SECONDS_MAX: Final = 5.0
 """Time after which a silent caller is disconnected, as by the broker behind the proxy."""
 
 
-class Introducing(Protocol):
+class CallerIdentification(Protocol):
     """Identification of the caller, which is fed the first bytes of a connection."""
 
     node: int | None
     """Node id of the caller; None until it is read, and for good if the caller sends none."""
-    is_over: bool
-    """Whether the caller is identified, or has sent something other than an introduction."""
+    is_complete: bool
+    """Whether the caller is identified, or has sent something other than an identification."""
 
     def feed(self, data: bytes) -> None: ...
 
 
-class Link:
+class ProxiedConnection:
     """Proxied connection: `front` is the socket to the caller, `back` the one to the node behind."""
 
     def __init__(
         self,
-        lanes: Lanes,
-        introduction: Introducing,
+        link_states: LinkStates,
+        identification: CallerIdentification,
         node: int,
         target: tuple[str, int],
-        gone: Callable[["Link"], None],
+        closed: Callable[["ProxiedConnection"], None],
     ) -> None:
-        self._lanes, self._introduction = lanes, introduction
-        self._node, self._target, self._gone = node, target, gone
+        self._states, self._identification = link_states, identification
+        self._node, self._target, self._closed = node, target, closed
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None
         self._head: list[bytes] = []
         """Bytes that arrived before the connection to the node was open."""
-        self._timer = self._loop.call_later(INTRODUCTION_SECONDS_MAX, self._too_late)
+        self._timer = self._loop.call_later(IDENTIFICATION_SECONDS_MAX, self._identification_timed_out)
         self.front = Side(self._from_caller, self._caller_ended, self._called)
         self.back = Side(self._from_node, self._node_ended)
-        unknown = lanes.lane(None, node)
+        unknown = link_states.get(None, node)
         self._forth, self._back = (
             ForwardedStream(unknown, self.front, self.back),
             ForwardedStream(unknown, self.back, self.front),
@@ -57,50 +58,50 @@ class Link:
         for sender, receiver, stream in ((self.front, self.back, self._forth), (self.back, self.front, self._back)):
             _couple(sender, receiver, stream)
 
-    def renew(self, changed: set[NetworkLane]) -> None:
-        """Apply changed cuts and weather: flush changed lanes, and close the connection if it lost bytes."""
+    def renew(self, changed: set[LinkState]) -> None:
+        """Apply changed cuts and conditions: flush streams of changed links, and close a connection that lost bytes."""
         for stream in (self._forth, self._back):
-            if stream.lane in changed:
+            if stream.link_state in changed:
                 stream.flush()
-        if any(stream.has_lost and not stream.lane.is_cut for stream in (self._forth, self._back)):
+        if any(stream.has_lost and not stream.link_state.is_cut for stream in (self._forth, self._back)):
             self.front.abort()
             self.back.abort()
-            self._go()
+            self._close()
 
-    def reset(self, ways: set[Way]) -> bool:
-        """Reset the connection if it uses one of these ways, as a middlebox does; return whether it did."""
-        caller = self._introduction.node
-        if caller is None or not {(caller, self._node), (self._node, caller)} & ways:
+    def reset(self, links: set[Link]) -> bool:
+        """Reset the connection if it uses one of these links, as a middlebox does; return whether it did."""
+        caller = self._identification.node
+        if caller is None or not {(caller, self._node), (self._node, caller)} & links:
             return False
-        self._forth.lane.seen.resets += 1
-        self._back.lane.seen.resets += 1
+        self._forth.link_state.counters.resets += 1
+        self._back.link_state.counters.resets += 1
         self.front.reset()
         self.back.reset()
-        self._go()
+        self._close()
         return True
 
     def _called(self) -> None:
-        if self._introduction.is_over:
-            self._introduced()
+        if self._identification.is_complete:
+            self._identified()
 
     def _from_caller(self, data: bytes) -> None:
-        if self._introduction.is_over:
+        if self._identification.is_complete:
             self._to_node(data)
             return
         self._head.append(data)
-        self._introduction.feed(data)
-        if self._introduction.is_over:
-            self._introduced()
+        self._identification.feed(data)
+        if self._identification.is_complete:
+            self._identified()
 
-    def _introduced(self) -> None:
+    def _identified(self) -> None:
         self._timer.cancel()
-        caller = self._introduction.node
-        self._forth.lane = self._lanes.lane(caller, self._node)
-        self._back.lane = self._lanes.lane(self._node, caller)
-        if self._forth.lane.is_cut:
+        caller = self._identification.node
+        self._forth.link_state = self._states.get(caller, self._node)
+        self._back.link_state = self._states.get(self._node, caller)
+        if self._forth.link_state.is_cut:
             self._forth.feed(b"".join(self._head))  # counts as lost, even if it is only the connection attempt
             return
-        self.front.hold_up("connecting")
+        self.front.pause_reading("connecting")
         self._connecting = self._loop.create_task(self._reach_node(), name=f"connect to node {self._node}")
 
     def _to_node(self, data: bytes) -> None:
@@ -126,7 +127,7 @@ class Link:
         if self._head:
             self._forth.feed(b"".join(self._head))
             self._head.clear()
-        self.front.let_go("connecting")
+        self.front.resume_reading("connecting")
 
     def _caller_ended(self) -> None:
         """Forward the end of the caller's side: it closed the connection, or its process ended."""
@@ -139,14 +140,14 @@ class Link:
     def _ended(self, stream: ForwardedStream) -> None:
         stream.feed(END)
         if self.front.transport is None and self.back.transport is None and self._connecting is None:
-            self._go()
+            self._close()
 
-    def _go(self) -> None:
+    def _close(self) -> None:
         self._forth.drop()
         self._back.drop()
-        self._gone(self)
+        self._closed(self)
 
-    def _too_late(self) -> None:
+    def _identification_timed_out(self) -> None:
         self.front.abort()
 
 
@@ -156,7 +157,7 @@ def _couple(sender: Side, receiver: Side, stream: ForwardedStream) -> None:
     def drained() -> None:
         stream.release()
         if not receiver.is_full:
-            sender.let_go("full")
+            sender.resume_reading("full")
 
-    receiver.filled = lambda: sender.hold_up("full")
+    receiver.filled = lambda: sender.pause_reading("full")
     receiver.drained = drained

@@ -10,15 +10,15 @@ _HELLO_BYTES_MAX: Final = 4096
 _BOUNDS: Final[dict[int, FrameBound]] = {FrameKind.HELLO: FrameBound(_HELLO_BYTES_MAX, _HELLO_BYTES_MAX)}
 
 
-class Introduction:
+class HelloIdentification:
     """Reader of the caller's node id from the first bytes of a connection, whose layout is the same in all versions."""
 
     def __init__(self) -> None:
         self._reader = FrameReader(_BOUNDS, _HELLO_BYTES_MAX)
         self.node: int | None = None
         """Node id of the caller; None until it is read, and for good if the caller sends none."""
-        self.is_over = False
-        """Whether the caller is identified, or has sent something other than an introduction."""
+        self.is_complete = False
+        """Whether the caller is identified, or has sent something other than its identification."""
 
     def feed(self, data: bytes) -> None:
         room = self._reader.get_buffer()
@@ -29,17 +29,17 @@ class Introduction:
             frame = self._reader.next_frame()
             if frame is not None:
                 self.node = int(decode_hello(frame.body).identity.node_id)
-                self.is_over = True
+                self.is_complete = True
         except BadFrame:
-            self.is_over = True
+            self.is_complete = True
 
 
 class KnownCaller:
-    """Introduction of a caller that is identified by the port and so sends none."""
+    """Identification of a caller by the port, which sends none itself."""
 
     def __init__(self, node: int) -> None:
         self.node: int | None = node
-        self.is_over = True
+        self.is_complete = True
 
     def feed(self, data: bytes) -> None:
-        raise AssertionError(f"{len(data)} bytes for an introduction, but the caller is identified by its port")
+        raise AssertionError(f"{len(data)} bytes of identification, but the caller is identified by its port")

@@ -1,4 +1,4 @@
-"""Forwarding of gossip datagrams through the proxy, with cuts, losses and weather.
+"""Forwarding of gossip datagrams through the proxy, with cuts, losses and network conditions.
 
 Every broker advertises a port of the proxy. A datagram to it is forwarded from the port of its sender, so that the
 receiver sees the address that the sender advertises, and answers there. The sender is identified by the port that the
@@ -10,7 +10,7 @@ import struct
 from random import Random
 from typing import Final, cast
 
-from raftlog.testing.lane import Lanes, NetworkLane
+from raftlog.testing.link_state import LinkState, LinkStates
 from raftlog.testing.stream import TICK_S
 
 _LENGTH: Final = struct.Struct(">I")
@@ -19,26 +19,26 @@ _NODE_AT: Final = slice(20, 24)
 _HEAD_BYTES: Final = _LENGTH.size + _NODE_AT.stop
 
 
-class GossipIntroduction:
+class GossipIdentification:
     """Reader of the caller's node id from the first bytes of a gossip stream."""
 
     def __init__(self) -> None:
         self._head = b""
         self.node: int | None = None
-        self.is_over = False
+        self.is_complete = False
 
     def feed(self, data: bytes) -> None:
         self._head += data[: _HEAD_BYTES - len(self._head)]
         if len(self._head) == _HEAD_BYTES:
             self.node = int.from_bytes(self._head[_LENGTH.size :][_NODE_AT])
-            self.is_over = True
+            self.is_complete = True
 
 
-class GossipWays:
+class GossipForwarder:
     """Datagram forwarding of one cluster. `loss` is the share of datagrams that is lost between all nodes."""
 
-    def __init__(self, lanes: Lanes, random: Random) -> None:
-        self._lanes, self._random = lanes, random
+    def __init__(self, link_states: LinkStates, random: Random) -> None:
+        self._states, self._random = link_states, random
         self.loss = 0.0
         self._ends: dict[int, _End] = {}
         self._nodes: dict[tuple[str, int], int] = {}
@@ -54,52 +54,52 @@ class GossipWays:
         sender = self._nodes.get(source)
         if sender == receiver.node:
             return
-        lane = self._lanes.lane(sender, receiver.node)
-        if lane.is_cut:
-            lane.seen.swallowed_datagrams += 1
+        link_state = self._states.get(sender, receiver.node)
+        if link_state.is_cut:
+            link_state.counters.dropped_datagrams += 1
         elif self._random.random() < self.loss:
-            lane.seen.lost_datagrams += 1
+            link_state.counters.lost_datagrams += 1
         else:
             via = receiver if sender is None else self._ends[sender]
-            self._send(data, lane, via, receiver.target)
+            self._send(data, link_state, via, receiver.target)
 
-    def _send(self, data: bytes, lane: NetworkLane, via: "_End", target: tuple[str, int]) -> None:
+    def _send(self, data: bytes, link_state: LinkState, via: "_End", target: tuple[str, int]) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        number = lane.number()
+        number = link_state.number()
 
         def arrive(was_held: bool) -> None:
             if was_held:
-                lane.release(len(data))
-                lane.seen.longest_ms = max(lane.seen.longest_ms, round((loop.time() - now) * 1000))
-            if lane.is_cut:
-                lane.seen.swallowed_datagrams += 1
+                link_state.release(len(data))
+                link_state.counters.longest_ms = max(link_state.counters.longest_ms, round((loop.time() - now) * 1000))
+            if link_state.is_cut:
+                link_state.counters.dropped_datagrams += 1
             else:
-                lane.note_arrival(number)
+                link_state.note_arrival(number)
                 via.send(data, target)
 
-        for due in lane.arrivals(now, len(data)):
+        for due in link_state.arrivals(now, len(data)):
             if due <= now + TICK_S:
                 arrive(was_held=False)
             else:
-                lane.held_bytes += len(data)
-                lane.seen.delayed_datagrams += 1
+                link_state.held_bytes += len(data)
+                link_state.counters.delayed_datagrams += 1
                 loop.call_at(due, arrive, True)
 
 
 class _End(asyncio.DatagramProtocol):
     """Port of the proxy that stands for one broker."""
 
-    def __init__(self, ways: GossipWays, node: int, target: tuple[str, int]) -> None:
+    def __init__(self, forwarder: GossipForwarder, node: int, target: tuple[str, int]) -> None:
         self.node, self.target = node, target
-        self._ways = ways
+        self._forwarder = forwarder
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)  # uvloop's is none by type
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
-        self._ways.pass_on(data, (str(addr[0]), int(addr[1])), self)
+        self._forwarder.pass_on(data, (str(addr[0]), int(addr[1])), self)
 
     def send(self, data: bytes, address: tuple[str, int]) -> None:
         if self._transport is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO, Protocol
 
 
-class Started(Protocol):
+class ProcessHandle(Protocol):
     """Part of `subprocess.Popen` that is used here."""
 
     pid: int
@@ -22,5 +22,5 @@ class Started(Protocol):
     def kill(self) -> None: ...
 
 
-start: Callable[..., Started] = subprocess.Popen
+start: Callable[..., ProcessHandle] = subprocess.Popen
 """Starter of processes, with the arguments of `subprocess.Popen`."""

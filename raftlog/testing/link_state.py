@@ -1,0 +1,170 @@
+"""State of a link in the proxy: whether it is cut, its conditions, and its counters.
+
+    start = when the link is free (rate) → + delay ± jitter → + time-outs of lost segments = arrival
+
+All connections over a link share its state, and so its rate and its bound on held bytes: `held_bytes` ≤ `limit`, plus
+the last piece of each connection; above that the proxy stops reading from the senders until half of it is released."""
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from raftlog.testing.network_conditions import Link, NetworkConditions, TrafficCounters
+
+HELD_BYTES_MAX: Final = 8 << 20
+HELD_BYTES_MIN: Final = 64 << 10
+RATE_S: Final = 1.0
+"""Seconds of traffic at the set rate that may be held; more would add a delay that was not asked for."""
+SEGMENT_BYTES: Final = 1448
+RETRANSMISSION_S: Final = 0.2
+"""TCP's shortest time-out; it doubles with each further loss of the same segment."""
+RETRANSMISSIONS_MAX: Final = 5
+HOLD_BACK_S: Final = 0.1
+"""Longest extra delay of a datagram that later ones are to overtake."""
+PIECES_PER_S: Final = 20
+LINKS_MAX: Final = 4096
+
+
+class LinkState:
+    """State and counters of a link. Times are those of the event loop, in seconds."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.is_cut = False
+        self.conditions: NetworkConditions | None = None
+        """None without any conditions, which costs nothing."""
+        self.counters = TrafficCounters()
+        self.held_bytes = 0
+        self._free_at = 0.0
+        self._waiting: list[Callable[[], None]] = []
+        self._sent = self._last_arrived = 0
+
+    def change(self, conditions: NetworkConditions | None) -> bool:
+        """Set the conditions; return whether they differ from those before."""
+        if conditions == self.conditions:
+            return False
+        self.conditions, self._free_at = conditions, 0.0
+        return True
+
+    # streams
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bound on the bytes that arrive at once."""
+        rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
+        return max(SEGMENT_BYTES, int(rate / PIECES_PER_S)) if rate else HELD_BYTES_MAX
+
+    def arrival(self, now: float, size: int) -> float:
+        """Return the arrival time of bytes of a stream that are sent now."""
+        conditions = self.conditions
+        if conditions is None:
+            return now
+        return self._through(conditions, now, size) + self._delay(conditions) + self._stall(conditions, size)
+
+    @property
+    def limit(self) -> int:
+        rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
+        return int(min(HELD_BYTES_MAX, max(HELD_BYTES_MIN, rate * RATE_S))) if rate else HELD_BYTES_MAX
+
+    @property
+    def is_full(self) -> bool:
+        return self.held_bytes >= self.limit
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call `resume` once there is room again."""
+        self._waiting.append(resume)
+
+    def release(self, size: int) -> None:
+        """Subtract from the held bytes, and resume the waiting senders if there is room."""
+        self.held_bytes -= size
+        if self._waiting and 2 * self.held_bytes <= self.limit:
+            waiting, self._waiting = self._waiting, []
+            for resume in waiting:
+                resume()
+
+    # datagrams
+
+    def arrivals(self, now: float, size: int) -> tuple[float, ...]:
+        """Return the arrival times of a datagram that is sent now: none if it is lost, two if it is duplicated."""
+        conditions = self.conditions
+        if conditions is None:
+            return (now,)
+        if self._random.random() < conditions.loss or self.held_bytes + size > self.limit:
+            self.counters.lost_datagrams += 1
+            return ()
+        times = [self._through(conditions, now, size) + self._delay(conditions)]
+        if self._random.random() < conditions.reorder:
+            times[0] += self._random.uniform(0.0, HOLD_BACK_S)
+        if self._random.random() < conditions.duplicate:
+            self.counters.duplicated_datagrams += 1
+            times.append(times[0] + self._delay(conditions))
+        return tuple(times)
+
+    def number(self) -> int:
+        """Return the sequence number of the next datagram."""
+        self._sent += 1
+        return self._sent
+
+    def note_arrival(self, number: int) -> None:
+        self.counters.passed_datagrams += 1
+        self.counters.overtaken_datagrams += number < self._last_arrived
+        self._last_arrived = max(number, self._last_arrived)
+
+    # conditions
+
+    def _through(self, conditions: NetworkConditions, now: float, size: int) -> float:
+        if not conditions.rate_bytes_s:
+            return now
+        self._free_at = max(now, self._free_at) + size / conditions.rate_bytes_s
+        return self._free_at
+
+    def _delay(self, conditions: NetworkConditions) -> float:
+        jitter = self._random.uniform(-conditions.jitter_ms, conditions.jitter_ms)
+        return max(0.0, conditions.delay_ms + jitter) / 1000
+
+    def _stall(self, conditions: NetworkConditions, size: int) -> float:
+        """Return the delay by retransmissions, in seconds.
+
+        Of the segments lost at the same time only the one with the most time-outs counts."""
+        if not conditions.loss:
+            return 0.0
+        segments = -(-size // SEGMENT_BYTES)
+        lost = 0
+        while lost < RETRANSMISSIONS_MAX:
+            if self._random.random() < (1.0 - conditions.loss) ** segments:
+                break
+            lost, segments = lost + 1, 1
+        self.counters.lost_segments += lost
+        return RETRANSMISSION_S * ((1 << lost) - 1)
+
+
+class LinkStates:
+    """States of all links for one kind of traffic."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._states: dict[Link, LinkState] = {}
+
+    def get(self, sender: int | None, receiver: int | None) -> LinkState:
+        """Return the state of a link; an unknown node, or a link above the bound, gets one without faults."""
+        if sender is None or receiver is None:
+            return LinkState(self._random)
+        link = (sender, receiver)
+        if link not in self._states and len(self._states) >= LINKS_MAX:
+            return LinkState(self._random)
+        return self._states.setdefault(link, LinkState(self._random))
+
+    def change(self, cut: Iterable[Link], conditions: dict[Link, NetworkConditions]) -> set[LinkState]:
+        """Cut exactly these links and set exactly these conditions; return the states whose conditions changed."""
+        cut = frozenset(cut)
+        for link in [*cut, *conditions]:
+            self.get(*link)
+        changed = set()
+        for link, link_state in self._states.items():
+            link_state.is_cut = link in cut
+            if link_state.change(conditions.get(link)):
+                changed.add(link_state)
+        return changed
+
+    def counters(self) -> list[tuple[int, int, TrafficCounters]]:
+        return [(*link, link_state.counters) for link, link_state in self._states.items()]
