@@ -8,66 +8,80 @@ from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
 from raftlog.api.http.requests import NewTopicBody, SettingChange, SettingOfTopic, TopicSettingsBody
 from raftlog.api.http.server.answers import no_content, value_answer
-from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
-from raftlog.api.http.server.routing import Handler, HttpRouter, Target
+from raftlog.api.http.server.routing import Handler, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.config import TopicConfig
 from raftlog.errors import UnknownPartition, UnknownTopic
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.results import TopicState
 from raftlog.records.json_record import shown
-from raftlog.values.v3 import TopicSummary
+from raftlog.values.v3 import ClusterLinks, ClusterPartition, ObjectList, TopicSetting, TopicSummary
 
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
 _SETTINGS = tuple(sorted(TopicConfig().as_strings()))
 
 
-class ClusterHandlers:
+class V3Handlers(Handlers):
+    """Base of handlers below /v3/clusters/{cluster}."""
+
+    def wrapped(self, handler: Handler) -> Handler:
+        """Check the cluster id in the path, and return v3's own code for unknown topics and partitions."""
+
+        @wraps(handler)
+        async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+            here = self._broker.cluster_id
+            if target.args and target.args[0] not in ("-", here):
+                raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} does not exist here; use {here} or -")
+            try:
+                return await handler(request, target)
+            except (UnknownTopic, UnknownPartition) as error:
+                raise HttpProblem(UNKNOWN_V3, str(error)) from None
+
+        return checked
+
+
+class ClusterHandlers(V3Handlers):
     """Handlers for clusters and their topics."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
+    kind = tag = "topics"
 
-    def add_to(self, router: HttpRouter) -> None:
-        for pattern, read in (
-            ("/v3/clusters", self.clusters),
-            (_CLUSTER, self.cluster),
-            (_CLUSTER + "/topics", self.topics),
-        ):
-            router.add("GET", pattern, in_this_cluster(self._broker, read), query=())
-        for method, pattern, handler in (
-            ("POST", _CLUSTER + "/topics", self.create),
-            ("GET", _TOPIC, self.topic),
-            ("DELETE", _TOPIC, self.delete),
-            ("GET", _TOPIC + "/configs", self.configs),
-            ("POST", _TOPIC + "/configs:alter", self.alter),
-            ("GET", _TOPIC + "/configs/{name}", self.config),
-            ("GET", _TOPIC + "/partitions", self.partitions),
-            ("GET", _TOPIC + "/partitions/{partition}", self.partition),
-        ):
-            router.add(method, pattern, in_this_cluster(self._broker, handler))
-
+    @HttpEndpoint("GET /v3/clusters", ObjectList[ClusterLinks], ())
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return this cluster, in a list."""
         path, base = "/v3/clusters", base_url(request)
         one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
         return value_answer(shapes.many("KafkaClusterList", base + path, [one]))
 
+    @HttpEndpoint(f"GET {_CLUSTER}", ClusterLinks, ())
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return this cluster."""
         return value_answer(shapes.cluster(base_url(request), self._broker.cluster_id, self._broker.controller_id))
 
-    async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_CLUSTER}/topics", ObjectList[TopicSummary], ())
+    async def cluster_topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the topics."""
         base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
         described = [self._topic(request, topic) for topic in self._broker.outline_topics()]
         return value_answer(shapes.many("KafkaTopicList", base + "/topics", described))
 
-    async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_TOPIC}", TopicSummary)
+    async def cluster_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a topic."""
         return value_answer(self._topic(request, await self._described(target)))
 
-    async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(
+        f"POST {_CLUSTER}/topics",
+        TopicSummary,
+        body=NewTopicBody,
+        text="Valid (`validate_only`).",
+        more={201: ("Created.", TopicSummary)},
+    )
+    async def create_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Create a topic."""
         body = await self._bodies.read(request, NewTopicBody)
         if body.replicas_assignments not in (None, []):
             raise HttpProblem(BAD_REQUEST, "replicas_assignments is not supported; send a replication_factor instead")
@@ -82,17 +96,23 @@ class ClusterHandlers:
         )
         return value_answer(self._topic(request, described), status=200 if body.validate_only else 201)
 
-    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"DELETE {_TOPIC}")
+    async def delete_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Delete a topic with its records."""
         await self._broker.delete_topic(target.args[1], deadline=target.deadline())
         return no_content()
 
+    @HttpEndpoint(f"GET {_TOPIC}/configs", ObjectList[TopicSetting])
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the settings of a topic."""
         described = await self._described(target)
         url = self._topic_url(request, described.name)
         rows = [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config]
         return value_answer(shapes.many("KafkaTopicConfigList", url + "/configs", rows))
 
+    @HttpEndpoint(f"GET {_TOPIC}/configs/{{name}}", TopicSetting)
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a setting of a topic."""
         described = await self._described(target)
         name = target.args[2]
         if name not in described.config:
@@ -100,8 +120,9 @@ class ClusterHandlers:
         url = self._topic_url(request, described.name)
         return value_answer(shapes.config(url, self._broker.cluster_id, described, name))
 
-    async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Change settings, all or nothing.
+    @HttpEndpoint(f"POST {_TOPIC}/configs:alter", body=TopicSettingsBody)
+    async def alter_configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Change settings, all or none.
 
         The body is `{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`."""
         body = await self._bodies.read(request, TopicSettingsBody)
@@ -111,14 +132,18 @@ class ClusterHandlers:
         )
         return no_content()
 
-    async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_TOPIC}/partitions", ObjectList[ClusterPartition])
+    async def cluster_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the partitions of a topic."""
         described = await self._described(target)
         url = self._topic_url(request, described.name)
         cluster, name = self._broker.cluster_id, described.name
         rows = [shapes.partition(url, cluster, name, one) for one in described.partitions]
         return value_answer(shapes.many("KafkaPartitionList", url + "/partitions", rows))
 
-    async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_TOPIC}/partitions/{{partition}}", ClusterPartition)
+    async def cluster_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a partition."""
         topic = target.args[1]
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
@@ -131,21 +156,6 @@ class ClusterHandlers:
 
     def _topic_url(self, request: web.BaseRequest, topic: str) -> str:
         return f"{shapes.cluster_url(base_url(request), self._broker.cluster_id)}/topics/{topic}"
-
-
-def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
-    """Wrap a handler: check the cluster id in the path, and return v3's own code for unknown topics and partitions."""
-
-    @wraps(handler)
-    async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        if target.args and target.args[0] not in ("-", broker.cluster_id):
-            raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} does not exist here; use {broker.cluster_id} or -")
-        try:
-            return await handler(request, target)
-        except (UnknownTopic, UnknownPartition) as error:
-            raise HttpProblem(UNKNOWN_V3, str(error)) from None
-
-    return checked
 
 
 def _change(entry: SettingChange) -> tuple[str, str | None]:

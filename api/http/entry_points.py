@@ -6,8 +6,11 @@ from typing import Final
 from aiohttp import web
 
 import raftlog
+from raftlog.api.http.openapi.parts import obj, string
 from raftlog.api.http.server.answers import answer, json_answer
-from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
 
 LINKS: Final = {
     "openapi": "/openapi.json",
@@ -20,20 +23,33 @@ LINKS: Final = {
     "metrics": "/metrics",
 }
 """Paths, by name, that answer GET without parameters."""
+_ROOT = obj(
+    {
+        "name": string(const="raftlog"),
+        "version": string(),
+        "documentation": string(),
+        "links": obj({name: string(const=path) for name, path in LINKS.items()}),
+    }
+)
 
 
-class EntryPointHandlers:
+class EntryPointHandlers(Handlers):
     """Handlers of the OpenAPI document, which is built at the first request and not at start."""
 
-    def __init__(self) -> None:
-        self._document: bytes | None = None
+    _document: bytes | None = None
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/", self.root, query=None)
-        router.add("GET", "/openapi.json", self.document, query=None)
-
+    @HttpEndpoint(
+        "GET /",
+        _ROOT,
+        (),
+        text="Program, documents, and paths that answer GET without parameters.",
+        fails=(),
+        is_open=True,
+    )
     async def root(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Name the program, its documents and paths to begin with; also before the broker is ready."""
+        """Return entry points.
+
+        Also before the broker is ready."""
         return json_answer(
             {
                 "name": "raftlog",
@@ -43,8 +59,10 @@ class EntryPointHandlers:
             }
         )
 
-    async def document(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("GET /openapi.json", {"type": "object"}, (), text="OpenAPI 3.1.", fails=(), is_open=True)
+    async def openapi(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return this document."""
         if self._document is None:
             module = importlib.import_module("raftlog.api.http.openapi.document")
-            self._document = module.document_bytes(raftlog.__version__)
+            self._document = module.document_bytes(raftlog.__version__, self._context.router.endpoints)
         return answer(self._document)

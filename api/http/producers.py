@@ -3,33 +3,33 @@
 from aiohttp import web
 
 from raftlog.api.http.leader_header import leader_header
-from raftlog.api.http.openapi.parts import INT64_MAX
+from raftlog.api.http.openapi.parts import BOOLEAN, INT64_MAX, OFFSET
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.routing import HttpRouter, Target, flag, partition_number, query_int
-from raftlog.partitions.broker import Broker
+from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target, flag, partition_number, query_int
 from raftlog.values.records import AllocatedProducer, LogStart
 
 _RECORDS = "/topics/{topic}/partitions/{partition}/records"
+_FRESH = in_query("fresh", BOOLEAN, "Greater than every allocated id: for a producer that expired.")
+_BEFORE = in_query("before", OFFSET, "The first offset that is kept, at most the end offset.", is_required=True)
 
 
-class ProducerHandlers:
+class ProducerHandlers(Handlers):
     """POST /producers, DELETE /topics/{topic}/partitions/{partition}/records."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    kind, tag = "producers", "records"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", "/producers", self.allocate, query=("fresh", "timeout"), takes_body=False)
-        router.add("DELETE", _RECORDS, self.delete_records, query=("before", "timeout"))
-
-    async def allocate(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return an id that was never used; with `?fresh=true` one above all used ids. A body is ignored."""
+    @HttpEndpoint("POST /producers", AllocatedProducer, (_FRESH, "timeout"), text="An id that no other producer has.")
+    async def new_producer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Allocate an id for an idempotent producer."""
         is_fresh = flag(target, "fresh")
         producer_id, epoch = await self._broker.producers.allocate(target.deadline(), is_fresh=is_fresh)
         return value_answer(AllocatedProducer(producer_id, epoch))
 
+    @HttpEndpoint(f"DELETE {_RECORDS}", LogStart, (_BEFORE, "timeout"), text="The new log start offset.")
     async def delete_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete all records below the offset `?before=`, and return the new log start offset."""
+        """Delete the records below an offset."""
         topic, partition = target.args[0], partition_number(target.args[1])
         before = query_int(target, "before", None, 0, INT64_MAX)
         deadline = target.deadline()

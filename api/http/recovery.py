@@ -6,24 +6,25 @@ from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.parameters import place_of
 from raftlog.api.http.requests import RecoveryBody
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import caller_of
-from raftlog.api.http.server.routing import HttpRouter, Target
-from raftlog.partitions.broker import Broker
+from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
 from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding
 from raftlog.values.placement import PartitionRecovery, RecoveredRange, RecoveryReplica, ReplacedDisk
 
 
-class RecoveryHandlers:
+class RecoveryHandlers(Handlers):
     """One path."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker, self._bodies = broker, bodies
-
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover)
-
-    async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(
+        "POST /v1/partitions/{namespace}/{topic}/{partition}/recover",
+        PartitionRecovery,
+        body=RecoveryBody,
+        text="State, plan and result.",
+    )
+    async def recover_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Plan the recovery of a partition without a majority; with accept_loss, recover it."""
         topic, number = place_of(target)
         body = await self._bodies.read(request, RecoveryBody, mistyped=BAD_REQUEST)
         recovered = await self._broker.recover_partition(

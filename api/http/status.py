@@ -6,28 +6,33 @@ one; the picture is cheap to poll, by `If-None-Match`. The rest is in `admin`.
 
 from aiohttp import web
 
+from raftlog.api.http.openapi.parts import string
 from raftlog.api.http.server.answers import answer_with, value_answer
+from raftlog.api.http.server.endpoint import HttpEndpoint, parameter
+from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.request_headers import header
-from raftlog.api.http.server.routing import HttpRouter, Target
-from raftlog.partitions.broker import Broker
-from raftlog.values.brokers import ClusterMembers, ClusterUuid, Readiness
+from raftlog.api.http.server.routing import Target
+from raftlog.values.brokers import ClusterHealth, ClusterMembers, ClusterUuid, Readiness
+from raftlog.values.cluster import ClusterView
+
+_KNOWN = parameter("header", "If-None-Match", string(), "Tags of answers that the client has.")
 
 
-class StatusHandlers:
+class StatusHandlers(Handlers):
     """GET /v1/status/ready, /v1/cluster/health_overview, /v1/cluster/uuid, /v1/cluster/members, /v1/cluster_view."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/status/ready", self.ready, query=None)
-        router.add("GET", "/v1/cluster/health_overview", self.health, query=None)
-        router.add("GET", "/v1/cluster/uuid", self.uuid, query=None)
-        router.add("GET", "/v1/cluster/members", self.members, query=())
-        router.add("GET", "/v1/cluster_view", self.view, query=())
-
+    @HttpEndpoint(
+        "GET /v1/status/ready",
+        Readiness,
+        (),
+        text="It does.",
+        fails=(),
+        more={503: ("Starting, stopping, or out of file descriptors, with the `reason`.", Readiness)},
+        is_open=True,
+    )
     async def ready(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Check whether this broker is ready."""
         if not self._broker.is_ready:
             return value_answer(Readiness("booting"), status=503)
         shortage = self._broker.descriptor_shortage
@@ -35,17 +40,39 @@ class StatusHandlers:
             return value_answer(Readiness("no_file_descriptors", shortage), status=503)
         return value_answer(Readiness("ready", sync_method=self._broker.sync_method))
 
+    @HttpEndpoint("GET /v1/cluster/health_overview", ClusterHealth, is_open=True)
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the health of the cluster."""
         return value_answer(await self._broker.health(deadline=target.deadline()))
 
-    async def uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("GET /v1/cluster/uuid", ClusterUuid, (), is_open=True)
+    async def cluster_uuid(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the cluster's id."""
         return value_answer(ClusterUuid(self._broker.cluster_id))
 
+    @HttpEndpoint(
+        "GET /v1/cluster/members",
+        ClusterMembers,
+        (),
+        text="Registered brokers, and others that gossip.",
+        fails=(503,),
+    )
     async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the brokers in this broker's gossip."""
         address = self._broker.gossip_address
         return value_answer(ClusterMembers(self._broker.node_id, address, self._broker.members()))
 
-    async def view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(
+        "GET /v1/cluster_view",
+        ClusterView,
+        (_KNOWN,),
+        text="The picture.",
+        headers={"ETag": string("Tag of the answer's content.")},
+        fails=(503,),
+        more={304: ("Unchanged: the tag is in `If-None-Match`.", None)},
+    )
+    async def cluster_view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return states of brokers and replicas of partitions in this broker's view, at most a second old."""
         picture = await self._broker.cluster_view()
         tag = f'"{picture.tag}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}

@@ -3,7 +3,9 @@
 from aiohttp import web
 
 from raftlog.api.http.server.answers import json_answer, value_answer
-from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
+from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target, partition_number
 from raftlog.errors import UnknownPartition
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
@@ -12,36 +14,38 @@ from raftlog.values.topics import BrokerIds, PartitionDescription, TopicDescript
 from raftlog.values.value import UNSET, leader_number
 
 
-class TopicHandlers:
+class TopicHandlers(Handlers):
     """GET /topics, /topics/{t}, /topics/{t}/partitions[/{p}], /brokers."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    kind = tag = "topics"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/topics", self.topics, query=())
-        router.add("GET", "/topics/{topic}", self.topic)
-        router.add("GET", "/topics/{topic}/partitions", self.partitions)
-        router.add("GET", "/topics/{topic}/partitions/{partition}", self.partition)
-        router.add("GET", "/brokers", self.brokers, query=())
-
-    async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("GET /topics", list[str], ())
+    async def topic_names(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the names of the topics."""
         return json_answer(self._broker.topics())
 
+    @HttpEndpoint("GET /topics/{topic}", TopicDescription)
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a topic with settings and partitions."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         partitions = [_shown(partition) for partition in described.partitions]
         return value_answer(TopicDescription(described.name, described.config, partitions))
 
+    @HttpEndpoint("GET /topics/{topic}/partitions", list[PartitionDescription])
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the partitions of a topic."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         return value_answer([_shown(partition) for partition in described.partitions])
 
+    @HttpEndpoint("GET /topics/{topic}/partitions/{partition}", PartitionDescription)
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a partition."""
         deadline = target.deadline()
         return value_answer(_shown(await find_partition(self._broker, target.args[0], target.args[1], deadline)))
 
-    async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("GET /brokers", BrokerIds, (), tag="operators")
+    async def broker_ids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the node ids of the brokers."""
         return value_answer(BrokerIds(self._broker.broker_ids()))
 
 

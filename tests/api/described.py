@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from raftlog.api.http.openapi.document import build
+from raftlog.api.http.server.app import HANDLERS
+
 Json = dict[str, Any]
+ENDPOINTS = [endpoint for handlers in HANDLERS for _, endpoint in handlers.endpoints()]
+DOCUMENT = build("1", ENDPOINTS)
 
 
 class Operation(NamedTuple):

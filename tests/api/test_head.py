@@ -3,12 +3,10 @@
 import aiohttp
 import pytest
 
-from raftlog.api.http.openapi.document import build
-from tests.api.described import operations, target
+from tests.api.described import DOCUMENT, operations, target
 from tests.api.raw import answer_to, head
 from tests.api.test_hostile_values import arguments, query
 
-DOCUMENT = build("1")
 POLL = "/consumers/{group}/instances/{instance}/records"
 PATHS = {each.path: each for each in operations(DOCUMENT) if each.method == "GET"}
 

@@ -12,12 +12,10 @@ import orjson
 import pytest
 
 import raftlog.api.http
-from raftlog.api.http.openapi.document import build
 from raftlog.records.json_record import JSON_DEPTH_MAX
-from tests.api.described import example, operations, places, replaced, target
+from tests.api.described import DOCUMENT, example, operations, places, replaced, target
 from tests.api.raw import answer_to, head, post
 
-DOCUMENT = build("1")
 OPERATIONS = {f"{each.method} {each.path}": each for each in operations(DOCUMENT)}
 PARTS = sorted({each.path.split("/")[1] for each in OPERATIONS.values()})
 JSON = "Content-Type: application/json"

@@ -5,13 +5,11 @@ import re
 import orjson
 import pytest
 
-from raftlog.api.http.openapi.document import build
 from raftlog.api.http.openapi.parts import INT64_MAX
-from tests.api.described import example, kind, operations, places, replaced, resolved, target
+from tests.api.described import DOCUMENT, example, kind, operations, places, replaced, resolved, target
 from tests.api.raw import answer_to, post
 from tests.api.test_hostile_values import JSON, arguments, operations_of, query
 
-DOCUMENT = build("1")
 PARTS = sorted({each.path.split("/")[1] for each in operations(DOCUMENT) if each.body})
 REFUSED = {400, 413, 422}
 SEMANTIC = {"feature_level", "member_id", "node_id", "remove", "replication_factor", "survivor", "upsert"}

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.connections import caller_of
+from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.server import requests_budget
 from raftlog.cli.serve.listeners import Listeners
 from raftlog.errors import InvalidArgument
@@ -81,7 +82,7 @@ async def test_a_caller_is_known_by_its_connection(broker: Broker) -> None:
 
     inside, outside = listener(broker, "inside"), listener(broker, "outside")
     for each in (inside, outside):
-        each._server._app.router.add("GET", "/caller", note)
+        each._server._app.router.add(HttpEndpoint("GET /caller"), note, "operators")
         await each.start()
     async with aiohttp.ClientSession() as session:
         for each in (inside, inside, outside):

@@ -7,72 +7,109 @@ from aiohttp import web
 
 from raftlog.api.http.admin.parameters import expected_version, node_of
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.api.http.server.endpoint import ETAG, ORDERED, VERSIONED, HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
 from raftlog.errors import RaftlogError, UnknownBroker
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.values.brokers import BrokerDescription, BrokerNamed, BrokerUuid, MaintenanceOrdered, MaintenanceStatus
+from raftlog.values.brokers import (
+    BrokerDescription,
+    BrokerNamed,
+    BrokerUuid,
+    Decommission,
+    Maintenance,
+    MaintenanceOrdered,
+    MaintenanceStatus,
+)
 
+_BROKER: Final = "/v1/brokers/{broker}"
+_OWN: Final = "the broker that is asked"
 _ASK_MS: Final = 1_500
 """Time that a row waits for the progress of a maintenance."""
 
 
-class BrokerHandlers:
+class BrokerHandlers(Handlers):
     """Brokers, their disks, decommission and maintenance."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/brokers", self.brokers)
-        router.add("GET", "/v1/broker_uuids", self.uuids)
-        router.add("GET", "/v1/brokers/{broker}", self.broker)
-        router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status)
-        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, takes_body=False)
-        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, takes_body=False)
-        for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
-            router.add("GET", pattern, self.maintenance)
-            router.add("PUT", pattern, self.begin_maintenance, query=("expected_version", "timeout"), takes_body=False)
-            router.add("DELETE", pattern, self.end_maintenance, query=("expected_version", "timeout"))
-
+    @HttpEndpoint("GET /v1/brokers", list[BrokerDescription])
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return all brokers of the cluster."""
         deadline = target.deadline()
         found = await self._broker.brokers(deadline=deadline)
         return value_answer(await asyncio.gather(*(self._shown(each, deadline) for each in found)))
 
+    @HttpEndpoint(f"GET {_BROKER}", BrokerDescription)
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a broker."""
         number, deadline = node_of(target), target.deadline()
         for one in await self._broker.brokers(deadline=deadline):
             if one.node_id == number:
                 return value_answer(await self._shown(one, deadline))
         raise UnknownBroker(f"there is no broker {number}")
 
-    async def uuids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("GET /v1/broker_uuids", list[BrokerUuid])
+    async def broker_uuids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the disks of the brokers."""
         found = await self._broker.brokers(deadline=target.deadline())
         return value_answer([BrokerUuid(each.node_id, each.disk_uuid) for each in found])
 
+    @HttpEndpoint(f"GET {_BROKER}/decommission", Decommission)
     async def decommission_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the progress of a decommission."""
         node = node_of(target)
         return value_answer(await self._broker.operations.brokers.decommission_status(node, deadline=target.deadline()))
 
+    @HttpEndpoint(f"PUT {_BROKER}/decommission", BrokerNamed, text=ORDERED)
     async def decommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Move all replicas of a broker to others, then remove it permanently."""
         node = node_of(target)
         await self._broker.operations.brokers.decommission(node, deadline=target.deadline())
         return value_answer(BrokerNamed(node))
 
+    @HttpEndpoint(f"PUT {_BROKER}/recommission", BrokerNamed, text=ORDERED)
     async def recommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Cancel a decommission."""
         node = node_of(target)
         await self._broker.operations.brokers.recommission(node, deadline=target.deadline())
         return value_answer(BrokerNamed(node))
 
+    @HttpEndpoint(
+        "GET /v1/maintenance",
+        Maintenance,
+        headers=ETAG,
+        name="ownMaintenance",
+        summary=f"Return the progress of the maintenance of {_OWN}.",
+    )
+    @HttpEndpoint(f"GET {_BROKER}/maintenance", Maintenance, headers=ETAG)
     async def maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the progress of the maintenance of a broker."""
         found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=target.deadline())
         return value_answer(found, version=found.version)
 
-    async def begin_maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(
+        "PUT /v1/maintenance",
+        MaintenanceOrdered,
+        VERSIONED,
+        text=ORDERED,
+        name="ownMaintenanceBegin",
+        summary=f"Begin the maintenance of {_OWN}.",
+    )
+    @HttpEndpoint(f"PUT {_BROKER}/maintenance", MaintenanceOrdered, VERSIONED, text=ORDERED)
+    async def maintenance_begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Begin the maintenance of a broker."""
         return await self._set_maintenance(request, target, is_on=True)
 
-    async def end_maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(
+        "DELETE /v1/maintenance",
+        MaintenanceOrdered,
+        VERSIONED,
+        text=ORDERED,
+        name="ownMaintenanceEnd",
+        summary=f"End the maintenance of {_OWN}.",
+    )
+    @HttpEndpoint(f"DELETE {_BROKER}/maintenance", MaintenanceOrdered, VERSIONED, text=ORDERED)
+    async def maintenance_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """End the maintenance of a broker."""
         return await self._set_maintenance(request, target, is_on=False)
 
     async def _set_maintenance(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:

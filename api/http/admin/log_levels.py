@@ -7,9 +7,12 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
+from raftlog.api.http.openapi.parts import integer, string
 from raftlog.api.http.server.answers import value_answer
+from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import HttpRouter, Target, query_int
+from raftlog.api.http.server.routing import Target, query_int
 from raftlog.events import event
 from raftlog.values.brokers import Logger, LogLevel
 
@@ -19,6 +22,14 @@ ROOT: Final = "raftlog"
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 EXPIRES_S_DEFAULT: Final = 600
 EXPIRES_S_MAX: Final = 7 * 24 * 3600
+_PATH: Final = "/v1/config/log_level/{name}"
+_NAME: Final = {"name": string(examples=[ROOT, "raftlog.partitions"])}
+_LEVEL: Final = in_query("level", string(enum=list(LEVELS)), "Lowest level to log.", is_required=True)
+_EXPIRES: Final = in_query(
+    "expires",
+    integer(0, EXPIRES_S_MAX) | {"default": EXPIRES_S_DEFAULT},
+    "Seconds until the previous level is restored; 0: never.",
+)
 
 
 class _Override(NamedTuple):
@@ -28,32 +39,27 @@ class _Override(NamedTuple):
     timer: asyncio.TimerHandle | None
 
 
-class LogLevelHandlers:
+class LogLevelHandlers(Handlers):
     """Handlers for the levels of this process's loggers: `raftlog` and those below it."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
         self._overrides: dict[str, _Override] = {}
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/loggers", self.loggers, query=())
-        router.add("GET", "/v1/config/log_level/{name}", self.level, query=())
-        router.add(
-            "PUT",
-            "/v1/config/log_level/{name}",
-            self.set_level,
-            query=("level", "expires", "timeout"),
-            takes_body=False,
-        )
-
+    @HttpEndpoint("GET /v1/loggers", list[Logger], (), fails=(400,))
     async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the loggers of this broker with their levels."""
         names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
         return value_answer([Logger(name, _level_of(name)) for name in names])
 
-    async def level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_PATH}", LogLevel, (), fails=(400, 404), path=_NAME)
+    async def log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the level of a logger of this broker."""
         return self._shown(_known(target.args[0]))
 
-    async def set_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set a logger's level: `?level=debug&expires=600`, in seconds; 0 is permanent."""
+    @HttpEndpoint(f"PUT {_PATH}", LogLevel, (_LEVEL, _EXPIRES, "timeout"), fails=(400, 404), path=_NAME)
+    async def set_log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Set the level of a logger of this broker for a time."""
         name, text = _known(target.args[0]), target.query.get("level", "")
         level = LEVELS.get(text)
         if level is None:

@@ -9,58 +9,54 @@ from raftlog.api.http.admin.parameters import (
     node_of,
     place_of,
 )
+from raftlog.api.http.openapi.parts import NODE
 from raftlog.api.http.requests import ReplicasBody
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.routing import HttpRouter, Target
-from raftlog.partitions.broker import Broker
-from raftlog.values.placement import LeaderNow, MovesPlanned, Ordered
+from raftlog.api.http.server.endpoint import ORDERED, VERSIONED, HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
+from raftlog.values.placement import (
+    BalancerStatus,
+    Cancelled,
+    LeaderNow,
+    LocalReplica,
+    LocalSummary,
+    MovesPlanned,
+    Ordered,
+    Reconfiguration,
+)
 
-_PARTITION = "/v1/partitions/{namespace}/{topic}/{partition}"
+_PARTITIONS = "/v1/partitions"
+_PARTITION = _PARTITIONS + "/{namespace}/{topic}/{partition}"
+_TARGET = in_query("target", NODE, "Node id of the next leader; without it, any that can lead.")
 
 
-class MoveHandlers:
+class MoveHandlers(Handlers):
     """Handlers for reassignments and leadership transfers. Local replicas are those of the broker that answers."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker, self._bodies = broker, bodies
-
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/partitions", self.local_replicas)
-        router.add("GET", "/v1/partitions/local_summary", self.local_summary)
-        router.add("GET", "/v1/partitions/reconfigurations", self.reconfigurations)
-        router.add("POST", "/v1/partitions/rebalance", self.rebalance, takes_body=False)
-        router.add("POST", _PARTITION + "/replicas", self.set_replicas, query=("expected_version", "timeout"))
-        router.add(
-            "POST",
-            _PARTITION + "/transfer_leadership",
-            self.transfer_leadership,
-            query=("target", "timeout"),
-            takes_body=False,
-        )
-        router.add("POST", _PARTITION + "/cancel_reconfiguration", self.cancel_one, takes_body=False)
-        router.add(
-            "POST",
-            "/v1/brokers/{broker}/cancel_partition_moves",
-            self.cancel_of_broker,
-            takes_body=False,
-        )
-        router.add("POST", "/v1/cluster/cancel_reconfigurations", self.cancel_all, takes_body=False)
-        router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer)
-
+    @HttpEndpoint(f"GET {_PARTITIONS}", list[LocalReplica])
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the replicas on this broker."""
         return value_answer(await self._broker.operations.replicas.local_replicas(deadline=target.deadline()))
 
+    @HttpEndpoint(f"GET {_PARTITIONS}/local_summary", LocalSummary)
     async def local_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a summary of the replicas on this broker."""
         return value_answer(await self._broker.operations.replicas.local_summary(deadline=target.deadline()))
 
+    @HttpEndpoint(f"GET {_PARTITIONS}/reconfigurations", list[Reconfiguration])
     async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return partitions with a reassignment pending."""
         return value_answer(await self._broker.operations.partitions.reconfigurations(deadline=target.deadline()))
 
+    @HttpEndpoint(f"POST {_PARTITIONS}/rebalance", MovesPlanned, text=ORDERED)
     async def rebalance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Spread replicas evenly now."""
         return value_answer(MovesPlanned(await self._broker.operations.balancing.rebalance(deadline=target.deadline())))
 
+    @HttpEndpoint(f"POST {_PARTITION}/replicas", Ordered, VERSIONED, ReplicasBody, ORDERED)
     async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Reassign the replicas of a partition, the preferred leader first."""
         topic, partition = place_of(target)
         expected, deadline = expected_version(request, target), target.deadline()
         rows = await self._bodies.read(request, ReplicasBody, beyond=INVALID_JSON)
@@ -69,7 +65,9 @@ class MoveHandlers:
         )
         return value_answer(Ordered(version), version=version)
 
+    @HttpEndpoint(f"POST {_PARTITION}/transfer_leadership", LeaderNow, (_TARGET, "timeout"), text=ORDERED)
     async def transfer_leadership(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Transfer the leadership to another replica, which becomes the preferred leader."""
         topic, partition = place_of(target)
         text = target.query.get("target")
         heir = None if text is None else node_id(text)
@@ -78,20 +76,28 @@ class MoveHandlers:
         )
         return value_answer(LeaderNow(leader))
 
-    async def cancel_one(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"POST {_PARTITION}/cancel_reconfiguration", Ordered, text=ORDERED)
+    async def cancel_reconfiguration(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Cancel the reassignment of a partition."""
         topic, partition = place_of(target)
         version = await self._broker.operations.partitions.cancel_reconfiguration(
             topic, partition, deadline=target.deadline()
         )
         return value_answer(Ordered(version), version=version)
 
-    async def cancel_of_broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("POST /v1/brokers/{broker}/cancel_partition_moves", list[Cancelled], text=ORDERED)
+    async def cancel_partition_moves(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Cancel reassignments from or to a broker."""
         return value_answer(
             await self._broker.operations.partitions.cancel_moves(node_of(target), deadline=target.deadline())
         )
 
-    async def cancel_all(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("POST /v1/cluster/cancel_reconfigurations", list[Cancelled], text=ORDERED)
+    async def cancel_reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Cancel all reassignments."""
         return value_answer(await self._broker.operations.partitions.cancel_moves(deadline=target.deadline()))
 
-    async def balancer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint("GET /v1/cluster/partition_balancer/status", BalancerStatus)
+    async def balancer_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the balancer's state."""
         return value_answer(await self._broker.operations.balancing.balancer_status(deadline=target.deadline()))

@@ -3,38 +3,40 @@
 from aiohttp import web
 
 from raftlog.api.http.admin.parameters import topic_in_namespace
+from raftlog.api.http.openapi.parts import string
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.api.http.server.endpoint import HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
 from raftlog.api.http.topics import find_partition
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.results import PartitionState
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica, places_of
 from raftlog.values.value import leader_number
 
+_TOPIC = "/v1/partitions/{namespace}/{topic}"
+_ONLY = in_query("topic", string(minLength=1), "Only this topic.")
 
-class PartitionHandlers:
+
+class PartitionHandlers(Handlers):
     """GET /v1/partitions/kafka/{topic}[/{partition}], /v1/cluster/partitions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions)
-        router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition)
-        router.add("GET", "/v1/cluster/partitions", self.all_partitions, query=("topic", "timeout"))
-
-    async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_TOPIC}", list[NamespacePartition])
+    async def namespace_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the partitions of a topic."""
         topic = topic_in_namespace(target)
         described = await self._broker.describe_topic(topic, deadline=target.deadline())
         return value_answer([_partition(topic, one) for one in described.partitions])
 
-    async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_TOPIC}/{{partition}}", NamespacePartition)
+    async def namespace_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a partition."""
         topic = topic_in_namespace(target)
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(_partition(topic, found))
 
+    @HttpEndpoint("GET /v1/cluster/partitions", list[ListedPartition], (_ONLY, "timeout"))
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return all partitions with leaders that the partitions' leaders report; `?topic=` selects one topic.
+        """Return all partitions, or those of a topic, with their leaders.
 
         This broker has no information about leaders of partitions of which it has no replica."""
         only, deadline = target.query.get("topic"), target.deadline()

@@ -8,33 +8,29 @@ from msgspec import UNSET
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.admin.parameters import expected_version
 from raftlog.api.http.bounds import CHANGES_MAX, SETTING_TEXT_MAX
+from raftlog.api.http.openapi.parts import BOOLEAN, string
 from raftlog.api.http.requests import ClusterSettingsBody, FeatureLevelBody
 from raftlog.api.http.server.answers import json_answer, value_answer
-from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.endpoint import ETAG, ORDERED, VERSIONED, HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import HttpRouter, Target, flag
+from raftlog.api.http.server.routing import Target, flag
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
 from raftlog.values.brokers import Features
-from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema
+from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema, ClusterSettingsStatus, SettingValue
+
+_CONFIG = "/v1/cluster_config"
+_KEY = in_query("key", string(examples=["balancer.mode"]), "Only this setting.")
+_DEFAULTS = in_query("include_defaults", BOOLEAN | {"default": True}, "Include settings that were never set.")
 
 
-class SettingHandlers:
+class SettingHandlers(Handlers):
     """Handlers for cluster settings, their versions on brokers, and the feature level."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker, self._bodies = broker, bodies
-
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/v1/cluster_config", self.config, query=("key", "include_defaults", "timeout"))
-        router.add("PUT", "/v1/cluster_config", self.alter, query=("dry_run", "expected_version", "timeout"))
-        router.add("GET", "/v1/cluster_config/schema", self.schema)
-        router.add("GET", "/v1/cluster_config/status", self.status)
-        router.add("GET", "/v1/features", self.features)
-        router.add("PUT", "/v1/features", self.finish_upgrade)
-
-    async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_CONFIG}", dict[str, SettingValue], (_KEY, _DEFAULTS, "timeout"), headers=ETAG)
+    async def cluster_config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the cluster's settings."""
         found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
         key, with_defaults = target.query.get("key"), flag(target, "include_defaults", default=True)
         if key is not None and key not in found.values:
@@ -47,8 +43,11 @@ class SettingHandlers:
         }
         return json_answer(shown, headers={"ETag": f'"{found.version}"'})
 
-    async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Change settings by `{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
+    @HttpEndpoint(f"PUT {_CONFIG}", ClusterSettingsChanged, ("dry_run", *VERSIONED), ClusterSettingsBody, ORDERED)
+    async def alter_cluster_config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Set some settings, and reset others to their defaults; all or none.
+
+        The body is `{"upsert": {name: value}, "remove": [name]}`."""
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
         deadline = target.deadline()
         upsert, remove = _changes(await self._bodies.read(request, ClusterSettingsBody))
@@ -57,18 +56,27 @@ class SettingHandlers:
         )
         return value_answer(ClusterSettingsChanged(version), version=version)
 
-    async def schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_CONFIG}/schema", ClusterSettingsSchema)
+    async def cluster_config_schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the settings with defaults and allowed values."""
         found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
         return value_answer(ClusterSettingsSchema(found.properties))
 
-    async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_CONFIG}/status", list[ClusterSettingsStatus])
+    async def cluster_config_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the version of the settings on each broker."""
         return value_answer(await self._broker.operations.cluster.cluster_config_status(deadline=target.deadline()))
 
+    @HttpEndpoint("GET /v1/features", Features)
     async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the cluster's feature level and those that its brokers support."""
         return value_answer(await self._broker.operations.cluster.levels(deadline=target.deadline()))
 
+    @HttpEndpoint("PUT /v1/features", Features, body=FeatureLevelBody, text=ORDERED)
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Raise the feature level to `{"feature_level": 3}`, by default to the highest that all brokers support."""
+        """Finish an upgrade: raise the feature level.
+
+        The body is `{"feature_level": 3}`, by default the highest level that all brokers support."""
         deadline = target.deadline()
         wanted = (await self._bodies.read(request, FeatureLevelBody)).feature_level
         await self._raise_level(None if wanted is UNSET else wanted, deadline)

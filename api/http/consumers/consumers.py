@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -13,14 +14,16 @@ from aiohttp import web
 from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import PLACES_MAX
 from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.openapi.parts import ref
 from raftlog.api.http.requests import AssignBody, PartitionPlace, SubscribeBody
 from raftlog.api.http.server.answers import no_content, value_answer
-from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
-from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.api.http.server.routing import Target
 from raftlog.errors import InvalidConsumer
-from raftlog.partitions.broker import Broker
 from raftlog.records.json_record import shown
 from raftlog.types import TopicPartition
 from raftlog.values.consumers import ConsumerInstance, InstancePartition, InstancePartitions, InstanceSubscription
@@ -28,26 +31,26 @@ from raftlog.values.value import Value
 
 CONSUMERS = "/consumers/{group}"
 INSTANCE = CONSUMERS + "/instances/{instance}"
+DONE = partial(HttpEndpoint, text="Done and durable.", headers=LEADER)
+"""HttpEndpoint without a value in its answer."""
+READ = partial(HttpEndpoint, headers=LEADER)
 
 
-class ConsumerHandlers:
+class ConsumerHandlers(Handlers):
     """POST /consumers/{group}; DELETE …/instances/{instance}; …/subscription; …/assignments."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
+    kind = tag = "consumers"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", CONSUMERS, self.create)
-        router.add("DELETE", INSTANCE, self.delete)
-        router.add("POST", INSTANCE + "/subscription", self.subscribe)
-        router.add("GET", INSTANCE + "/subscription", self.subscription)
-        router.add("DELETE", INSTANCE + "/subscription", self.unsubscribe)
-        router.add("POST", INSTANCE + "/assignments", self.assign)
-        router.add("GET", INSTANCE + "/assignments", self.assignments)
+    @READ(
+        f"POST {CONSUMERS}",
+        ConsumerInstance,
+        body={"required": False, "content": {JSON_TYPE: {"schema": ref("NewConsumer")}}},
+        text="Where it is.",
+    )
+    async def create_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Create a consumer instance.
 
-    async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Create an instance from `{"name"?, "format"?, "auto.offset.reset"?, …}`, or without a body."""
+        The body is `{"name"?, "format"?, "auto.offset.reset"?, …}`, or there is none."""
         given: dict[str, Any] = await self._bodies.json_object_if_any(request) or {}
         group, name = target.args[0], given.pop("name", None)
         if name is None:
@@ -62,12 +65,17 @@ class ConsumerHandlers:
         """Return the URI of an instance at the address of the request; every broker can serve the instance."""
         return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
 
-    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @DONE(f"DELETE {INSTANCE}")
+    async def delete_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Delete an instance."""
         await self._broker.consumers.delete(*instance_of(target), deadline=target.deadline())
         return self._done(target)
 
+    @DONE(f"POST {INSTANCE}/subscription", body=SubscribeBody)
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Subscribe to `{"topics": […]}` or `{"topic_pattern": "…"}`."""
+        """Subscribe by names or by a pattern.
+
+        The body is `{"topics": […]}` or `{"topic_pattern": "…"}`."""
         body = await self._bodies.read(request, SubscribeBody)
         topics, pattern = body.topics or [], body.topic_pattern
         if (body.topics is None) == (pattern is None):
@@ -78,21 +86,30 @@ class ConsumerHandlers:
         await self._broker.consumers.subscribe(*instance_of(target), topics, pattern, deadline=target.deadline())
         return self._done(target)
 
+    @READ(f"GET {INSTANCE}/subscription", InstanceSubscription)
     async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the subscription."""
         topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=target.deadline())
         return self._answer(InstanceSubscription(topics, pattern), target)
 
+    @DONE(f"DELETE {INSTANCE}/subscription")
     async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Remove subscription and assignment."""
         await self._broker.consumers.unsubscribe(*instance_of(target), deadline=target.deadline())
         return self._done(target)
 
-    async def assign(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Assign `{"partitions": [{"topic", "partition"}]}`; an empty list removes all."""
+    @DONE(f"POST {INSTANCE}/assignments", body=AssignBody)
+    async def assign_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Assign partitions by hand.
+
+        The body is `{"partitions": [{"topic", "partition"}]}`; an empty list removes all."""
         partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
         await self._broker.consumers.assign(*instance_of(target), partitions, deadline=target.deadline())
         return self._done(target)
 
-    async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @READ(f"GET {INSTANCE}/assignments", InstancePartitions)
+    async def assigned_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the assigned partitions."""
         found = await self._broker.consumers.assignment(*instance_of(target), deadline=target.deadline())
         return self._answer(InstancePartitions([InstancePartition(*each) for each in found]), target)
 

@@ -8,15 +8,17 @@ from typing import Any
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
-from raftlog.api.http.consumers.consumers import INSTANCE, check_count, instance_of, places_of
+from raftlog.api.http.bounds import TEXT
+from raftlog.api.http.consumers.consumers import DONE, INSTANCE, READ, check_count, instance_of, places_of
 from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.openapi.parts import BOOLEAN, NODE
 from raftlog.api.http.requests import ConsumedBody, PartitionsBody, SeekBody
 from raftlog.api.http.server.answers import no_content, value_answer
-from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.endpoint import in_query
+from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
+from raftlog.api.http.server.routing import Target, flag, partition_number
 from raftlog.errors import ConsumerState
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.consumers.results import Chosen, CommitOutcome, Consumed
 from raftlog.records.json_record import read_timestamp
 from raftlog.types import TopicPartition
@@ -25,38 +27,39 @@ from raftlog.values.error_codes import status_and_code
 
 _POSITIONS = INSTANCE + "/positions"
 _OFFSETS = INSTANCE + "/offsets"
+_ASYNC = in_query("async", BOOLEAN | {"default": False}, "Answer before it is committed.")
+_TOPIC = in_query("topic", TEXT, "With `partition`: this partition only.")
+_PARTITION = in_query("partition", NODE, "With `topic`.")
 
 
-class ConsumerOffsetHandlers:
+class ConsumerOffsetHandlers(Handlers):
     """POST …/positions, …/positions/beginning, …/positions/end; POST and GET …/offsets."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
+    kind = tag = "consumers"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", _POSITIONS, self.seek)
-        router.add("POST", _POSITIONS + "/beginning", self.seek_to_beginning)
-        router.add("POST", _POSITIONS + "/end", self.seek_to_end)
-        router.add("POST", _OFFSETS, self.commit, query=("async", "timeout"))
-        router.add("GET", _OFFSETS, self.committed, query=("topic", "partition", "timeout"))
-
+    @DONE(f"POST {_POSITIONS}", body=SeekBody)
     async def seek(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set positions by offset or timestamp.
+        """Set positions.
 
-        The body is `{"offsets": [{"topic", "partition", "offset"}], "timestamps": [{"topic", "partition",
-        "timestamp"}]}`."""
+        By offset or timestamp; the body is `{"offsets": [{"topic", "partition", "offset"}],
+        "timestamps": [{"topic", "partition", "timestamp"}]}`."""
         body = await self._bodies.read(request, SeekBody)
         chosen = [Chosen(row.place, offset=row.offset) for row in body.offsets or ()]
         chosen += [Chosen(row.place, timestamp_ms=_timestamp(row.timestamp)) for row in body.timestamps or ()]
         return await self._seek(target, chosen)
 
+    @DONE(f"POST {_POSITIONS}/beginning", body=PartitionsBody)
     async def seek_to_beginning(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set positions to the log start of `{"partitions": [{"topic", "partition"}]}`."""
+        """Set positions to the log start.
+
+        The body is `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("beginning", request, target)
 
+    @DONE(f"POST {_POSITIONS}/end", body=PartitionsBody)
     async def seek_to_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set positions to the high watermark of `{"partitions": [{"topic", "partition"}]}`."""
+        """Set positions to the end.
+
+        The body is `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("end", request, target)
 
     async def _seek_to(self, edge: str, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -72,20 +75,30 @@ class ConsumerOffsetHandlers:
         await self._broker.consumers.seek(*instance_of(target), chosen, deadline=target.deadline())
         return with_coordinator(no_content(), self._broker, target.args[0])
 
-    async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Commit `{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; by default all delivered records."""
+    @READ(
+        f"POST {_OFFSETS}",
+        list[ConsumedCommitted],
+        (_ASYNC, "timeout"),
+        ConsumedBody | None,
+        "Result of the commit.",
+    )
+    async def commit_consumed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Commit consumed offsets.
+
+        The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; by default all delivered records."""
         given = await self._bodies.read_if_any(request, ConsumedBody)
         consumed = None if given is None else _consumed(given)
-        is_async = target.query.get("async", "false")
-        if is_async not in ("true", "false"):
-            raise HttpProblem(BAD_REQUEST, f"the query parameter 'async' is {is_async!r}; it can be true or false")
+        is_async = flag(target, "async")
         outcomes = await self._broker.consumers.commit(
-            *instance_of(target), consumed, is_waited_for=is_async == "false", deadline=target.deadline()
+            *instance_of(target), consumed, is_waited_for=not is_async, deadline=target.deadline()
         )
         return with_coordinator(value_answer([_outcome(each) for each in outcomes]), self._broker, target.args[0])
 
-    async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return committed offsets of the named partitions, by default of all that the instance reads.
+    @READ(f"GET {_OFFSETS}", InstanceOffsets, (_TOPIC, _PARTITION, "timeout"))
+    async def consumer_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return committed offsets of the group; the partitions can be in a body, too.
+
+        By default all that the instance reads.
 
         Partitions are in the body, as in the REST Proxy, or, for clients whose GET has no body, one is in the
         query."""

@@ -16,26 +16,30 @@ from aiohttp import web
 from raftlog.api.codes import NOT_ACCEPTABLE
 from raftlog.api.http.consumers.consumers import INSTANCE, instance_of
 from raftlog.api.http.groups.groups import with_coordinator
+from raftlog.api.http.openapi.parts import integer, string
 from raftlog.api.http.records.json_records import JsonRecords, joined
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import answer_with
-from raftlog.api.http.server.connections import ConnectionEnds
-from raftlog.api.http.server.media import Format, accepted_embedded
+from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_embedded
 from raftlog.api.http.server.paced_answer import PART_BYTES, copied_parts, send_parts
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
-from raftlog.api.http.server.routing import HttpRouter, Target, query_int
+from raftlog.api.http.server.routing import Target, query_int
 from raftlog.errors import MemoryBudgetExceeded, OffsetOutOfRange
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.consumers.deliveries import MAX_BYTES_MAX
 from raftlog.partitions.consumers.results import Moved, PollDelivery
 from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
-from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer, Offset
+from raftlog.values.records import RecordAsJson
 
 MAX_BYTES_DEFAULT: Final = 1024 * 1024
 RESET_HEADER: Final = "X-Raftlog-Offset-Reset"
 _RESETS_MAX: Final = 20
+_ACCEPT = parameter("header", "Accept", string(), "The media type of the instance's format, or a general one.")
+_WAIT = in_query("timeout", integer(), "Milliseconds to wait, within the instance's own timeout.")
+_MAX_BYTES = in_query("max_bytes", integer(1) | {"default": MAX_BYTES_DEFAULT}, "Of keys and values, at most 64 MiB.")
 _FORMATS: Final = {"binary": Format.BINARY, "json": Format.JSON}
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -53,17 +57,25 @@ class NoPosition(OffsetOutOfRange):
         )
 
 
-class ConsumerRecordHandlers:
+class ConsumerRecordHandlers(Handlers):
     """Handlers of GET /consumers/{group}/instances/{instance}/records."""
 
-    def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
-        self._broker, self._ends, self._answers = broker, ends, answers
+    kind = tag = "consumers"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"), has_head=False)
-
+    @HttpEndpoint(
+        f"GET {INSTANCE}/records",
+        list[RecordAsJson],
+        (_ACCEPT, _WAIT, _MAX_BYTES),
+        text="Records; the positions are the offsets after them.",
+        headers=LEADER | {RESET_HEADER: string("Positions that `auto.offset.reset` changed.")},
+        content_types=(JSON_TYPE, Format.JSON.value, Format.BINARY.value),
+        fails=(400, 404, 406, 409, 422, 429, 503, 504),
+        has_head=False,
+    )
     async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the next records: `?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""
+        """Return records from the positions on.
+
+        The instance's own timeout is not exceeded."""
         accepted = accepted_embedded(header(request, "Accept"))
         formats = [name for name, format_ in _FORMATS.items() if format_ in accepted]
         wait_ms = min(query_int(target, "timeout", REQUEST_TIMEOUT_MS_MAX, 0, _INT64_MAX), REQUEST_TIMEOUT_MS_MAX)

@@ -3,44 +3,50 @@
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
+from raftlog.api.http.bounds import TEXT
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.requests import RESET_EDGES, CommitBody, ResetBody, ResetPoint
 from raftlog.api.http.server.answers import no_content, value_answer
-from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.api.http.server.routing import Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, ResetTo
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
 
 _OFFSETS = "/groups/{group}/offsets"
+_TOPIC = in_query("topic", TEXT, "Name of the topic.", is_required=True)
 
 
-class GroupHandlers:
+class GroupHandlers(Handlers):
     """GET /groups; GET, POST and DELETE /groups/{group}/offsets; POST …/offsets/reset."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
+    kind = tag = "groups"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/groups", self.groups)
-        router.add("GET", _OFFSETS, self.committed)
-        router.add("POST", _OFFSETS, self.commit)
-        router.add("DELETE", _OFFSETS, self.forget, query=("topic", "timeout"))
-        router.add("POST", _OFFSETS + "/reset", self.reset)
-
+    @HttpEndpoint("GET /groups", GroupNames, text="Sorted.")
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the names of all groups."""
         return value_answer(GroupNames(await self._broker.groups.names(deadline=target.deadline())))
 
-    async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the committed offsets; a group without any has an empty list and no error."""
+    @HttpEndpoint(f"GET {_OFFSETS}", GroupOffsets, headers=LEADER)
+    async def committed_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a group's committed offsets.
+
+        A group without any has an empty list and no error."""
         group = target.args[0]
         return self._offsets(group, await self._broker.groups.committed(group, deadline=target.deadline()))
 
-    async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Commit offsets and return all committed offsets of the group.
+    @HttpEndpoint(
+        f"POST {_OFFSETS}",
+        GroupOffsets,
+        body=CommitBody,
+        text="All committed offsets of the group.",
+        headers=LEADER,
+    )
+    async def commit_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Commit offsets: of a member as they are, otherwise a watermark that only rises.
 
         The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?,
         "instance_id"?}`."""
@@ -52,16 +58,25 @@ class GroupHandlers:
             group, await self._broker.groups.commit(group, offsets, member=member, deadline=target.deadline())
         )
 
-    async def forget(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete the committed offsets of the group in `?topic=`."""
+    @HttpEndpoint(f"DELETE {_OFFSETS}", query=(_TOPIC, "timeout"))
+    async def delete_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Delete a group's committed offsets of a topic."""
         topic = target.query.get("topic")
         if topic is None:
             raise HttpProblem(BAD_REQUEST, "the query parameter 'topic' is missing")
         await self._broker.groups.delete_offsets(target.args[0], topic, deadline=target.deadline())
         return no_content()
 
-    async def reset(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Reset offsets by `{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
+    @HttpEndpoint(
+        f"POST {_OFFSETS}/reset",
+        OffsetsReset,
+        body=ResetBody,
+        text="Result for each partition, or with `dry_run` the result that it would have.",
+    )
+    async def reset_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Reset committed offsets of a group without members.
+
+        The body is `{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
         body = await self._bodies.read(request, ResetBody)
         dry_run = bool(body.dry_run)
         done = await self._broker.groups.reset(

@@ -24,11 +24,11 @@ from raftlog.api.http.requests import (
     SyncBody,
 )
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.bodies import BodyReader
-from raftlog.api.http.server.connections import ConnectionEnds, caller_of
-from raftlog.api.http.server.routing import HttpRouter, Target
+from raftlog.api.http.server.connections import caller_of
+from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
@@ -50,22 +50,16 @@ T = TypeVar("T")
 _GROUP = "/groups/{group}"
 
 
-class GroupMembershipHandlers:
+class GroupMembershipHandlers(Handlers):
     """POST /groups/{group}/join, /sync, /heartbeat, /leave."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds) -> None:
-        self._broker = broker
-        self._bodies = bodies
-        self._ends = ends
+    kind, tag = "membership", "groups"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", _GROUP + "/join", self.join)
-        router.add("POST", _GROUP + "/sync", self.sync)
-        router.add("POST", _GROUP + "/heartbeat", self.heartbeat)
-        router.add("POST", _GROUP + "/leave", self.leave)
+    @HttpEndpoint(f"POST {_GROUP}/join", Joined, body=JoinBody, text="The new generation.", headers=LEADER)
+    async def join_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Join the group, or rejoin it.
 
-    async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Join a group; answers when the join phase is over.
+        Answers when the join phase is over.
 
         Raises 50304 at the deadline, which also removes a new member."""
         body = await self._bodies.read(request, JoinBody)
@@ -81,8 +75,9 @@ class GroupMembershipHandlers:
         assert isinstance(joined, JoinedGeneration), f"{joined} is only for those that ask for an id first"
         return self._answer(group, convert(joined, Joined, from_attributes=True))
 
-    async def sync(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the assignment of a member, once the group leader has sent it."""
+    @HttpEndpoint(f"POST {_GROUP}/sync", Synced, body=SyncBody, text="The assignment.", headers=LEADER)
+    async def sync_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the assignment of a member; the group leader sends those of all."""
         body = await self._bodies.read(request, SyncBody)
         group = target.args[0]
         assignments = tuple((row.member_id, row.assignment) for row in body.assignments or ())
@@ -96,8 +91,11 @@ class GroupMembershipHandlers:
         )
         return self._answer(group, convert(synced, Synced, from_attributes=True))
 
-    async def heartbeat(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Send a heartbeat; the deadline counts from the end of `wait_ms`."""
+    @HttpEndpoint(f"POST {_GROUP}/heartbeat", HeartbeatTaken, body=HeartbeatBody, text="No rebalance.", headers=LEADER)
+    async def heartbeat_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Keep the membership; the answer reports a rebalance.
+
+        The deadline counts from the end of `wait_ms`."""
         body = await self._bodies.read(request, HeartbeatBody)
         group = target.args[0]
         wait_ms = body.wait_ms or 0
@@ -109,8 +107,9 @@ class GroupMembershipHandlers:
         )
         return self._answer(group, HeartbeatTaken())
 
-    async def leave(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Remove members, and return the result for each in their order."""
+    @HttpEndpoint(f"POST {_GROUP}/leave", MembersLeft, body=LeaveBody, text="Result for each member.", headers=LEADER)
+    async def leave_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Remove members."""
         body = await self._bodies.read(request, LeaveBody)
         group = target.args[0]
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)

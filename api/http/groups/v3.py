@@ -3,95 +3,107 @@
 from aiohttp import web
 
 from raftlog.api.codes import NOT_FOUND, UNKNOWN_V3
-from raftlog.api.http.clusters import in_this_cluster
+from raftlog.api.http.clusters import V3Handlers
 from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.groups.v3_shapes import GroupShapes, assigned
 from raftlog.api.http.server.answers import no_content, value_answer
+from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
-from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
+from raftlog.api.http.server.routing import Target, partition_number
 from raftlog.api.http.v3_shapes import cluster_url, many
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.results import LagReport, MemberDescription
+from raftlog.values.groups import (
+    ConsumerAssignment,
+    ConsumerDescription,
+    GroupDescription,
+    GroupLagSummary,
+    PartitionLag,
+)
+from raftlog.values.v3 import ObjectList
 from raftlog.values.value import Value
 
 _GROUPS = "/v3/clusters/{cluster}/consumer-groups"
 _GROUP = _GROUPS + "/{group}"
 _CONSUMER = _GROUP + "/consumers/{consumer}"
-_PARTITION = "/{topic}/partitions/{partition}"
+_PLACE = "{topic}/partitions/{partition}"
 
 
-class GroupV3Handlers:
+class GroupV3Handlers(V3Handlers):
     """Handlers of all paths below /v3/clusters/{cluster}/consumer-groups."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    kind = tag = "groups"
 
-    def add_to(self, router: HttpRouter) -> None:
-        for method, pattern, handler in (
-            ("GET", _GROUPS, self.groups),
-            ("GET", _GROUP, self.group),
-            ("DELETE", _GROUP, self.delete),
-            ("GET", _GROUP + "/consumers", self.consumers),
-            ("GET", _CONSUMER, self.consumer),
-            ("GET", _CONSUMER + "/assignments", self.assignments),
-            ("GET", _CONSUMER + "/assignments" + _PARTITION, self.assignment),
-            ("GET", _GROUP + "/lag-summary", self.lag_summary),
-            ("GET", _GROUP + "/lags", self.lags),
-            ("GET", _GROUP + "/lags" + _PARTITION, self.lag),
-        ):
-            router.add(method, pattern, in_this_cluster(self._broker, handler))
-
-    async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_GROUPS}", ObjectList[GroupDescription])
+    async def consumer_groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the groups."""
         shapes = self._shapes(request)
         listings = await self._broker.groups.listings(deadline=target.deadline())
         return value_answer(
             many("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
         )
 
-    async def group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_GROUP}", GroupDescription)
+    async def consumer_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a group."""
         group = target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         return self._answer(group, self._shapes(request).group(described))
 
-    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"DELETE {_GROUP}")
+    async def delete_consumer_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Delete a group without members, with its committed offsets."""
         await self._broker.groups.delete(target.args[1], deadline=target.deadline())
         return no_content()
 
+    @HttpEndpoint(f"GET {_GROUP}/consumers", ObjectList[ConsumerDescription])
     async def consumers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the members of a group."""
         shapes, group = self._shapes(request), target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         data = [shapes.consumer(group, member) for member in described.members]
         return self._answer(group, many("KafkaConsumerList", shapes.url(group) + "/consumers", data))
 
+    @HttpEndpoint(f"GET {_CONSUMER}", ConsumerDescription)
     async def consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a member of a group."""
         member = await self._member(target)
         return self._answer(target.args[1], self._shapes(request).consumer(target.args[1], member))
 
-    async def assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_CONSUMER}/assignments", ObjectList[ConsumerAssignment])
+    async def consumer_assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the partitions of a member."""
         shapes, group = self._shapes(request), target.args[1]
         member = await self._member(target)
         url = shapes.assignments_url(group, member.member_id)
         data = [shapes.assignment(group, member.member_id, *place) for place in assigned(member)]
         return self._answer(group, many("KafkaConsumerAssignmentList", url, data))
 
-    async def assignment(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    @HttpEndpoint(f"GET {_CONSUMER}/assignments/{_PLACE}", ConsumerAssignment)
+    async def consumer_assignment(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a partition of a member."""
         _, group, member_id, topic, number = target.args
         place = (topic, partition_number(number))
         if place not in assigned(await self._member(target)):
             raise HttpProblem(UNKNOWN_V3, f"member {member_id} of group {group} is not assigned {topic}/{number}")
         return self._answer(group, self._shapes(request).assignment(group, member_id, *place))
 
+    @HttpEndpoint(f"GET {_GROUP}/lag-summary", GroupLagSummary)
     async def lag_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return a summary of the group's lag."""
         group = target.args[1]
         return self._answer(group, self._shapes(request).lag_summary(group, await self._lags(target)))
 
+    @HttpEndpoint(f"GET {_GROUP}/lags", ObjectList[PartitionLag])
     async def lags(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the lag by partition."""
         shapes, group = self._shapes(request), target.args[1]
         data = [shapes.lag(group, found) for found in await self._lags(target)]
         return self._answer(group, many("KafkaConsumerLagList", shapes.url(group) + "/lags", data))
 
+    @HttpEndpoint(f"GET {_GROUP}/lags/{_PLACE}", PartitionLag)
     async def lag(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return the lag in one partition."""
         _, group, topic, number = target.args
         partition = partition_number(number)
         found = next(

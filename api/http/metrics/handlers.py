@@ -5,26 +5,34 @@ from typing import Any
 
 from aiohttp import web
 
-from raftlog.api.http.metrics.requests import RequestMetrics
+from raftlog.api.http.openapi.parts import string
 from raftlog.api.http.server.answers import answer
-from raftlog.api.http.server.routing import HttpRouter, Target
-from raftlog.partitions.broker import Broker
+from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.routing import Target
 
 
-class MetricsHandlers:
-    """Handler of scrapes. `partitions_max`: number of partitions with series of their own."""
+class MetricsHandlers(Handlers):
+    """Handler of scrapes."""
 
-    def __init__(self, broker: Broker, request_metrics: RequestMetrics, partitions_max: int) -> None:
-        self._broker, self._request_metrics, self._partitions_max = broker, request_metrics, partitions_max
-        self._metrics: Any = None
+    _metrics: Any = None
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/metrics", self.metrics, query=None)
-
+    @HttpEndpoint(
+        "GET /metrics",
+        string(),
+        (),
+        text="Metrics of this broker.",
+        content_types=("text/plain",),
+        fails=(),
+        is_open=True,
+    )
     async def metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Return metrics for Prometheus."""
         if self._metrics is None:
             # prometheus_client takes 60 ms to import, which a start should not pay for.
             module = importlib.import_module("raftlog.api.http.metrics.metrics")
-            self._metrics = module.Metrics(self._broker, self._request_metrics, self._partitions_max)
+            self._metrics = module.Metrics(
+                self._broker, self._context.request_metrics, self._context.metrics_partitions_max
+            )
         body, content_type = await self._metrics.render()
         return answer(body, content_type)

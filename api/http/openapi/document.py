@@ -1,12 +1,14 @@
 """The document as a whole."""
 
+from collections.abc import Iterable
+
 import orjson
 
-from raftlog.api.http.openapi import consumers, groups, operators, records, topics
 from raftlog.api.http.openapi.derived import COMPONENTS
 from raftlog.api.http.openapi.operation import described
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
+from raftlog.api.http.server.endpoint import HttpEndpoint
 
 _ABOUT = """A replicated log over HTTP. Any broker accepts any request, and forwards it to the leader on another broker.
 
@@ -18,15 +20,11 @@ the allowed ones), 400 (invalid HTTP) and 500 (damaged bytes, or a failure of th
 """
 
 
-def build(version: str) -> Json:
+def build(version: str, endpoints: Iterable[HttpEndpoint]) -> Json:
     """Return the document of this release."""
     paths: dict[str, Json] = {}
-    for part in (topics, records, consumers, groups, operators):
-        for row in part.ROWS:
-            method, path = row.route.split()
-            methods = paths.setdefault(path, {})
-            assert method.lower() not in methods, f"{row.route} is there twice"
-            methods[method.lower()] = described(row, part.TAG)
+    for each in endpoints:
+        paths.setdefault(each.pattern, {})[each.method.lower()] = described(each)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -42,6 +40,6 @@ def build(version: str) -> Json:
     }
 
 
-def document_bytes(version: str) -> bytes:
+def document_bytes(version: str, endpoints: Iterable[HttpEndpoint]) -> bytes:
     """Return the document as JSON."""
-    return orjson.dumps(build(version))
+    return orjson.dumps(build(version, endpoints))

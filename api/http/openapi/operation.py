@@ -1,64 +1,22 @@
-"""Operations of the document: each is one row of a table, and all else is derived from the row.
+"""Operations of the document, derived from endpoints.
 
 parameters of the path   from the braces of the route
 parameters of the query  by name
 schemas                  of declared values (`derived`)
-errors                   from the method and the body, unless the row has its own
+errors                   from the method and the body, unless the endpoint has its own
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from raftlog.api.http.bounds import NAME
 from raftlog.api.http.openapi.derived import of
 from raftlog.api.http.openapi.parts import BOOLEAN, NODE, OFFSET, Json, integer, string
+from raftlog.api.http.server.endpoint import ETAG, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.media import JSON_TYPE
-from raftlog.values.records import ErrorBody
 
-
-class Method(NamedTuple):
-    """One method of one path; `name` is unique."""
-
-    route: str
-    """Method and pattern of the path."""
-    summary: str
-    name: str
-    found: Any = None
-    """Type of the answer's value, or its schema; without one the answer has no body."""
-    query: Sequence[str | Json] = ("timeout",)
-    """Parameters, by name where several operations have the same."""
-    body: Any = None
-    """Type of the request's body, with None where it can be left out; or all of it as the document has it."""
-    headers: Mapping[str, Json] = {}
-    """Headers of the answer."""
-    text: str = ""
-    """Description of the answer."""
-    content_types: Sequence[str] = (JSON_TYPE,)
-    streams: Mapping[str, Json] = {}
-    """Schemas of other content types of the answer."""
-    fails: Sequence[int] | None = None
-    """Statuses of errors."""
-    error: Any = ErrorBody
-    more: Mapping[str, Json] = {}
-    """Other answers, by status."""
-    path: Mapping[str, Json] = {}
-    """Schemas of parameters of the path that are not those of their name."""
-
-
-def parameter(place: str, name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
-    """Return a parameter in `path`, `query` or `header`."""
-    return {"name": name, "in": place, "required": is_required, "schema": schema, "description": text}
-
-
-def in_query(name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
-    """Return a parameter of the query."""
-    return parameter("query", name, schema, text, is_required=is_required)
-
-
-LEADER: Json = {"X-Raftlog-Leader": string("HOST:PORT of the leader or coordinator, when it is another broker.")}
-ETAG: Json = {"ETag": string("The version, in quotes.")}
 _PATH: Mapping[str, tuple[Json, str]] = {
     "broker": (NODE, "Node id."),
     "cluster": (string(minLength=1, examples=["-"]), "The cluster's id, or `-`."),
@@ -98,16 +56,16 @@ _CHANGED = (*_READ, 409, 429, 507)
 _WITH_BODY = (408, 413, 415, 422)
 
 
-def described(row: Method, tag: str) -> Json:
-    """Return the operation of one row."""
-    method, path = row.route.split()
-    parameters = [_in_path(row, name) for name in re.findall(r"{(\w+)}", path)]
+def described(row: HttpEndpoint) -> Json:
+    """Return the operation of an endpoint."""
+    method = row.method
+    parameters = [_in_path(row, name) for name in re.findall(r"{(\w+)}", row.pattern)]
     parameters += [_in_query(each) if isinstance(each, str) else each for each in row.query]
     headers = dict(row.headers)
     if "expected_version" in row.query:
         parameters.append(_IF_MATCH)
         headers |= ETAG
-    operation: Json = {"summary": row.summary, "tags": [tag], "operationId": row.name}
+    operation: Json = {"summary": row.summary, "tags": [row.tag], "operationId": row.name}
     if parameters:
         operation["parameters"] = parameters
     if row.body is not None:
@@ -117,7 +75,8 @@ def described(row: Method, tag: str) -> Json:
     answers = {status: answer(text, row.found, row.content_types, headers)}
     if row.streams:
         answers[status]["content"] |= {name: {"schema": schema} for name, schema in row.streams.items()}
-    return operation | {"responses": answers | _errors(row, method) | dict(row.more)}
+    more = {str(status): answer(text, found, headers=row.headers) for status, (text, found) in row.more.items()}
+    return operation | {"responses": answers | _errors(row, method) | more}
 
 
 def answer(
@@ -132,14 +91,14 @@ def answer(
     return shown
 
 
-def _errors(row: Method, method: str) -> Json:
+def _errors(row: HttpEndpoint, method: str) -> Json:
     statuses = row.fails
     if statuses is None:
         statuses = (_READ if method == "GET" else _CHANGED) + (() if row.body is None else _WITH_BODY)
     return {str(status): answer(_ERRORS[status], row.error) for status in sorted(statuses)}
 
 
-def _in_path(row: Method, name: str) -> Json:
+def _in_path(row: HttpEndpoint, name: str) -> Json:
     schema, text = _PATH[name]
     return parameter("path", name, row.path.get(name, schema), text, is_required=True)
 
@@ -160,4 +119,6 @@ def _body(kind: Any) -> Json:
 
 
 def _schema(kind: Any) -> Json:
+    if isinstance(kind, tuple):
+        return {"anyOf": [of(each) for each in kind]}
     return kind if isinstance(kind, dict) else of(kind)

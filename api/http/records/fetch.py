@@ -6,29 +6,60 @@ from typing import NamedTuple
 from aiohttp import web
 
 from raftlog.api.http.leader_header import leader_header
+from raftlog.api.http.openapi.parts import BOOLEAN, OFFSET, integer, string
 from raftlog.api.http.records.json_records import Encoded, JsonRecords
 from raftlog.api.http.records.produce import TOPIC_ID_HEADER
-from raftlog.api.http.records.tail import Tails
+from raftlog.api.http.records.produce_endpoints import TOPIC_ID
+from raftlog.api.http.records.tail import PATIENCE_MS_MAX, Tails
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.connections import ConnectionEnds
-from raftlog.api.http.server.media import Format, accepted_format
+from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
+from raftlog.api.http.server.handlers import HandlerContext, Handlers
+from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_format
 from raftlog.api.http.server.paced_answer import send_body
 from raftlog.api.http.server.request_headers import header
-from raftlog.api.http.server.routing import HttpRouter, Target, flag, partition_number, query_int
-from raftlog.partitions.broker import Broker
+from raftlog.api.http.server.routing import Target, flag, partition_number, query_int
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
-from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer
-from raftlog.values.records import LogOffsets
+from raftlog.values.records import LogOffsets, RecordAsJson
 
 OFFSET_MAX = (1 << 63) - 1
 TIMEOUT_MS_DEFAULT = 1_000
 MAX_BYTES_DEFAULT = 1024 * 1024
-_FETCH_QUERY = ("offset", "timeout", "min_bytes", "max_bytes", "timestamp", "follow", "heartbeat")
-_OFFSETS_QUERY = ("timeout", "linearizable", "timestamp")
+_PARTITION = "/topics/{topic}/partitions/{partition}"
+_FETCH = (
+    in_query(
+        "offset",
+        {"anyOf": [OFFSET, string(enum=["beginning", "end"])]},
+        "First offset to return. Required, except for lines, which can begin at a timestamp or at either end.",
+    ),
+    in_query(
+        "timeout",
+        integer() | {"default": TIMEOUT_MS_DEFAULT},
+        "Milliseconds to wait for `min_bytes`; for lines, without a leader.",
+    ),
+    in_query("min_bytes", integer() | {"default": 1}, "Stored bytes to wait for."),
+    in_query(
+        "max_bytes", integer(1) | {"default": MAX_BYTES_DEFAULT}, "Bytes to answer at most, and at least one record."
+    ),
+    "timestamp",
+    in_query("follow", BOOLEAN | {"default": False}, "Lines: continue with new records."),
+    in_query(
+        "heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: milliseconds without a record until an empty line is sent."
+    ),
+)
+_BOUNDS = {
+    "X-Raftlog-High-Watermark": integer(),
+    "X-Raftlog-Log-Start": integer(),
+    "X-Raftlog-Next-Offset": integer(text="Next offset to fetch."),
+    "X-Raftlog-Leader-Epoch": integer(),
+    **TOPIC_ID,
+}
+_LINEARIZABLE = in_query(
+    "linearizable", BOOLEAN | {"default": False}, "Include every record that was acknowledged before."
+)
 
 
 class _Options(NamedTuple):
@@ -38,19 +69,30 @@ class _Options(NamedTuple):
     min_bytes: int
 
 
-class FetchHandlers:
+class FetchHandlers(Handlers):
     """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
 
-    def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
-        self._broker, self._answers = broker, answers
-        self._tails = Tails(broker, ends, answers)
+    kind, tag = "fetch", "records"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch, query=_FETCH_QUERY)
-        router.add("GET", "/topics/{topic}/partitions/{partition}/offsets", self.offsets, query=_OFFSETS_QUERY)
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._tails = Tails(self._broker, self._ends, self._answers)
 
+    @HttpEndpoint(
+        f"GET {_PARTITION}/records",
+        list[RecordAsJson],
+        _FETCH,
+        text="Records, or as lines (the last can be an error body with `next_offset`), or as stored.",
+        headers=_BOUNDS | LEADER,
+        content_types=(JSON_TYPE, Format.JSON.value, Format.BINARY.value),
+        streams={
+            Format.BATCHES.value: string("Bytes.", format="binary"),
+            Format.NDJSON.value: string("A record on each line."),
+        },
+        fails=(400, 404, 406, 422, 429, 503),
+    )
     async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return records: `?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.
+        """Fetch records from an offset on, with long poll; or read them as lines.
 
         Stored batches are sent unchanged, so the first may begin below the offset. JSON begins at the offset and
         ends when the answer has `max_bytes`, with at least one record: batches that compaction has emptied are
@@ -115,8 +157,9 @@ class FetchHandlers:
     def _leader(self, topic: str, partition: int) -> dict[str, str]:
         return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
+    @HttpEndpoint(f"GET {_PARTITION}/offsets", LogOffsets, ("timeout", _LINEARIZABLE, "timestamp"))
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return `{"beginning_offset", "end_offset"}`, and with `?timestamp=` the first record from that time on.
+        """Return first and end offset, and the first record from a time on.
 
         `?linearizable=true`: the answer includes every record that was acknowledged before the request."""
         topic, partition = target.args[0], partition_number(target.args[1])

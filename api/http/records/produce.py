@@ -9,24 +9,23 @@ from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
 from raftlog.api.http.records.ndjson_block import LINE_READERS
 from raftlog.api.http.records.new_records import parse_records
 from raftlog.api.http.records.produce_answers import one_done, records_answer
+from raftlog.api.http.records.produce_endpoints import TO_PARTITION, TO_TOPIC
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.records.stream import STREAMED, StreamedProduce
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, BodyReader, ReceivedBody
-from raftlog.api.http.server.connections import ConnectionEnds
+from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, ReceivedBody
+from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
-from raftlog.api.http.server.routing import HttpRouter, Target, partition_number
-from raftlog.partitions.broker import Broker
+from raftlog.api.http.server.routing import Target, partition_number
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
 
 TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
-_QUERY = ("acks", "timeout", "lines", "key", "timestamp")
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 
@@ -44,18 +43,17 @@ def _options(target: Target) -> ProduceOptions:
     return options
 
 
-class ProduceHandlers:
+class ProduceHandlers(Handlers):
     """POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: ConnectionEnds) -> None:
-        self._broker = broker
-        self._bodies = bodies
-        self._streamed = StreamedProduce(broker, bodies, ends)
+    kind, tag = "produce", "records"
 
-    def add_to(self, router: HttpRouter) -> None:
-        router.add("POST", "/topics/{topic}", self.produce, query=_QUERY)
-        router.add("POST", "/topics/{topic}/partitions/{partition}", self.produce, query=_QUERY)
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._streamed = StreamedProduce(self._broker, self._bodies, self._ends)
 
+    @TO_TOPIC
+    @TO_PARTITION
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options: ProduceOptions = target.options or _options(target)
         format_ = content_format(header(request, CONTENT_TYPE))

@@ -1,6 +1,5 @@
 """HTTP application: finds the handler of a request, runs it, and turns its errors into answers."""
 
-import inspect
 import logging
 from typing import Final
 
@@ -25,9 +24,10 @@ from raftlog.api.http.recovery import RecoveryHandlers
 from raftlog.api.http.server.answers import answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds
+from raftlog.api.http.server.handlers import HandlerContext, Handlers
 from raftlog.api.http.server.origins import OriginPolicy
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
-from raftlog.api.http.server.routing import Handler, HttpRouter
+from raftlog.api.http.server.routing import HttpRouter
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
 from raftlog.errors import RaftlogError
@@ -37,24 +37,28 @@ from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 logger = logging.getLogger(__name__)
 
-_CLASSES: Final[dict[type, str]] = {
-    ProduceHandlers: "produce",
-    FetchHandlers: "fetch",
-    TopicHandlers: "topics",
-    ClusterHandlers: "topics",
-    GroupHandlers: "groups",
-    GroupMembershipHandlers: "membership",
-    GroupV3Handlers: "groups",
-    ProducerHandlers: "producers",
-    ConsumerHandlers: "consumers",
-    ConsumerOffsetHandlers: "consumers",
-    ConsumerRecordHandlers: "consumers",
-}
-
-
-def class_of(handler: Handler) -> str:
-    """Return the class of request in the metrics for a handler, also for one that `functools.wraps` has wrapped."""
-    return _CLASSES.get(type(getattr(inspect.unwrap(handler), "__self__", None)), "operators")
+HANDLERS: Final[tuple[type[Handlers], ...]] = (
+    ProduceHandlers,
+    FetchHandlers,
+    TopicHandlers,
+    ClusterHandlers,
+    GroupHandlers,
+    GroupMembershipHandlers,
+    GroupV3Handlers,
+    ProducerHandlers,
+    ConsumerHandlers,
+    ConsumerRecordHandlers,
+    ConsumerOffsetHandlers,
+    StatusHandlers,
+    admin.BrokerHandlers,
+    admin.PartitionHandlers,
+    admin.MoveHandlers,
+    admin.SettingHandlers,
+    admin.LogLevelHandlers,
+    RecoveryHandlers,
+    MetricsHandlers,
+    EntryPointHandlers,
+)
 
 
 class HttpApp:
@@ -67,30 +71,12 @@ class HttpApp:
         self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         frames = broker.receive_budget
         self.request_metrics = RequestMetrics({"frames": frames, "requests": bodies.memory, "answers": self.answers})
-        self.router = HttpRouter(class_of)
-        for handlers in (
-            ProduceHandlers(broker, bodies, ends),
-            FetchHandlers(broker, ends, self.answers),
-            TopicHandlers(broker),
-            ClusterHandlers(broker, bodies),
-            GroupHandlers(broker, bodies),
-            GroupMembershipHandlers(broker, bodies, ends),
-            GroupV3Handlers(broker),
-            ProducerHandlers(broker),
-            ConsumerHandlers(broker, bodies),
-            ConsumerRecordHandlers(broker, ends, self.answers),
-            ConsumerOffsetHandlers(broker, bodies),
-            StatusHandlers(broker),
-            admin.BrokerHandlers(broker),
-            admin.PartitionHandlers(broker),
-            admin.MoveHandlers(broker, bodies),
-            admin.SettingHandlers(broker, bodies),
-            admin.LogLevelHandlers(),
-            RecoveryHandlers(broker, bodies),
-            MetricsHandlers(broker, self.request_metrics, metrics_partitions_max),
-            EntryPointHandlers(),
-        ):
-            handlers.add_to(self.router)
+        self.router = HttpRouter()
+        context = HandlerContext(
+            broker, bodies, ends, self.answers, self.request_metrics, metrics_partitions_max, self.router
+        )
+        for handlers in HANDLERS:
+            handlers(context).add_to(self.router)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; every error becomes an answer."""

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND
+from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.deadline import Deadline, deadline_in
 
@@ -80,46 +81,24 @@ class _Node:
 class HttpRouter:
     """Router of HTTP requests; routes are added before the first `find`."""
 
-    def __init__(self, kind_of: Callable[[Handler], str] = lambda handler: "") -> None:
-        """Create a router without routes; `kind_of` returns the class of a handler's requests in the metrics."""
-        self._kind_of = kind_of
+    def __init__(self) -> None:
         self._root = _Node()
         self._cache: dict[str, Target] = {}
-        self.routes: list[tuple[str, str]] = []
-        """Methods and patterns, in the order in which they were added."""
-        self.queries: dict[tuple[str, str], tuple[str, ...]] = {}
-        """Query parameters of routes that refuse others."""
+        self.endpoints: list[HttpEndpoint] = []
+        """Endpoints, in the order in which they were added."""
 
-    def add(
-        self,
-        method: str,
-        pattern: str,
-        handler: Handler,
-        *,
-        query: Sequence[str] | None = ("timeout",),
-        has_head: bool = True,
-        takes_body: bool = True,
-    ) -> None:
-        """Add a route; `pattern` is like `/topics/{topic}/partitions`, and the handler gets arguments by place.
-
-        Other parameters of the query than `query` are refused: a misspelt `dry_run` must not change anything.
-        With None all are allowed. A body is refused when the route takes none, as DELETE never does: it would be
-        ignored.
-
-        The handler of a GET answers HEAD as well, unless `has_head` is false: a GET that changes something is
-        not safe to be sent for its headers. aiohttp leaves out the body of a `web.Response`; a handler that
-        writes its answer in parts leaves it out by itself."""
+    def add(self, endpoint: HttpEndpoint, handler: Handler, kind: str) -> None:
+        """Add a route; `kind` is the class of its requests in the metrics."""
         node = self._root
-        for segment in pattern.strip("/").split("/"):
+        for segment in endpoint.pattern.strip("/").split("/"):
             name = _ANY if segment.startswith("{") else segment
             node = node.children.setdefault(name, _Node())
-        assert method not in node.routes, f"{method} {pattern} is there twice"
-        methods = ("GET", "HEAD") if method == "GET" and has_head else (method,)
-        route = Route(handler, takes_body and method != "DELETE", query, self._kind_of(handler))
+        method, is_get = endpoint.method, endpoint.method == "GET"
+        assert method not in node.routes, f"{endpoint.route} is there twice"
+        methods = ("GET", "HEAD") if is_get and endpoint.has_head else (method,)
+        route = Route(handler, is_get or endpoint.body is not None, endpoint.parameters, kind)
         node.routes.update(dict.fromkeys(methods, route))
-        if query is not None:
-            self.queries[method, pattern] = tuple(query)
-        self.routes.append((method, pattern))
+        self.endpoints.append(endpoint)
 
     def find(self, raw_path: str) -> Target:
         """Return the target of a request line.

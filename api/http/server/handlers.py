@@ -1,0 +1,56 @@
+"""Base of the handlers of requests: classes whose methods have endpoints."""
+
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from msgspec import structs
+
+from raftlog.api.http.metrics.requests import RequestMetrics
+from raftlog.api.http.server.bodies import BodyReader
+from raftlog.api.http.server.connections import ConnectionEnds
+from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.routing import Handler, HttpRouter
+from raftlog.partitions.broker import Broker
+from raftlog.runtime.memory_budget import MemoryBudget
+
+
+class HandlerContext(NamedTuple):
+    """Parts of one listener that its handlers use."""
+
+    broker: Broker
+    bodies: BodyReader
+    ends: ConnectionEnds
+    answers: MemoryBudget
+    """Memory for answers."""
+    request_metrics: RequestMetrics
+    metrics_partitions_max: int
+    """Number of partitions with series of their own."""
+    router: HttpRouter
+
+
+class Handlers:
+    """Handlers of the requests for one resource."""
+
+    kind: ClassVar[str] = "operators"
+    """Class of the requests in the metrics."""
+    tag: ClassVar[str] = "operators"
+    """Group of the operations in the OpenAPI document."""
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
+        self._broker, self._bodies, self._ends, self._answers = context[:4]
+
+    @classmethod
+    def endpoints(cls) -> Iterator[tuple[str, HttpEndpoint]]:
+        """Yield the endpoints with the names of their methods, in the methods' order."""
+        for name, method in vars(cls).items():
+            for each in getattr(method, "endpoints", ()):
+                yield name, each if each.tag else structs.replace(each, tag=cls.tag)
+
+    def add_to(self, router: HttpRouter) -> None:
+        for name, endpoint in self.endpoints():
+            router.add(endpoint, self.wrapped(getattr(self, name)), self.kind)
+
+    def wrapped(self, handler: Handler) -> Handler:
+        """Return the handler with the checks that all endpoints of the class share."""
+        return handler
