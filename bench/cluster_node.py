@@ -23,7 +23,7 @@ from raftlog.partitions.node import Node, NodeSettings
 from raftlog.raft import Role
 from raftlog.raft.core import RaftCore
 from raftlog.records import NewRecord, build_batch, read_header, read_records
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 
@@ -36,7 +36,7 @@ _POLL_S = 0.02
 class Accumulator:
     """Accumulator of the values of one turn of the loop into one batch."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: PartitionReplica) -> None:
         self._group = group
         self._loop = asyncio.get_running_loop()
         self._values: list[bytes] = []
@@ -214,7 +214,7 @@ class Commands:
         await self.node.stop()
         return {"seconds": time.perf_counter() - begin}
 
-    def _group(self) -> Group:
+    def _group(self) -> PartitionReplica:
         group = self.node.group(GROUP)
         require(group is not None, "the group is not here")
         assert group is not None, "it was required"

@@ -193,7 +193,7 @@ class ClusterObserver:
         told = replica.describe()
         in_sync = None if told.in_sync is None else list(told.in_sync)
         problem = told.problem or lost_majority(replica.group, self._metadata.state.retired, partition.name)
-        rate_of = self._node.driver.supplying.rate_of
+        rate_of = self._node.driver.supplier.rate_of
         behind = [[*lag, rate_of(replica.group, lag.node_id)] for lag in told.behind]
         damage = describe_damage(replica.group)
         bounds = (told.high_watermark, told.log_start_offset)

@@ -19,7 +19,7 @@ from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import Role
 from raftlog.raft.ready import Status
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import NodeId
 from raftlog.values.brokers import DiskSpace
 
@@ -136,7 +136,7 @@ def _is_whole(status: Status, lag_ticks_max: int) -> bool:
     return all(voter in in_sync for voter in status.configuration.voters)
 
 
-def _figures(group: Group, name: str, status: Status | None) -> ReplicaFigures:
+def _figures(group: PartitionReplica, name: str, status: Status | None) -> ReplicaFigures:
     topic, _, number = name.rpartition("/")
     last = group.log.last_index
     lags = (

@@ -27,7 +27,7 @@ from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll
@@ -162,7 +162,7 @@ class MaelstromGroups:
         """Wait for a change of role, term or leader; false when the deadline came first."""
         return await self._waits.changed(space.group.key, deadline)  # type: ignore[arg-type]  # the loop's time
 
-    def _stepped(self, group: Group, ready: Ready) -> None:
+    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self._waits.wake(group.key)
         self._by_key[group.key].step()

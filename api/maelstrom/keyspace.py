@@ -16,7 +16,7 @@ from raftlog.api.maelstrom.machine import CommandOutcome, KeyCommand, KeyMachine
 from raftlog.errors import InvalidBatch
 from raftlog.raft import Role
 from raftlog.records import build_batch, read_records
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import Index, NodeId
 
 _logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _Waiting = tuple[Sequence[KeyCommand], "asyncio.Future[list[CommandOutcome]]"]
 class Keyspace:
     """Keys of one Raft group."""
 
-    def __init__(self, number: int, group: Group, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, number: int, group: PartitionReplica, loop: asyncio.AbstractEventLoop) -> None:
         self.number, self.group = number, group
         self.machine = KeyMachine()
         self._loop = loop
@@ -57,7 +57,7 @@ class Keyspace:
     def propose(self, commands: Sequence[KeyCommand]) -> "asyncio.Future[list[CommandOutcome]]":
         """Append them, all or nothing, one after another; the outcome of each, once they are committed and applied.
 
-        The future fails as that of `Group.propose` does; it may stay pending for long.
+        The future fails as that of `PartitionReplica.propose` does; it may stay pending for long.
         """
         if not self._queue:
             self._loop.call_soon(self._append_queued)

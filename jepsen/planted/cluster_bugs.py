@@ -16,10 +16,10 @@ from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import Role
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.fold import Fold
-from raftlog.runtime.log import opening
-from raftlog.runtime.log.opening import OpenedGroup
+from raftlog.runtime.log import startup as opening
+from raftlog.runtime.log.startup import OpenedGroup
 from raftlog.runtime.process import driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk
 from raftlog.types import NodeId, Offset
 
@@ -93,7 +93,7 @@ def resurrect_deleted_topic() -> None:
                     self.replicas[old.key] = partition.replica = replica
         attach(self)
 
-    def is_nameless(self: Assignments, group: Group) -> bool:
+    def is_nameless(self: Assignments, group: PartitionReplica) -> bool:
         taken = {self._path(topic, each.number) for topic in self._topics for each in topic.partitions}
         return group.path not in taken and is_deleted(self, group)
 

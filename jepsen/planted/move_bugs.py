@@ -19,7 +19,7 @@ from raftlog.raft.ready import RefusalReason
 from raftlog.raft.replica import RaftReplica
 from raftlog.raft.role import Become
 from raftlog.raft.transfer import Transfer
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
 
 
@@ -44,7 +44,7 @@ def moves_change_twice() -> None:
     """Begin the next configuration change of a Raft group while one is pending, and accept it in the leader."""
     two_changes_at_once()
 
-    def step_on(self: Moves, group: Group) -> bool:
+    def step_on(self: Moves, group: PartitionReplica) -> bool:
         core, wanted = group.core, self._wanted(group)
         before = core.configuration
         if wanted is None or not core.has_own_term_commit:
@@ -82,7 +82,7 @@ def transfer_to_just_promoted() -> None:
     """Give a learner its vote at once, and transfer leadership to it without checking its log."""
     maybe_vote, maybe_leave = election.maybe_vote, Leader._maybe_leave_joint
 
-    def all_members(self: Moves, group: Group) -> Sequence[ReplicaId]:
+    def all_members(self: Moves, group: PartitionReplica) -> Sequence[ReplicaId]:
         return group.core.configuration.all_members()
 
     def leave_and_hand_over(self: Leader) -> bool:
@@ -138,6 +138,6 @@ def removed_disturbs() -> None:
     replace_method(RaftCore, "_step_vote_request", accept_any_vote_request)
 
 
-def _change(group: Group, change: ConfigurationChange) -> None:
+def _change(group: PartitionReplica, change: ConfigurationChange) -> None:
     """Start a configuration change and discard its result."""
     group.change_members(change).add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -11,7 +11,7 @@ from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity
 from raftlog.runtime.rpc import handshake
 from raftlog.runtime.rpc.handshake import Hello, KnownPeer
-from raftlog.runtime.transfer.repairing import Repair
+from raftlog.runtime.transfer.repair import Repair
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
 from raftlog.types import NodeId

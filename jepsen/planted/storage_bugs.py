@@ -9,7 +9,7 @@ from raftlog.runtime.journal import valid_range
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.survey import BlockRun, FileSurvey
 from raftlog.runtime.journal.valid_range import BlockAt, ValidRange
-from raftlog.runtime.log import opening
+from raftlog.runtime.log import startup as opening
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.process.persister import Persister

@@ -34,7 +34,7 @@ from raftlog.raft.messages import VoteResponse
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
 from raftlog.storage.roll import Roll
 from raftlog.types import Index, NodeId, TopicPartition
@@ -159,9 +159,9 @@ class Cluster:
 
     # what is known from outside
 
-    def leader(self, plan: GroupPlan) -> tuple[Machine, Group] | None:
+    def leader(self, plan: GroupPlan) -> tuple[Machine, PartitionReplica] | None:
         """Return the leader of the latest term among the processes that run."""
-        best: tuple[Machine, Group] | None = None
+        best: tuple[Machine, PartitionReplica] | None = None
         for machine in self.machines.values():
             group = machine.group(plan.key) if machine.is_running else None
             if (
@@ -177,7 +177,7 @@ class Cluster:
         machine = self.machines[replica.node_id]
         return machine if machine.me == replica else None
 
-    def replicas(self, plan: GroupPlan) -> list[tuple[Machine, Group]]:
+    def replicas(self, plan: GroupPlan) -> list[tuple[Machine, PartitionReplica]]:
         """Replicas of the group in processes that are up, by node."""
         found = ((machine, machine.group(plan.key)) for machine in self.machines.values())
         return [(machine, group) for machine, group in found if group is not None]
@@ -203,7 +203,7 @@ class Cluster:
             if plan.properties.promises.has_promised(machine.me):
                 self.break_property("replica-gone", replica=machine, group=plan.partition)
 
-    def recovered(self, machine: Machine, group: Group) -> None:
+    def recovered(self, machine: Machine, group: PartitionReplica) -> None:
         plan = self._by_key[group.key]
         log = group.log
         if group.damage is not None and not self.is_damage_expected(machine, plan):
@@ -223,7 +223,7 @@ class Cluster:
         )
         plan.properties.saw_restart(_replica(machine), log, found)
 
-    def stepped(self, machine: Machine, group: Group, ready: Ready) -> None:
+    def stepped(self, machine: Machine, group: PartitionReplica, ready: Ready) -> None:
         plan = self._by_key[group.key]
         core = group.core
         now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
@@ -265,7 +265,7 @@ def _moment(ready: Ready, leads: bool) -> Moment | None:
     return Moment.COMMIT if leads and ready.apply is not None else None
 
 
-def newest_entries(group: Group) -> list[Entry]:
+def newest_entries(group: PartitionReplica) -> list[Entry]:
     """Return the newest readable entries of a log, oldest first."""
     log = group.log
     index = max(log.boundary.index + 1, log.last_index - READ_BACK_MAX + 1)

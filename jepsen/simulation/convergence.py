@@ -21,7 +21,7 @@ from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
 from raftlog.raft import Configuration
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index, Offset
 
 LOOK_S: Final = 0.2
@@ -101,7 +101,7 @@ class Convergence:
         members = [group for _, group in self._members(plan)]
         return len(members) == len(leader.core.configuration.all_members()) and are_level(leader, members)
 
-    def _members(self, plan: GroupPlan) -> list[tuple[Machine, Group]]:
+    def _members(self, plan: GroupPlan) -> list[tuple[Machine, PartitionReplica]]:
         """Return the members of the newest configuration of any replica."""
         replicas = self.cluster.replicas(plan)
         held = max((group.core.configuration for _, group in replicas), default=Configuration(Index(0), ()))
@@ -113,7 +113,7 @@ class Convergence:
             for machine, group in self._members(plan):
                 self._drain_one(plan, machine, group)
 
-    def _drain_one(self, plan: GroupPlan, machine: Machine, group: Group) -> None:
+    def _drain_one(self, plan: GroupPlan, machine: Machine, group: PartitionReplica) -> None:
         recorder, process = self.cluster.recorder, self.cluster.new_process()
         offset = group.log_start_offset
         recorder.ok(recorder.invoke(process, ASSIGN, Assign(((plan.partition, offset),))))
@@ -136,7 +136,7 @@ class Convergence:
         return "".join(lines) + (f"\n    down: {', '.join(down)}" if down else "")
 
 
-def describe(group: Group) -> str:
+def describe(group: PartitionReplica) -> str:
     """Describe one replica for people."""
     status = group.core.status()
     members = status.configuration

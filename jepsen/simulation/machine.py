@@ -23,7 +23,7 @@ from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 
@@ -37,11 +37,11 @@ class Watcher(Protocol):
         """Handle a process that has opened its disk."""
         ...
 
-    def recovered(self, machine: "Machine", group: Group) -> None:
+    def recovered(self, machine: "Machine", group: PartitionReplica) -> None:
         """Handle a Raft group that a process recovered from its disk, or created."""
         ...
 
-    def stepped(self, machine: "Machine", group: Group, ready: Ready) -> None: ...
+    def stepped(self, machine: "Machine", group: PartitionReplica, ready: Ready) -> None: ...
 
     def sends(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None: ...
 
@@ -94,7 +94,7 @@ class Machine:
     def name(self) -> str:
         return self.node.name
 
-    def group(self, key: GroupKey) -> Group | None:
+    def group(self, key: GroupKey) -> PartitionReplica | None:
         """Return the replica here, if the process is up and has one."""
         return None if self.driver is None else self.driver.groups.get(key)
 

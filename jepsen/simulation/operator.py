@@ -20,7 +20,7 @@ from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import NodeId
 
 STEP_NS: Final = 300 * MILLISECOND_NS
@@ -88,7 +88,7 @@ class Operator:
             if self.fault_budget.allows(self.plan, Configuration(held.index, voters, change.learners, held.voters)):
                 machine.call(partial(self._change, change))
 
-    def _next_change(self, group: Group) -> ConfigurationChange | None:
+    def _next_change(self, group: PartitionReplica) -> ConfigurationChange | None:
         held = group.core.configuration
         wanted = [self.cluster.machines[node_id].me for node_id in self.target]
         missing = [replica for replica in wanted if replica not in held.voters and replica not in self.plan.retired]
@@ -141,7 +141,7 @@ class Operator:
             machine.note(f"{self.plan.partition}: joins as {machine.me}")
             self.cluster.recovered(machine, group)
 
-    def _is_caught_up(self, group: Group, replica: ReplicaId) -> bool:
+    def _is_caught_up(self, group: PartitionReplica, replica: ReplicaId) -> bool:
         for follower in group.core.status().followers:
             if follower.member == replica:
                 return follower.match_index + CAUGHT_UP_ENTRIES >= group.core.committed_index

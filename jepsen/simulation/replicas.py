@@ -7,11 +7,11 @@ from jepsen.newest import difference, newest_records
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import CorruptBatch
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
 
 
-def scrub(group: Group | None) -> None:
+def scrub(group: PartitionReplica | None) -> None:
     """Read every entry in the files; what is damaged is found by that."""
     index = 0 if group is None else group.log.boundary.index + 1
     while group is not None and index <= group.log.written_index:
@@ -23,7 +23,7 @@ def scrub(group: Group | None) -> None:
         index += max(1, len(read))
 
 
-def are_level(leader: Group, members: Sequence[Group]) -> bool:
+def are_level(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> bool:
     """Return whether all members hold, and have delivered and written, exactly the entries of the leader.
 
     This holds for the moment only: a leader elected later begins with an entry of its own."""
@@ -37,7 +37,7 @@ def are_level(leader: Group, members: Sequence[Group]) -> bool:
     )
 
 
-def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Group]]) -> None:
+def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, PartitionReplica]]) -> None:
     """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes.
 
     Below its newest mark a compacted log need not have the same files everywhere, but the same newest records. To be
@@ -73,7 +73,7 @@ def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: 
             raise PropertyBroken("newest-differ", {"group": name, "replicas": f"{one} and {other}", "what": what})
 
 
-def _segments(disk: TimedDisk, group: Group) -> dict[int, bytes]:
+def _segments(disk: TimedDisk, group: PartitionReplica) -> dict[int, bytes]:
     """Return the contents of the segments by base offset."""
     prefix = f"{group.path}/"
     return {

@@ -23,7 +23,7 @@ from raftlog.errors import CorruptBatch, OffsetOutOfRange, RaftlogError
 from raftlog.raft import ReplicaId, Role
 from raftlog.records import build_batch, read_records
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Committed
+from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.types import Index, Offset
 
 PATIENCE_MS: Final = (300, 600, 3_000)

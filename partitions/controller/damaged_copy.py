@@ -11,7 +11,7 @@ from raftlog.errors import CorruptBatch, InvalidArgument
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile
 from raftlog.partitions.node.node import Node
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 _logger = logging.getLogger(__name__)
 _ALONE: Final = (
@@ -22,7 +22,7 @@ _ALONE: Final = (
 
 
 def check_repairable(
-    node: Node, group: Group, file: BootstrapFile, seeds: Sequence[Address], found: CorruptBatch | None
+    node: Node, group: PartitionReplica, file: BootstrapFile, seeds: Sequence[Address], found: CorruptBatch | None
 ) -> None:
     """Log damage; raise `CorruptBatch` with advice when no other broker can repair it.
 
@@ -35,7 +35,7 @@ def check_repairable(
     _logger.error("%s; it is repaired from the other brokers", damage)
 
 
-def _is_alone(node: Node, group: Group, file: BootstrapFile, seeds: Sequence[Address]) -> bool:
+def _is_alone(node: Node, group: PartitionReplica, file: BootstrapFile, seeds: Sequence[Address]) -> bool:
     """Return whether no other broker can have the damaged data; members may be named in the damaged part only."""
     of_record = 1 if file.record is None else len(file.record.seeds)
     known = max(of_record, len(seeds), len(group.core.configuration.all_members()))

@@ -43,7 +43,7 @@ from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
 from raftlog.partitions.node import Node
 from raftlog.raft import Ready, ReplicaId, Role
 from raftlog.runtime.log.replica_directory import CONTROLLER
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Index, NodeId, Term
 
 _logger = logging.getLogger(__name__)
@@ -125,13 +125,13 @@ class ControllerHost:
                 f"{', '.join(map(str, self._peers.addresses))}: start it with an RPC address that they can reach"
             )
 
-    def _find_group(self) -> Group | None:
+    def _find_group(self) -> PartitionReplica | None:
         cluster_id = self._node.identity.cluster_id
         if cluster_id is None:
             return None
         return self._node.group(controller_group_id(UUID(cluster_id)))
 
-    def _follow(self, group: Group) -> None:
+    def _follow(self, group: PartitionReplica) -> None:
         group.is_essential = True
         self._copy.attach(group)
         self._node.watch(group.group_id, self._stepped)
@@ -378,7 +378,7 @@ class ControllerHost:
 
     # callbacks
 
-    def _stepped(self, group: Group, ready: Ready) -> None:
+    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self._leader_heard_at()
             self._duties.look_soon()

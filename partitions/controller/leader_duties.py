@@ -21,7 +21,7 @@ from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.controller.snapshots import is_due, write_snapshot
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node, Request
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import Index, NodeId
 
@@ -101,7 +101,7 @@ class LeaderDuties(BackgroundLoop):
             except (RaftlogError, TimeoutError) as error:
                 self._log_reason(str(error) or "its proposal is not committed yet")
 
-    async def _run_duties(self, group: Group) -> None:
+    async def _run_duties(self, group: PartitionReplica) -> None:
         state, settings = self._copy.state, self._settings
         if state.bootstrap is None:
             await self._bootstrap()
@@ -136,7 +136,7 @@ class LeaderDuties(BackgroundLoop):
 
     # hashes
 
-    async def _maybe_send_hash(self, group: Group) -> None:
+    async def _maybe_send_hash(self, group: PartitionReplica) -> None:
         now, index = self._node.loop.time(), self._copy.state.applied_index
         if now - self._hashed_at < self._settings.hash_interval_ms / 1000 or index == self._hashed_index:
             return

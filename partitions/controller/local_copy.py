@@ -36,7 +36,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_records
 from raftlog.runtime.log.committed_entries import CommittedEntry
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
 
 _logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class LocalCopy:
         self._fold_s, self._fail = fold_ms / 1000, fail
         self.state = ControllerState()
         """Present state; replaced when a snapshot is read."""
-        self.group: Group | None = None
+        self.group: PartitionReplica | None = None
         self.on_applied: Callable[[], None] = lambda: None
         self.snapshot_bytes = 0
         """Size of the newest complete snapshot in the log."""
@@ -80,7 +80,7 @@ class LocalCopy:
         self._waiting: list[tuple[Index, asyncio.Future[None]]] = []
         self._hash_received: tuple[Index, bytes] | None = None
 
-    def attach(self, group: Group) -> None:
+    def attach(self, group: PartitionReplica) -> None:
         """Follow this replica from now on."""
         assert self.group in (None, group), f"follows {self.group} already"
         self.group = group

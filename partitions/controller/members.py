@@ -15,12 +15,12 @@ from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.controller.machine.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.quorum import has_quorum
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index, NodeId
 
 
 def next_change(
-    group: Group, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
+    group: PartitionReplica, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
 ) -> ConfigurationChange | None:
     """Return the next change; None when none is due, or one is pending.
 
@@ -54,7 +54,7 @@ def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
     return broker is not None and broker.is_draining
 
 
-def transfer_target_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
+def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
     """Return the transfer target before a change that removes this voter; None for any other change."""
     core = group.core
     if me in change.voters:

@@ -30,7 +30,7 @@ from raftlog.partitions.node import Request as NodeRequest
 from raftlog.partitions.node.opening import draw_uuid
 from raftlog.raft import ReplicaId
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.types import Index, NodeId
@@ -178,13 +178,13 @@ class CommandProposals:
         finally:
             self._copy.forget(request_id, expected)
 
-    def _leading_group(self) -> Group:
+    def _leading_group(self) -> PartitionReplica:
         group = self._copy.group
         if group is None:
             raise NotLeader(f"node {self._node.identity.node_id} has no replica of the controller's group")
         return group
 
-    def _proposed_once(self, group: Group, request_id: UUID, packed: bytes) -> "asyncio.Future[Committed]":
+    def _proposed_once(self, group: PartitionReplica, request_id: UUID, packed: bytes) -> "asyncio.Future[Committed]":
         known = self._proposed.get(request_id)
         if known is not None and not known.done():
             return known

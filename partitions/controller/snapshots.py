@@ -15,7 +15,7 @@ from raftlog.partitions.controller.local_copy import LocalCopy
 from raftlog.partitions.controller.machine import snapshot_payloads
 from raftlog.partitions.deadline import Deadline
 from raftlog.records import ControlKind
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index, Offset
 
 _logger = logging.getLogger(__name__)
@@ -23,18 +23,18 @@ _PROPOSED_BYTES: Final = 1024 * 1024
 """Size of the pieces proposed together; the next ones follow once they are committed."""
 
 
-def log_bytes(group: Group) -> int:
+def log_bytes(group: PartitionReplica) -> int:
     """Return the size of the log's files."""
     return sum(segment.end_position for segment in group.log.segments.segments)
 
 
-def is_due(group: Group, copy: LocalCopy, snapshot_log_bytes: int) -> bool:
+def is_due(group: PartitionReplica, copy: LocalCopy, snapshot_log_bytes: int) -> bool:
     """Return whether the log has grown enough since its last snapshot."""
     grown = log_bytes(group) - copy.snapshot_bytes
     return copy.is_level and grown > max(snapshot_log_bytes, copy.snapshot_bytes)
 
 
-async def write_snapshot(group: Group, copy: LocalCopy, deadline: Deadline) -> None:
+async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Deadline) -> None:
     """Write a snapshot and trim the log to it. Raises `RaftlogError` when it was abandoned; then no data is lost."""
     roll_index, base_offset = await _roll(group)
     if not await copy.reached(roll_index, deadline):
@@ -55,7 +55,7 @@ async def write_snapshot(group: Group, copy: LocalCopy, deadline: Deadline) -> N
     _logger.info("a snapshot of the controller's state, %d bytes, stands behind entry %d", total, roll_index)
 
 
-async def _roll(group: Group) -> tuple[Index, Offset]:
+async def _roll(group: PartitionReplica) -> tuple[Index, Offset]:
     """Return a committed roll with which the newest segment begins; one without records behind it is reused."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:

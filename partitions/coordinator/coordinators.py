@@ -16,7 +16,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.raft import Ready, ReplicaId
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 C = TypeVar("C", bound=PartitionCoordinator[Any])
 S = TypeVar("S", bound=PartitionCoordinator[Any], contravariant=True)
@@ -82,7 +82,7 @@ class Coordinators(Generic[C]):
             raise NotLeader(f"{partition.name}: another broker is its coordinator", leader)
         return coordinator
 
-    def _stepped(self, partition: Partition, group: Group, ready: Ready) -> None:
+    def _stepped(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
         known = self._active.get(partition)
         if ready.role_state is not None or (known is not None and not known.leads()):
             self._node.loop.call_soon(self.look, partition)

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from raftlog.errors import FormatError, OffsetNotAvailable, UndecodableBatch
 from raftlog.records import NewRecord, Record, read_records
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Buffer, Offset
 
 READ_BYTES = 1 << 16
@@ -63,7 +63,7 @@ class FoldedLog(ABC, Generic[K, V]):
 
     # reading
 
-    async def catch_up(self, group: Group) -> None:
+    async def catch_up(self, group: PartitionReplica) -> None:
         """Fold the entries that are committed here; yield to the event loop between two reads.
 
         Raises `CorruptBatch`, `FormatError`, and `OffsetNotAvailable` for a log that cannot be read now."""
@@ -71,7 +71,7 @@ class FoldedLog(ABC, Generic[K, V]):
             self.read_on(group)
             await asyncio.sleep(0)
 
-    def read_on(self, group: Group) -> None:
+    def read_on(self, group: PartitionReplica) -> None:
         """Fold one slice; raises like `catch_up`."""
         if self.next_offset < group.log_start_offset:  # the log before it was trimmed, after it was written anew
             self.clear()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from raftlog.raft import RaftCore, ReplicaId, Role
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 ATTEMPTS_MAX: Final = 4
 PAUSE_S: Final = 0.04
@@ -23,17 +23,19 @@ PAUSE_S: Final = 0.04
 class Campaigns:
     """`mark_dirty` lets the driver look at a group."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, me: ReplicaId, mark_dirty: Callable[[Group], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, me: ReplicaId, mark_dirty: Callable[[PartitionReplica], None]
+    ) -> None:
         self._loop, self._me, self._mark_dirty = loop, me, mark_dirty
         self._timers: dict[asyncio.TimerHandle, None] = {}
 
-    def begin_alone(self, groups: Iterable[Group]) -> None:
+    def begin_alone(self, groups: Iterable[PartitionReplica]) -> None:
         """Lead those groups that have no other voter."""
         for group in groups:
             if group.core.configuration.all_voters() == (self._me,) and group.core.campaign():
                 self._mark_dirty(group)
 
-    def begin(self, groups: Iterable[Group]) -> None:
+    def begin(self, groups: Iterable[PartitionReplica]) -> None:
         """Stand for leader of new groups."""
         self._ask([group for group in groups if not group.is_closed], 1)
 
@@ -42,7 +44,7 @@ class Campaigns:
             timer.cancel()
         self._timers.clear()
 
-    def _ask(self, groups: list[Group], attempt: int) -> None:
+    def _ask(self, groups: list[PartitionReplica], attempt: int) -> None:
         for group in groups:
             core = group.core
             if core.role is Role.PRE_CANDIDATE:
@@ -54,7 +56,7 @@ class Campaigns:
             timer.append(self._loop.call_later(PAUSE_S * 2 ** (attempt - 1), self._again, groups, attempt, timer))
             self._timers[timer[0]] = None
 
-    def _again(self, groups: list[Group], attempt: int, timer: list[asyncio.TimerHandle]) -> None:
+    def _again(self, groups: list[PartitionReplica], attempt: int, timer: list[asyncio.TimerHandle]) -> None:
         del self._timers[timer[0]]
         self._ask([group for group in groups if not group.is_closed and _is_open(group.core)], attempt + 1)
 

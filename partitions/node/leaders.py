@@ -27,7 +27,7 @@ from raftlog.partitions.node.settings import NodeSettings
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class LedGroups:
         self._settings, self._fitness = settings, fitness
         self.patience_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
         """A transfer that has not happened by then was given up by the core."""
-        self._led: dict[GroupKey, Group] = {}
+        self._led: dict[GroupKey, PartitionReplica] = {}
         self._moving: dict[GroupKey, _Move] = {}
         self._resting: dict[GroupKey, _Rest] = {}
         self._connected_at: dict[NodeId, float] = {}
@@ -100,7 +100,7 @@ class LedGroups:
 
     # what happens
 
-    def note_role(self, group: Group, role: Role) -> None:
+    def note_role(self, group: PartitionReplica, role: Role) -> None:
         """The group's role here changed."""
         group.is_majority_full = False  # looked at again with the next tick, if it is led here
         if role is Role.LEADER:
@@ -168,7 +168,7 @@ class LedGroups:
             group.is_majority_full = len(voters) - full < len(voters) // 2 + 1
             self._are_full |= group.is_majority_full
 
-    def _refuge(self, group: Group, now: float) -> ReplicaId | None:
+    def _refuge(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """Who leads better than this process, which is not fit; None: nobody, or not now."""
         rest = self._resting.get(group.key)
         if group.key in self._moving or group.is_majority_full or (rest is not None and now < rest.until):
@@ -178,7 +178,7 @@ class LedGroups:
         heir = self._heir(group, now)
         return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
 
-    def _is_majority_faster(self, group: Group, now: float) -> bool:
+    def _is_majority_faster(self, group: PartitionReplica, now: float) -> bool:
         """Without one nobody would commit sooner, and an election, whose votes are synced, might not end at all."""
         voters = group.core.configuration.voters
         faster = sum(
@@ -197,7 +197,7 @@ class LedGroups:
                 del self._moving[key]
                 self._rest(key, move.target, now)
                 if now < self._disk_stalled_at + _EVIDENCE_S:
-                    self._led[key].give_leadership_up("its disk stands still")
+                    self._led[key].step_down("its disk stands still")
 
     def _rest(self, key: GroupKey, target: ReplicaId, now: float) -> None:
         self.transfers_failed += 1
@@ -208,7 +208,7 @@ class LedGroups:
         name = self._led[key].name
         event(_logger, "transfer_failed", group=name, target=target.node_id, pause_s=pause_s)
 
-    def _due_target(self, group: Group, now: float) -> ReplicaId | None:
+    def _due_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """To whom the group should go now."""
         if group.key in self._moving or not self.gives_back():
             return None
@@ -231,7 +231,7 @@ class LedGroups:
             and now - connected_at >= self._settings.settle_ms / 1000
         )
 
-    def _is_near(self, group: Group, follower: FollowerStatus) -> bool:
+    def _is_near(self, group: PartitionReplica, follower: FollowerStatus) -> bool:
         """Whether it holds nearly everything. In a sleeping group nobody was expected to answer lately."""
         core = group.core
         is_there = follower.is_active or core.is_quiesced
@@ -242,7 +242,7 @@ class LedGroups:
             and (lag <= self._settings.transfer_lag_entries_max)
         )
 
-    def _begin(self, group: Group, target: ReplicaId, now: float) -> None:
+    def _begin(self, group: PartitionReplica, target: ReplicaId, now: float) -> None:
         try:
             group.transfer_leadership(target)
         except RaftlogError as refusal:
@@ -264,7 +264,7 @@ class LedGroups:
         failed = sum(group.key in self._resting for group in shared)
         return HandingOver(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
-    def best_heir(self, group: Group) -> ReplicaId | None:
+    def best_heir(self, group: PartitionReplica) -> ReplicaId | None:
         """Who could lead a group that is led here instead of this process, now and as well."""
         now = asyncio.get_running_loop().time()
         heir = self._heir(group, now)
@@ -293,11 +293,11 @@ class LedGroups:
                     await self._moved.wait()
         return len(self._shared())
 
-    def _shared(self) -> list[Group]:
+    def _shared(self) -> list[PartitionReplica]:
         """Groups led here that others could lead."""
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
-    def _heir(self, group: Group, now: float) -> ReplicaId | None:
+    def _heir(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """One that is fit, the preferred leader among them, or whoever holds most."""
         heirs = [
             each

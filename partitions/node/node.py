@@ -42,7 +42,7 @@ from raftlog.raft import Ready, Role
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.handshake import Channel, HandshakeRefusal, PeerIdentity
 from raftlog.runtime.transport import ProcessBeat
@@ -68,13 +68,13 @@ class Node:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[RaftlogError | None] = self.loop.create_future()
         """Done when nothing works any more: with None after `stop`, with the reason after a failure."""
-        self.on_step: Callable[[Group, Ready], None] = _ignore
+        self.on_step: Callable[[PartitionReplica, Ready], None] = _ignore
         """Called with every Ready of any group, once the node has taken note of it."""
         self.is_established: Callable[[], bool] = lambda: True
         """Whether this process is a registered member of its cluster, as far as it knows (see `refusals`)."""
         self.surroundings, self._directory = surroundings, directory
         self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is gone
-        self._watchers: dict[GroupKey, Callable[[Group, Ready], None]] = {}
+        self._watchers: dict[GroupKey, Callable[[PartitionReplica, Ready], None]] = {}
         self._hearing = Hearing(self.loop.time)
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
         self.transport = surroundings.make_transport(self._introduction)
@@ -293,11 +293,11 @@ class Node:
 
     # groups
 
-    def group(self, group_id: uuid.UUID) -> Group | None:
+    def group(self, group_id: uuid.UUID) -> PartitionReplica | None:
         """This process's replica of a group."""
         return self.driver.groups.get(group_id.bytes)
 
-    def create_group(self, roll: Roll, name: str | None = None) -> Group:
+    def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:
         """Begin as one of the first replicas; blocking. The creation must name this very disk: a wiped one is not it.
 
         Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`.
@@ -317,13 +317,13 @@ class Node:
         created = (driver.groups.get(roll.group_id.bytes) for roll, _ in creations)
         self._campaign([group for group in created if group is not None])
 
-    def _campaign(self, groups: Sequence[Group]) -> None:
+    def _campaign(self, groups: Sequence[PartitionReplica]) -> None:
         """The first election of new groups."""
         me = self.identity.replica
         self._campaigns.begin_alone(groups)
         self.stand_for_leader([group for group in groups if self.leaders.preferred(group.group_id) == me])
 
-    def stand_for_leader(self, groups: Sequence[Group]) -> None:
+    def stand_for_leader(self, groups: Sequence[PartitionReplica]) -> None:
         """Campaign in new groups, without waiting for an election timeout."""
         self._campaigns.begin(groups)
 
@@ -331,7 +331,7 @@ class Node:
         """Begin many with empty logs, without holding the loop. Raises like `create_groups`."""
         await self._driver_in_use().join_groups(joining)
 
-    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
+    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> PartitionReplica:
         """Begin with an empty log that the leader will fill; blocking. What stood in its place is kept aside."""
         return join_group(self._driver_in_use(), group_id, name)
 
@@ -380,11 +380,11 @@ class Node:
         """Whether it is connected and was heard lately: a process that stands still keeps its connections."""
         return self.leaders.is_connected(node) and not self._hearing.is_silent(node)
 
-    def watch(self, group_id: uuid.UUID, hook: Callable[[Group, Ready], None]) -> None:
+    def watch(self, group_id: uuid.UUID, hook: Callable[[PartitionReplica, Ready], None]) -> None:
         """Call `hook` with every Ready of this group, before `on_step`."""
         self._watchers[group_id.bytes] = hook
 
-    def _stepped(self, group: Group, ready: Ready) -> None:
+    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self.turnover.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
             self.leaders.note_role(group, ready.role_state.role)

@@ -18,7 +18,7 @@ from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.types import interned_uuid
@@ -63,7 +63,7 @@ def open_driver(
     return driver
 
 
-def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> Group:
+def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> PartitionReplica:
     """Begin with an empty log; a directory in its place that the journal does not know is kept aside."""
     try:
         return driver.join_group(group_id, name)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 _SHOWN_MAX: Final = 3
 
 
-def problems_of(groups: Iterable[Group]) -> Iterator[str]:
+def problems_of(groups: Iterable[PartitionReplica]) -> Iterator[str]:
     """Look through all groups: what is damaged, stopped, not readable by this release or without room."""
     groups = list(groups)
     damaged = [text for group in groups if (text := describe_damage(group)) is not None]
@@ -26,7 +26,7 @@ def problems_of(groups: Iterable[Group]) -> Iterator[str]:
         yield f"{full} replicas wait for room on the disk"
 
 
-def describe_damage(group: Group) -> str | None:
+def describe_damage(group: PartitionReplica) -> str | None:
     """What is damaged in a group, and how far its repair is; None when it is sound."""
     if group.damage is None:
         return None

@@ -14,7 +14,7 @@ from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import RoleState
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.replica_directory import CONTROLLER
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 _logger = logging.getLogger(__name__)
 
@@ -36,13 +36,13 @@ class Turnover:
         self._leaderless: dict[GroupKey, float] = {}
         """Since when no leader is known of a group, by the clock."""
 
-    def leaderless_s(self, group: Group) -> float:
+    def leaderless_s(self, group: PartitionReplica) -> float:
         """Return for how long no leader of the group is known here; 0.0: one is."""
         if group.core.leader is not None:
             return 0.0
         return self._clock() - self._leaderless.get(group.key, self._began)
 
-    def note(self, group: Group, state: RoleState, *, is_handed_over: bool) -> None:
+    def note(self, group: PartitionReplica, state: RoleState, *, is_handed_over: bool) -> None:
         """Role, term or leader of a group changed here; perhaps by a hand-over that was begun here."""
         if state.leader is None:
             self._leaderless.setdefault(group.key, self._clock())

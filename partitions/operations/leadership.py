@@ -32,7 +32,7 @@ from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topics
 from raftlog.raft import ReplicaId, Role
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.runtime.rpc.errors import NotConnected
 from raftlog.types import NodeId
@@ -145,7 +145,7 @@ class LeadershipOrders:
         await self._begin(group, heir, Deadline(min(deadline, deadline_in(_NEAR_MS))))
         return await self._led_by(group, heir, deadline)
 
-    def _heir(self, group: Group, target: NodeId) -> ReplicaId:
+    def _heir(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
         if target == _ANYBODY:
             best = self._node.leaders.best_heir(group)
             if best is None:
@@ -157,7 +157,7 @@ class LeadershipOrders:
             raise InvalidArgument(f"{group.name}: node {target} does not vote in it; its voters are {voters}")
         return voter
 
-    async def _begin(self, group: Group, heir: ReplicaId, until: Deadline) -> None:
+    async def _begin(self, group: PartitionReplica, heir: ReplicaId, until: Deadline) -> None:
         """Once the heir is near enough to hold everything in a moment."""
         while True:
             try:
@@ -168,7 +168,7 @@ class LeadershipOrders:
                     raise ChangeRefused(f"node {heir.node_id} cannot take over now: {error}") from None
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
 
-    async def _led_by(self, group: Group, heir: ReplicaId, deadline: Deadline) -> NodeId:
+    async def _led_by(self, group: PartitionReplica, heir: ReplicaId, deadline: Deadline) -> NodeId:
         """Who leads once somebody else does."""
         until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.patience_s)))
         while True:

@@ -23,7 +23,7 @@ from raftlog.partitions.placement.balancing.progress import summed
 from raftlog.partitions.placement.moves import Moves, is_reached
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import Index, NodeId
 from raftlog.values.placement import MOVES_MAX, Reconfiguration, places_of
@@ -170,7 +170,7 @@ class Watching:
                 rows.append(self._row(group, None))
         return _Said(rows, summed(led))
 
-    def _is_stuck(self, group: Group) -> bool:
+    def _is_stuck(self, group: PartitionReplica) -> bool:
         """A replica that knows no leader, and whose members are not what they shall be. One that shall go was perhaps
         let go, and hears nobody for that: it only counts where nobody that shall stay can tell."""
         core = group.core
@@ -182,7 +182,7 @@ class Watching:
         me, wanted = self._node.identity.replica, assignment.replicas
         return me in wanted or not any(core.configuration.has_member(each) for each in wanted)
 
-    def _row(self, group: Group, reason: str | None) -> _Told:
+    def _row(self, group: PartitionReplica, reason: str | None) -> _Told:
         core = group.core
         configuration, is_leader = core.configuration, core.role is Role.LEADER
         followers = {each.member: each for each in core.status().followers} if is_leader else {}
@@ -197,8 +197,8 @@ class Watching:
             reason,
         )
 
-    def _lag(self, group: Group, learner: ReplicaId, follower: FollowerStatus | None) -> list[int]:
-        rate = self._node.driver.supplying.rate_of(group, learner.node_id)
+    def _lag(self, group: PartitionReplica, learner: ReplicaId, follower: FollowerStatus | None) -> list[int]:
+        rate = self._node.driver.supplier.rate_of(group, learner.node_id)
         if follower is None:
             return [learner.node_id, -1, rate]
         first = Index(max(follower.match_index, group.log.boundary.index) + 1)
@@ -209,7 +209,7 @@ class Watching:
         return [learner.node_id, left, rate]
 
 
-def assignment_of(metadata: ControllerHost, group: Group) -> ReplicaAssignment | None:
+def assignment_of(metadata: ControllerHost, group: PartitionReplica) -> ReplicaAssignment | None:
     """What a group of a topic shall be; None for group 0, and where its topic is not known."""
     name: GroupName | None = metadata.state.group(group.group_id)
     return None if name is None else metadata.state.assignment(name)

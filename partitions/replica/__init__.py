@@ -1,6 +1,6 @@
 """One partition's replica on this node: append, read, retention, over a Raft group.
 
-    Replica → raftlog.runtime.replica.group.Group        batches come ready-made from the routing's queues
+    Replica → raftlog.runtime.replica.partition_replica.Group        batches come ready-made from the routing's queues
 
 Nothing here knows of other nodes: whoever does not lead says so, and the routing goes elsewhere.
 """

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.raft.ready import Status
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import Index, Offset
 
 
@@ -37,7 +37,7 @@ Answer: TypeAlias = Callable[[Committed], ReplicaAppended]
 class Appending:
     """See the module."""
 
-    def __init__(self, name: str, group: Group) -> None:
+    def __init__(self, name: str, group: PartitionReplica) -> None:
         self._name, self._group = name, group
         self._taken: deque[tuple[Accepted, Answer, asyncio.Future[ReplicaAppended]]] = deque()
         self._copied: deque[tuple[Committed, int, Answer, asyncio.Future[ReplicaAppended]]] = deque()

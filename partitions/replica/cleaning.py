@@ -21,7 +21,7 @@ from raftlog.config import TopicConfig
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.records import ControlKind
 from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.segment import Segment
 from raftlog.types import Offset, Term
 
@@ -33,7 +33,7 @@ _MARKS_MAX: Final = 1_000
 class Cleaning:
     """Of one replica; `apply` is called now and then while it leads."""
 
-    def __init__(self, name: str, group: Group, producers: ProducerState) -> None:
+    def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
         self._term = Term(0)
         """Of the leadership that saw these marks."""

@@ -11,7 +11,7 @@ from raftlog.errors import DeadlineExceeded, OffsetOutOfRange, Unavailable
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.runtime.log.leftovers import has_roll_at
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Offset
 
 _LOOK_S: Final = 0.01
@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.01
 class Deleting:
     """Of one replica."""
 
-    def __init__(self, name: str, group: Group, producers: ProducerState) -> None:
+    def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
 
     async def delete_before(self, offset: int, deadline: Deadline) -> Offset:

@@ -7,7 +7,7 @@ from raftlog.errors import CorruptBatch, LogDamaged
 from raftlog.partitions.replica.appending import active_members
 from raftlog.raft import ReplicaId, Role, Status
 from raftlog.raft.ready import FollowerStatus
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index, NodeId, Offset
 
 
@@ -40,7 +40,7 @@ class ReplicaDescription(NamedTuple):
     """Why it cannot be written, or what of it cannot be read."""
 
 
-def describe(group: Group, lag_ticks_max: int) -> ReplicaDescription:
+def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
     """`lag_ticks_max`: how far a voter may be behind and still be in sync."""
     core = group.core
     is_leader = core.role is Role.LEADER
@@ -77,13 +77,13 @@ def _node_ids(members: Iterable[ReplicaId]) -> tuple[NodeId, ...]:
     return tuple(sorted(member.node_id for member in members))
 
 
-def _behind(group: Group) -> tuple[Lag, ...]:
+def _behind(group: PartitionReplica) -> tuple[Lag, ...]:
     status = group.core.status()
     lacking = [each for each in status.followers if each.match_index < status.committed_index]
     return tuple(_lag(group, each) for each in lacking if each.match_index or each.state != "probe")
 
 
-def _lag(group: Group, follower: FollowerStatus) -> Lag:
+def _lag(group: PartitionReplica, follower: FollowerStatus) -> Lag:
     first = Index(max(follower.match_index, group.log.boundary.index) + 1)
     try:
         size = group.log.stored_bytes_from(first)
@@ -92,7 +92,7 @@ def _lag(group: Group, follower: FollowerStatus) -> Lag:
     return Lag(follower.member.node_id, group.log.last_index - follower.match_index, size)
 
 
-def _problem(group: Group) -> str | None:
+def _problem(group: PartitionReplica) -> str | None:
     if group.closed_by is not None:
         return f"it stopped: {group.closed_by}"
     if group.damage is not None:
@@ -104,7 +104,7 @@ def _problem(group: Group) -> str | None:
     return "the disk is full" if group.is_disk_full else "; ".join(group.unreadable.values()) or None
 
 
-def lost_end(group: Group) -> str | None:
+def lost_end(group: PartitionReplica) -> str | None:
     """Why a replica that found no other damage does not lead: its log ends before what it held."""
     lost = group.core.voting_position
     if lost is None:

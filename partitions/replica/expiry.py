@@ -15,7 +15,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import EXPIRED_MAX
 from raftlog.partitions.replica.sequencing import Sequencing
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import Term
 
 _logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _LOOKED_AT_MAX: Final = 4 * EXPIRED_MAX
 class ProducerExpiry:
     """`apply` is called now and then."""
 
-    def __init__(self, name: str, group: Group, state: ProducerState, sequencing: Sequencing) -> None:
+    def __init__(self, name: str, group: PartitionReplica, state: ProducerState, sequencing: Sequencing) -> None:
         self._name, self._group, self._state, self._sequencing = name, group, state, sequencing
         self._heard_ms: dict[int, int] = {}
         """When each producer was heard at the latest, those that were silent for longest first."""

@@ -21,7 +21,7 @@ from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
 from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.headers import scan_headers
 from raftlog.types import Index, Offset
 
@@ -30,13 +30,13 @@ _READ_BYTES: Final = 256 * 1024
 _PROPOSED_BYTES: Final = 512 * 1024
 """Pieces of a run that are proposed together; the next ones follow once they are committed."""
 _PART: Final = "producers"
-"""Its key in `Group.unreadable`."""
+"""Its key in `PartitionReplica.unreadable`."""
 
 
 class ProducerState:
     """See the module. `loading` gives time for reading."""
 
-    def __init__(self, name: str, group: Group, loading: Loading) -> None:
+    def __init__(self, name: str, group: PartitionReplica, loading: Loading) -> None:
         self._name, self._group, self._loading = name, group, loading
         self.table = ProducerTable()
         """As of the last entry that was looked at."""
@@ -48,7 +48,7 @@ class ProducerState:
         self._delivered = group.applied_index
         self._run_task: asyncio.Task[None] | None = None
         group.log.producers.follow()
-        group.rolling.is_allowed = self.may_roll
+        group.rolls.is_allowed = self.may_roll
         self._begin()
 
     def _begin(self) -> None:
@@ -225,6 +225,6 @@ class ProducerState:
 
     def close(self) -> None:
         """The replica ends."""
-        self._group.rolling.is_allowed = lambda: True
+        self._group.rolls.is_allowed = lambda: True
         if self._run_task is not None:
             self._run_task.cancel()

@@ -39,7 +39,7 @@ from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.raft import Ready, Role
 from raftlog.records import read_header
 from raftlog.runtime.config import GroupLimits
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Offset, OffsetRange
 
@@ -53,7 +53,7 @@ class Replica:
     def __init__(
         self,
         name: str,
-        group: Group,
+        group: PartitionReplica,
         config: TopicConfig,
         counters: Counters,
         loading: Loading | None = None,
@@ -302,8 +302,8 @@ class Replica:
     def reconfigure(self, config: TopicConfig) -> None:
         """Use other settings from now on."""
         self.config = config
-        self.group.rolling.settings = tuple(sorted(config.as_strings().items()))
-        self.group.rolling.limits = GroupLimits(
+        self.group.rolls.settings = tuple(sorted(config.as_strings().items()))
+        self.group.rolls.limits = GroupLimits(
             segment_bytes=config.segment_bytes,
             segment_rows_max=config.segment_index_bytes // ROW_SIZE,
             segment_ms=config.segment_ms_max,

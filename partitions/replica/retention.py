@@ -11,7 +11,7 @@ from functools import partial
 from raftlog.config import TopicConfig
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.producer_state import ProducerState
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.retention import retained_from
 from raftlog.types import Offset
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 class Retention:
     """Of one replica; `apply` is called now and then while it leads."""
 
-    def __init__(self, name: str, group: Group, producers: ProducerState, counters: Counters) -> None:
+    def __init__(self, name: str, group: PartitionReplica, producers: ProducerState, counters: Counters) -> None:
         self._name, self._group, self._producers, self._counters = name, group, producers, counters
         self._trim: asyncio.Future[Committed] | None = None
         """Proposed, and without an outcome yet."""

@@ -47,7 +47,7 @@ from raftlog.partitions.replica.producers import (
 from raftlog.partitions.results import ALL, Acks
 from raftlog.raft import Accepted, Role
 from raftlog.records import BatchHeader, ControlKind, read_header
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
@@ -106,7 +106,9 @@ def has_producer(batch: bytearray) -> bool:
 class Sequencing:
     """See the module."""
 
-    def __init__(self, name: str, group: Group, state: ProducerState, appending: Appending, producers_max: int) -> None:
+    def __init__(
+        self, name: str, group: PartitionReplica, state: ProducerState, appending: Appending, producers_max: int
+    ) -> None:
         """`producers_max` is the size of the table."""
         self._name, self._group, self._state, self._appending = name, group, state, appending
         self._producers_max = producers_max

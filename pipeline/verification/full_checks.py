@@ -13,7 +13,7 @@ from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.pipeline.verification.groups import PartitionCopies
 from raftlog.pipeline.verification.segment_walk import SegmentFile
 from raftlog.pipeline.verification.verdicts import CheckedSegment, ComparedGroup
-from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, difference_of
 from raftlog.runtime.log.offline import OfflineReplica, compare_replicas, replicas_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.verify import verify_segment
@@ -105,5 +105,5 @@ def _newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestReco
     return newest
 
 
-def _entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[FoundEntry]:
+def _entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[OfflineEntry]:
     return OfflineReplica(copy.path, group.group_id, None, None).entries(disk)

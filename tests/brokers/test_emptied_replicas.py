@@ -11,7 +11,7 @@ import pytest
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.raft import Role
 from raftlog.raft.messages import PreVoteRequest, VoteRequest
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 from tests.brokers.conftest import Brokers, brokers_in
@@ -46,7 +46,7 @@ def count_vote_requests(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, numbe
     return found
 
 
-def is_voter(group: Group, disk: UUID) -> bool:
+def is_voter(group: PartitionReplica, disk: UUID) -> bool:
     """Return whether the disk votes by a committed change that leaves no other disk of its node."""
     core = group.core
     of_its_node = [each.disk_uuid for each in core.configuration.all_voters() if each.node_id == 3]

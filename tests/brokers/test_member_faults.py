@@ -15,7 +15,7 @@ from raftlog.partitions.controller.machine import CreateTopic
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Ready, Role
 from raftlog.records import NewRecord
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.test_moves import (
     WITHIN_S,
@@ -110,7 +110,7 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
     died = asyncio.get_running_loop().create_future()
     before = four[1].node.on_step
 
-    def stepped(group: Group, ready: Ready) -> None:
+    def stepped(group: PartitionReplica, ready: Ready) -> None:
         before(group, ready)
         configuration = group.core.configuration
         is_promoted = any(voter.node_id == 4 for voter in configuration.voters) and not configuration.is_joint

@@ -14,7 +14,7 @@ from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.waiting import WITHIN_S, until
 
@@ -30,7 +30,7 @@ def name_of(broker: Broker, topic: str) -> GroupName:
     return GroupName(broker.metadata.state.topic(topic).topic_id, 0)
 
 
-def group_of(broker: Broker, topic: str) -> Group | None:
+def group_of(broker: Broker, topic: str) -> PartitionReplica | None:
     return broker.node.group(name_of(broker, topic).group_id)
 
 
@@ -149,7 +149,7 @@ async def test_a_leader_that_dies_half_way_is_followed_by_one_that_goes_on(four:
 
     before = four[leader].node.on_step
 
-    def stepped(group: Group, ready: Ready) -> None:
+    def stepped(group: PartitionReplica, ready: Ready) -> None:
         before(group, ready)
         if group.name == "t/0" and is_due(group.core.configuration) and not died.done():
             died.set_result(None)

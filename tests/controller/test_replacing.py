@@ -12,7 +12,7 @@ from raftlog.partitions.controller.disk_replacement import REPLACE
 from raftlog.partitions.controller.machine import Addresses, RegisterBroker, RemoveBroker, UpdateBroker
 from raftlog.raft import ReplicaId
 from raftlog.runtime.journal.blocks import BLOCK_SIZE
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import NodeId
 from tests.controller.brokers import WITHIN_S, Brokers, brokers, soon
 
@@ -30,7 +30,7 @@ def voters_of(cluster: Brokers, number: int) -> list[ReplicaId]:
     return list(configuration.voters)
 
 
-def group_of(cluster: Brokers, number: int) -> Group:
+def group_of(cluster: Brokers, number: int) -> PartitionReplica:
     """Return a broker's replica of the controller."""
     broker = cluster.running[number]
     group = None if broker.metadata.group_id is None else broker.node.group(broker.metadata.group_id)

@@ -154,19 +154,19 @@ def _turns() -> Iterator[Sample]:
 STORED = bulk.StoredEntry(Index(7), Term(3), BATCH)
 BULK: Sequence[tuple[Any, Sequence[Any]]] = (
     (
-        bulk.LogAsked(GROUP.bytes),
-        (bulk.LogFound(LAST, Offset(10), STORED), bulk.LogFound(LAST, Offset(10), STORED, 2)),
+        bulk.LogRequest(GROUP.bytes),
+        (bulk.LogResult(LAST, Offset(10), STORED), bulk.LogResult(LAST, Offset(10), STORED, 2)),
     ),
-    (bulk.EntriesAsked(GROUP.bytes, Index(7), Index(9), 1_000), (bulk.EntriesFound((STORED,)),)),
+    (bulk.EntriesRequest(GROUP.bytes, Index(7), Index(9), 1_000), (bulk.EntriesResult((STORED,)),)),
     (
-        bulk.AppendAsked(GROUP.bytes, Term(3), 4, LAST, 1_000),
-        (bulk.AppendFound(Index(6), Index(9), (ENTRY,)), bulk.LogsPart()),
+        bulk.FetchRequest(GROUP.bytes, Term(3), 4, LAST, 1_000),
+        (bulk.FetchResult(Index(6), Index(9), (ENTRY,)), bulk.LogsDiverge()),
     ),
     (
-        bulk.FilesAsked(GROUP.bytes, Offset(9)),
-        (bulk.FilesFound((1, 2), Offset(9), LAST, Offset(0), (Offset(0), Offset(4))),),
+        bulk.FilesRequest(GROUP.bytes, Offset(9)),
+        (bulk.FilesResult((1, 2), Offset(9), LAST, Offset(0), (Offset(0), Offset(4))),),
     ),
-    (bulk.PieceAsked(GROUP.bytes, (1, 2), Offset(4), 3, 1_000), (bulk.PieceFound((BATCH,)),)),
+    (bulk.PieceRequest(GROUP.bytes, (1, 2), Offset(4), 3, 1_000), (bulk.PieceResult((BATCH,)),)),
 )
 
 

@@ -22,7 +22,7 @@ from raftlog.partitions.groups.records import (
 )
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.records import NewRecord, build_batch, read_header, read_records
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Offset, Term
 from tests.undecodable import SMALL
 
@@ -93,7 +93,7 @@ class Desk:
         return self.folded.next_offset == appended.base_offset
 
     def read_on(self) -> None:
-        self.folded.read_on(cast(Group, self.log))
+        self.folded.read_on(cast(PartitionReplica, self.log))
 
 
 @pytest.fixture

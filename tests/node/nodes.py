@@ -15,7 +15,7 @@ from raftlog.raft import RaftSettings
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.replica.group import Committed
+from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId

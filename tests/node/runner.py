@@ -24,7 +24,7 @@ from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.node import Node
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.roll import RollMember
 from raftlog.types import NodeId
 from tests.node.nodes import GROUP, first_roll, settings_of
@@ -87,7 +87,7 @@ class Runner:
                 continue
             say({"acked": [done.base_offset, value]})
 
-    async def _until_leading(self) -> Group:
+    async def _until_leading(self) -> PartitionReplica:
         while True:
             group, known = self.node.group(GROUP), self.node.leader_of(GROUP)
             if group is not None and known is not None and known.is_ready:

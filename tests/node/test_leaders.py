@@ -45,7 +45,7 @@ class Led:
             raise self.refusal
         self.asked.append(target)
 
-    def give_leadership_up(self, why: str) -> bool:
+    def step_down(self, why: str) -> bool:
         self.given_up += 1
         return True
 

@@ -10,7 +10,7 @@ import pytest
 from raftlog.errors import LogClosed, OutcomeUnknown, Unavailable
 from raftlog.partitions.replica.appending import Appending, ReplicaAppended, _held_by_voters, active_members
 from raftlog.raft import Accepted, ReplicaId, Role
-from raftlog.runtime.replica.group import Committed
+from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.types import Index, NodeId, Offset, Term
 
 ME, SECOND, THIRD, LEARNER = (ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3, 4))

@@ -8,7 +8,7 @@ from raftlog.errors import EntriesTrimmed, FormatError, InvalidArgument, NotLead
 from raftlog.records import ControlKind
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.log.control_entries import TrimEntry, decode_trim, encode_trim
-from raftlog.runtime.replica.group import Committed, CommittedEntry, Group
+from raftlog.runtime.replica.partition_replica import Committed, CommittedEntry, PartitionReplica
 from raftlog.storage.recovery import read_roll
 from raftlog.types import Index, Offset
 from tests.layouts import layout
@@ -16,7 +16,7 @@ from tests.replica.worlds import ask, base_offsets, others, result
 from tests.runtime.drivers import SMALL, World, is_of_journal
 
 
-def entries(group: Group) -> list[CommittedEntry]:
+def entries(group: PartitionReplica) -> list[CommittedEntry]:
     found: list[CommittedEntry] = []
     while more := group.committed_entries(Index(len(found) + 1), 1000):
         found.extend(more)
@@ -50,7 +50,7 @@ def test_a_roll_on_demand_begins_a_segment_with_the_settings() -> None:
         leader = world.leader()
         world.commit(leader, b"one")
         group = world.group(leader)
-        group.rolling.settings = (("retention.ms", "1000"),)
+        group.rolls.settings = (("retention.ms", "1000"),)
         done = result(world, leader, lambda group: group.roll_now())
         assert isinstance(ask(world, leader, lambda group: group.roll_now()).exception(), Unavailable)
         world.commit(leader, b"two")
@@ -58,7 +58,7 @@ def test_a_roll_on_demand_begins_a_segment_with_the_settings() -> None:
         for number in (1, 2, 3):
             roll = read_roll(world.group(number).log.segments.active)
             assert roll is not None
-            assert (roll.base_index, roll.settings) == (done.first_index, group.rolling.settings)
+            assert (roll.base_index, roll.settings) == (done.first_index, group.rolls.settings)
         follower = others(leader)[0]
         assert isinstance(ask(world, follower, lambda group: group.roll_now()).exception(), NotLeader)
 
@@ -66,7 +66,7 @@ def test_a_roll_on_demand_begins_a_segment_with_the_settings() -> None:
 def test_a_segment_rolls_when_its_roll_is_old_and_it_holds_a_record() -> None:
     with World() as world:
         leader = world.leader()
-        world.group(leader).rolling.limits = GroupLimits(segment_ms=5_000)
+        world.group(leader).rolls.limits = GroupLimits(segment_ms=5_000)
         world.commit(leader, b"its first roll is from 1970")
         world.commit(leader, b"so this comes behind another")
         assert base_offsets(world, leader) == [0, 1]

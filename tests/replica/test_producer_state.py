@@ -25,7 +25,7 @@ def state_of() -> ProducerState:
         last_index=Index(0),
         producers=SimpleNamespace(follow=lambda: None),
     )
-    group: Any = SimpleNamespace(applied_index=Index(0), log=log, rolling=SimpleNamespace(), unreadable={})
+    group: Any = SimpleNamespace(applied_index=Index(0), log=log, rolls=SimpleNamespace(), unreadable={})
     return ProducerState("t/0", group, Loading())
 
 

@@ -12,7 +12,7 @@ from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from tests.runtime.drivers import GROUP, SMALL, World
 
 T = TypeVar("T")
@@ -22,7 +22,9 @@ def others(number: int) -> list[int]:
     return [each for each in (1, 2, 3) if each != number]
 
 
-def ask(world: World, number: int, request: Callable[[Group], "asyncio.Future[Any]"]) -> "asyncio.Future[Any]":
+def ask(
+    world: World, number: int, request: Callable[[PartitionReplica], "asyncio.Future[Any]"]
+) -> "asyncio.Future[Any]":
     """Return the future answer of a node's replica, requested by the code of its process."""
     [future] = world.do(number, lambda: request(world.group(number)))
     assert isinstance(future, asyncio.Future)
@@ -30,7 +32,7 @@ def ask(world: World, number: int, request: Callable[[Group], "asyncio.Future[An
     return future
 
 
-def result(world: World, number: int, request: Callable[[Group], "asyncio.Future[Any]"]) -> Any:
+def result(world: World, number: int, request: Callable[[PartitionReplica], "asyncio.Future[Any]"]) -> Any:
     future = ask(world, number, request)
     world.run_until(future.done)
     return future.result()

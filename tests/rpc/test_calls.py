@@ -40,14 +40,14 @@ from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, request_of
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_value
 from raftlog.runtime.transfer.bulk import (
-    AppendAsked,
-    AppendFound,
     BulkRequest,
-    EntriesAsked,
-    EntriesFound,
-    LogAsked,
-    LogFound,
-    LogsPart,
+    EntriesRequest,
+    EntriesResult,
+    FetchRequest,
+    FetchResult,
+    LogRequest,
+    LogResult,
+    LogsDiverge,
     StoredEntry,
 )
 from raftlog.types import Index, NodeId, Offset, Position, Term
@@ -190,7 +190,7 @@ def test_errors_that_cannot_be_read(fields: Any) -> None:
 # bulk
 
 
-def over_the_wire(request: BulkRequest, found: LogFound | EntriesFound) -> tuple[object, object]:
+def over_the_wire(request: BulkRequest, found: LogResult | EntriesResult) -> tuple[object, object]:
     _, call = decode_call(framed(encode_call(1, call_of(request, 50), CONFIG), FrameKind.CALL), CONFIG)
     frame = framed(encode_answer(1, answer_of(found), CONFIG), FrameKind.ANSWER)
     _, answer = decode_answer(frame, CONFIG)
@@ -199,21 +199,21 @@ def over_the_wire(request: BulkRequest, found: LogFound | EntriesFound) -> tuple
 
 
 def test_bulk_questions_and_answers() -> None:
-    log = LogFound(EntryId(Index(6), Term(2)), Offset(10), StoredEntry(Index(7), Term(3), b"a roll"))
-    assert over_the_wire(LogAsked(GROUP), log) == (LogAsked(GROUP), log)
-    asked = EntriesAsked(GROUP, Index(7), Index(9), 1000)
-    found = EntriesFound(tuple(StoredEntry(Index(7 + at), Term(2), bytes(100 * at)) for at in range(3)))
+    log = LogResult(EntryId(Index(6), Term(2)), Offset(10), StoredEntry(Index(7), Term(3), b"a roll"))
+    assert over_the_wire(LogRequest(GROUP), log) == (LogRequest(GROUP), log)
+    asked = EntriesRequest(GROUP, Index(7), Index(9), 1000)
+    found = EntriesResult(tuple(StoredEntry(Index(7 + at), Term(2), bytes(100 * at)) for at in range(3)))
     assert over_the_wire(asked, found) == (asked, found)
-    assert over_the_wire(asked, EntriesFound(())) == (asked, EntriesFound(()))
+    assert over_the_wire(asked, EntriesResult(())) == (asked, EntriesResult(()))
 
 
 def test_an_append_that_is_asked_for() -> None:
-    asked = AppendAsked(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
+    asked = FetchRequest(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
     batches = [bytes(build_batch([b"x" * 10 * at])) for at in range(1, 4)]
     data = [Entry(Index(7 + at), Term(2), EntryKind.DATA, len(batch), batch) for at, batch in enumerate(batches)]
     no_op = bytes(no_op_batch(1_000))
     entries = (*data, Entry(Index(10), Term(3), EntryKind.NO_OP, len(no_op), no_op))
-    for found in (AppendFound(Index(9), Index(12), entries), AppendFound(Index(9), Index(9), ()), LogsPart()):
+    for found in (FetchResult(Index(9), Index(12), entries), FetchResult(Index(9), Index(9), ()), LogsDiverge()):
         assert over_the_wire(asked, found) == (asked, found)
 
 
@@ -239,12 +239,12 @@ def test_other_requests_are_not_bulk_questions() -> None:
 @pytest.mark.parametrize("answer", [Answer(), Answer([1, 2, 3, 4]), Answer([b"", b""], (b"x",)), Answer([b"x", b"y"])])
 def test_answers_to_another_question(answer: Answer) -> None:
     with pytest.raises(FormatError):
-        result_of(LogAsked(GROUP), answer)
+        result_of(LogRequest(GROUP), answer)
     with pytest.raises(FormatError):
-        result_of(EntriesAsked(GROUP, Index(1), Index(2), 3), answer)
+        result_of(EntriesRequest(GROUP, Index(1), Index(2), 3), answer)
 
 
 @pytest.mark.parametrize("answer", [Answer([1, 2]), Answer([1, 2, bytes(4)]), Answer([1, 2, bytes(4)], (b"no batch",))])
 def test_answers_that_are_no_append(answer: Answer) -> None:
     with pytest.raises(FormatError):
-        result_of(AppendAsked(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)
+        result_of(FetchRequest(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)

@@ -15,7 +15,7 @@ from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
@@ -56,7 +56,7 @@ class Broker:
         transport.serve = self.driver.serve
 
     @property
-    def group(self) -> Group:
+    def group(self) -> PartitionReplica:
         return self.driver.groups[GROUP.bytes]
 
     def values(self) -> list[bytes]:

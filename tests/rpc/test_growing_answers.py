@@ -25,15 +25,15 @@ from raftlog.runtime.rpc.frames.bulk_codec import answer_of, result_of
 from raftlog.runtime.rpc.frames.frame import Frame, FrameKind
 from raftlog.runtime.rpc.frames.packing import pack_value
 from raftlog.runtime.transfer.bulk import (
-    AppendAsked,
-    AppendFound,
     BulkRequest,
-    EntriesAsked,
-    EntriesFound,
-    FilesAsked,
-    FilesFound,
-    LogAsked,
-    LogFound,
+    EntriesRequest,
+    EntriesResult,
+    FetchRequest,
+    FetchResult,
+    FilesRequest,
+    FilesResult,
+    LogRequest,
+    LogResult,
     StoredEntry,
 )
 from raftlog.types import Index, NodeId, Offset, Term
@@ -42,7 +42,7 @@ from tests.golden.operations import OPERATIONS, answers_of
 GROUP = uuid.UUID(int=5).bytes
 ME = ReplicaId(NodeId(1), uuid.UUID(int=9))
 LAST = EntryId(Index(6), Term(2))
-LOG = LogFound(LAST, Offset(10), StoredEntry(Index(7), Term(3), b"a roll"), 2)
+LOG = LogResult(LAST, Offset(10), StoredEntry(Index(7), Term(3), b"a roll"), 2)
 MISPLACED = Misplaced("t", 0, 3, "no host")
 REPORT = BalancerReport("ready", "continuous", [], [3], 1.5, 0, 2, ["why"], [MISPLACED])
 STANDING = ReplicaStanding(
@@ -83,10 +83,10 @@ def test_unknown_fields_of_an_answer_are_ignored(decode: Callable[[Any], object]
 @pytest.mark.parametrize(
     ("request_", "found"),
     [
-        (LogAsked(GROUP), LOG),
-        (EntriesAsked(GROUP, Index(7), Index(7), 9), EntriesFound((StoredEntry(Index(7), Term(2), b"x"),))),
-        (AppendAsked(GROUP, Term(3), 4, LAST, 9), AppendFound(Index(6), Index(6), ())),
-        (FilesAsked(GROUP, Offset(9)), FilesFound((1, 2), Offset(9), LAST, Offset(0), (Offset(0), Offset(4)))),
+        (LogRequest(GROUP), LOG),
+        (EntriesRequest(GROUP, Index(7), Index(7), 9), EntriesResult((StoredEntry(Index(7), Term(2), b"x"),))),
+        (FetchRequest(GROUP, Term(3), 4, LAST, 9), FetchResult(Index(6), Index(6), ())),
+        (FilesRequest(GROUP, Offset(9)), FilesResult((1, 2), Offset(9), LAST, Offset(0), (Offset(0), Offset(4)))),
     ],
 )
 def test_unknown_fields_of_a_bulk_answer_are_ignored(request_: BulkRequest, found: object) -> None:
@@ -106,7 +106,7 @@ def test_missing_numbers_get_their_defaults() -> None:
 
 def test_unknown_fields_of_a_log_that_is_not_compacted() -> None:
     found = LOG._replace(files=0)
-    assert result_of(LogAsked(GROUP), answer_of(found)) == found
+    assert result_of(LogRequest(GROUP), answer_of(found)) == found
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frames.bulk_codec import call_of
 from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
 from raftlog.runtime.rpc.request_server import RequestServer
-from raftlog.runtime.transfer.bulk import LogAsked
+from raftlog.runtime.transfer.bulk import LogRequest
 from raftlog.types import NodeId
 from tests.rpc.test_calls import GROUP, framed
 
@@ -89,7 +89,7 @@ async def test_an_answer_that_cannot_be_sent_is_an_unknown_outcome() -> None:
     assert "cannot be sent" in str(error)
 
 
-@pytest.mark.parametrize("call", [of_bytes(1), call_of(LogAsked(GROUP), 1_000)])
+@pytest.mark.parametrize("call", [of_bytes(1), call_of(LogRequest(GROUP), 1_000)])
 @pytest.mark.parametrize("error", [OSError("the disk failed"), ZeroDivisionError("a bug")])
 async def test_a_handler_that_fails_half_way_leaves_an_unknown_outcome(call: Call, error: Exception) -> None:
     async def serve(call: object) -> object:

@@ -16,7 +16,7 @@ from raftlog.runtime.rpc.frames.frame import FrameKind
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.listener import check_stalls
 from raftlog.runtime.rpc.tcp_transport import TcpTransport
-from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
+from raftlog.runtime.transfer.bulk import EntriesRequest, EntriesResult, LogRequest, LogResult, StoredEntry
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.rpc.loops import on_both_loops
 from tests.rpc.messages import ME, append, heartbeat
@@ -70,13 +70,13 @@ async def test_requests_and_answers() -> None:
 
 @on_both_loops
 async def test_bulk_questions_go_over_their_own_connection() -> None:
-    asked = EntriesAsked(GROUP, Index(4), Index(9), MIB)
-    found = EntriesFound((StoredEntry(Index(4), Term(1), bytes(MIB)), StoredEntry(Index(5), Term(1), b"x")))
-    log = LogFound(EntryId(Index(3), Term(1)), Offset(10), StoredEntry(Index(4), Term(1), b"a roll"))
+    asked = EntriesRequest(GROUP, Index(4), Index(9), MIB)
+    found = EntriesResult((StoredEntry(Index(4), Term(1), bytes(MIB)), StoredEntry(Index(5), Term(1), b"x")))
+    log = LogResult(EntryId(Index(3), Term(1)), Offset(10), StoredEntry(Index(4), Term(1), b"a roll"))
 
     async def serve(node: NodeId, request: object) -> object:
         assert node == 1
-        if request == LogAsked(GROUP):
+        if request == LogRequest(GROUP):
             return log
         if request == asked:
             return found
@@ -84,10 +84,10 @@ async def test_bulk_questions_go_over_their_own_connection() -> None:
 
     one, two = Process(identity_of(1)), Process(identity_of(2), serve=serve)
     async with cluster(one, two):
-        assert await one.transport.request(two.node, LogAsked(GROUP)) == log
+        assert await one.transport.request(two.node, LogRequest(GROUP)) == log
         assert await one.transport.request(two.node, asked) == found
         with pytest.raises(Unavailable, match="nothing else"):
-            await one.transport.request(two.node, LogAsked(bytes(16)))
+            await one.transport.request(two.node, LogRequest(bytes(16)))
         with pytest.raises(InvalidArgument):
             await one.transport.request(two.node, "what?")
 
@@ -308,14 +308,14 @@ async def test_our_own_bound_of_requests_without_an_answer() -> None:
 
 @on_both_loops
 async def test_bulk_is_throttled_and_the_rest_is_not() -> None:
-    found = EntriesFound((StoredEntry(Index(4), Term(1), bytes(200 * KIB)),))
+    found = EntriesResult((StoredEntry(Index(4), Term(1), bytes(200 * KIB)),))
 
     async def serve(node: NodeId, request: object) -> object:
         return Answer() if isinstance(request, Call) else found
 
     one = Process(identity_of(1))
     two = Process(identity_of(2), RpcConfig(bulk_bytes_per_s=2 * MIB, bulk_burst_bytes=KIB), serve=serve)
-    asked = EntriesAsked(GROUP, Index(4), Index(9), MIB)
+    asked = EntriesRequest(GROUP, Index(4), Index(9), MIB)
     async with cluster(one, two):
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -328,14 +328,14 @@ async def test_bulk_is_throttled_and_the_rest_is_not() -> None:
 
 @on_both_loops
 async def test_the_throttle_of_bulk_can_be_changed() -> None:
-    found = EntriesFound((StoredEntry(Index(4), Term(1), bytes(200 * KIB)),))
+    found = EntriesResult((StoredEntry(Index(4), Term(1), bytes(200 * KIB)),))
 
     async def serve(node: NodeId, request: object) -> object:
         return found
 
     one = Process(identity_of(1))
     two = Process(identity_of(2), RpcConfig(bulk_bytes_per_s=64 * KIB, bulk_burst_bytes=KIB), serve=serve)
-    asked = EntriesAsked(GROUP, Index(4), Index(9), MIB)
+    asked = EntriesRequest(GROUP, Index(4), Index(9), MIB)
     async with cluster(one, two):
         two.transport.limit_bulk(1 << 40)
         async with asyncio.timeout(5):  # by the settings it would be a minute

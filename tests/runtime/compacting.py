@@ -42,7 +42,7 @@ def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
 
 def is_compacted(world: World, number: int, to: int) -> bool:
     log = world.group(number).log
-    return clean_to(log.segments) >= to and world.drivers[number].compacting.current is None
+    return clean_to(log.segments) >= to and world.drivers[number].compactor.current is None
 
 
 def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:

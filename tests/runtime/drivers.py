@@ -16,7 +16,7 @@ from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import Roll, RollMember
@@ -194,7 +194,7 @@ class World:
             self.run(0.01)
         raise AssertionError(f"not within {seconds} virtual seconds")
 
-    def group(self, number: int) -> Group:
+    def group(self, number: int) -> PartitionReplica:
         return self.drivers[number].groups[GROUP.bytes]
 
     def leader(self) -> int:

@@ -13,7 +13,7 @@ from raftlog.raft import Entry, EntryKind, RaftSettings, Role
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, stamp
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import encode_roll
@@ -94,7 +94,7 @@ def test_a_crash_behind_a_durable_removal_leaves_nothing() -> None:
         number = others(leader)[0]
         group, driver = world.group(number), world.drivers[number]
         world.do(number, lambda: driver.remove_group(GROUP.bytes))
-        while not group.is_gone:
+        while not group.is_removed:
             world.run(0.0002)
         world.crash(number, power=True)
         world.start(number)
@@ -142,19 +142,19 @@ def test_a_trim_never_takes_what_stands_before_an_uncommitted_roll() -> None:
         assert not world.failures
 
 
-def wrong_offset(world: World, group: Group) -> tuple[EntryKind, bytearray]:
+def wrong_offset(world: World, group: PartitionReplica) -> tuple[EntryKind, bytearray]:
     batch = build_batch([NewRecord(b"x", None, 1)])
     stamp(batch, Offset(group.log.next_offset + 5), group.core.term)
     return EntryKind.DATA, batch
 
 
-def unreadable_configuration(world: World, group: Group) -> tuple[EntryKind, bytearray]:
+def unreadable_configuration(world: World, group: PartitionReplica) -> tuple[EntryKind, bytearray]:
     batch = build_control_batch(ControlKind.CONFIGURATION, b"garbage", 1, next_offset=group.log.next_offset)
     stamp(batch, group.log.next_offset, group.core.term)
     return EntryKind.DATA, batch
 
 
-def strange_roll(world: World, group: Group) -> tuple[EntryKind, bytearray]:
+def strange_roll(world: World, group: PartitionReplica) -> tuple[EntryKind, bytearray]:
     payload = encode_roll(world.roll._replace(base_index=5))
     batch = build_control_batch(ControlKind.ROLL, payload, 1, next_offset=group.log.next_offset)
     stamp(batch, group.log.next_offset, group.core.term)
@@ -163,7 +163,7 @@ def strange_roll(world: World, group: Group) -> tuple[EntryKind, bytearray]:
 
 @pytest.mark.parametrize("make", [wrong_offset, unreadable_configuration, strange_roll])
 def test_entries_that_do_not_follow_are_refused(
-    make: Callable[[World, Group], tuple[EntryKind, bytearray]],
+    make: Callable[[World, PartitionReplica], tuple[EntryKind, bytearray]],
 ) -> None:
     with World() as world:
         leader = world.leader()

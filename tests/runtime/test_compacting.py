@@ -16,7 +16,7 @@ from raftlog.records import (
     stamp,
 )
 from raftlog.runtime.log.control_entries import is_control
-from raftlog.runtime.transfer.bulk import PieceAsked, PieceFound
+from raftlog.runtime.transfer.bulk import PieceRequest, PieceResult
 from raftlog.storage.compaction import clean_to
 from raftlog.storage.gap import gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll
@@ -45,7 +45,7 @@ def test_every_replica_compacts_below_the_mark_by_itself() -> None:
             assert newest(world, number) == expected
             assert len([record for record in found if record[0] < to]) <= KEYS
             assert [record[0] for record in found if record[0] >= to] == list(range(to, 200))
-            done = world.drivers[number].compacting.done[world.group(number).key]
+            done = world.drivers[number].compactor.done[world.group(number).key]
             assert (done.compacted_to, done.bytes_after < done.bytes_before / 4) == (to, True)
             with pytest.raises(EntriesTrimmed):
                 world.group(number).committed_entries(Index(1), 1000)
@@ -267,13 +267,13 @@ def test_segments_compacted_during_their_copy_are_copied_anew() -> None:
             return await serve(node, request)  # type: ignore[arg-type]
 
         world.drivers[leader].serve = noting  # type: ignore[method-assign, assignment]
-        world.run_until(lambda: sum(isinstance(each, PieceAsked) for each in asked) > 2)
+        world.run_until(lambda: sum(isinstance(each, PieceRequest) for each in asked) > 2)
         generation = segments.generation
         to = mark(world, leader)
         world.run_until(lambda: segments.generation > generation)
         world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)), 100)
         require_same(world, newest(world, leader))
-        assert len({each.version for each in asked if isinstance(each, PieceAsked)}) > 1
+        assert len({each.version for each in asked if isinstance(each, PieceRequest)}) > 1
 
 
 @pytest.mark.parametrize("what", ["flip", "other group", "wide gap", "too early", "no roll"])
@@ -285,9 +285,9 @@ def test_only_files_that_hold_together_are_taken(what: str) -> None:
 
         async def lying(node: object, request: object) -> object:
             found = await serve(node, request)  # type: ignore[arg-type]
-            if not is_lying or not isinstance(found, PieceFound) or not found.batches:
+            if not is_lying or not isinstance(found, PieceResult) or not found.batches:
                 return found
-            return PieceFound(tuple(spoilt(what, found.batches)))
+            return PieceResult(tuple(spoilt(what, found.batches)))
 
         world.drivers[leader].serve = lying  # type: ignore[method-assign, assignment]
         world.start(follower)
@@ -327,7 +327,7 @@ def test_a_mark_that_comes_while_one_waits_has_a_checkpoint_of_its_own() -> None
     with World(config=replace(CONFIG, checkpoint_interval_ms=8_000)) as world:
         leader = world.leader()
         write(world, leader, 100)
-        supplying, key = world.drivers[leader].supplying, world.group(leader).key
+        supplying, key = world.drivers[leader].supplier, world.group(leader).key
         first = mark(world, leader)
         checkpoints = world.drivers[leader].persister.checkpoints
         completed = checkpoints.completed

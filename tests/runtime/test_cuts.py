@@ -10,7 +10,7 @@ from raftlog.raft import Entry, EntryId, EntryKind
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import NewRecord, build_batch, stamp
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.runtime.drivers import GROUP, SMALL, World, is_of_journal, is_of_segments
@@ -41,7 +41,7 @@ class Follower:
         return self.world.drivers[FOLLOWER]
 
     @property
-    def group(self) -> Group:
+    def group(self) -> PartitionReplica:
         return self.world.group(FOLLOWER)
 
     def append(self, leader: int, term: int, first: int, sizes: Sequence[int]) -> None:

@@ -441,7 +441,7 @@ def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
         assert any(world.group(number).is_disk_full for number in (1, 2, 3))
         for _ in range(200):
             for number in (1, 2, 3):
-                world.do(number, lambda number=number: world.group(number).give_leadership_up("once more"))
+                world.do(number, lambda number=number: world.group(number).step_down("once more"))
             world.run(1)
             assert not world.failures
             if all(driver.journal.is_reserve_low for driver in world.drivers.values()):

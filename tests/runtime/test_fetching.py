@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.raft import EntryId, RaftSettings
-from raftlog.runtime.transfer.bulk import AppendAsked, AppendFound, LogsPart
+from raftlog.runtime.transfer.bulk import FetchRequest, FetchResult, LogsDiverge
 from raftlog.types import Index, Term
 from tests.runtime.drivers import GROUP, SMALL, Wire, World
 
@@ -51,7 +51,7 @@ def test_missing_entries_are_fetched() -> None:
         leader, follower = away(world)
         require_same(world)
         assert fetched(world, follower) > RECORDS * SIZE - FAR.raft.fetch_bytes_min
-        assert world.drivers[leader].supplying.bytes_supplied >= fetched(world, follower)
+        assert world.drivers[leader].supplier.bytes_supplied >= fetched(world, follower)
 
 
 def test_later_entries_arrive_by_raft_alone() -> None:
@@ -92,7 +92,7 @@ def test_another_life_goes_on_where_the_last_one_was() -> None:
             world.crash(follower, power=True)
             world.start(follower)
         require_same(world)
-        assert world.drivers[leader].supplying.bytes_supplied < LACKS + 3 * AHEAD
+        assert world.drivers[leader].supplier.bytes_supplied < LACKS + 3 * AHEAD
 
 
 def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
@@ -140,7 +140,7 @@ def test_data_spoiled_by_the_network_is_refused(spoil: Callable[[Callable[[objec
     spoiled = []
 
     def flip(answer: object) -> object:
-        if isinstance(answer, AppendFound) and answer.entries and len(spoiled) < 3:
+        if isinstance(answer, FetchResult) and answer.entries and len(spoiled) < 3:
             batch = bytearray(answer.entries[-1].payload)
             batch[-1] ^= 1
             spoiled.append(batch)
@@ -161,9 +161,9 @@ def test_appends_resume_behind_the_commit_where_the_logs_diverge(
     parted = []
 
     def part(answer: object) -> object:
-        if isinstance(answer, AppendFound) and not parted:
+        if isinstance(answer, FetchResult) and not parted:
             parted.append(answer)
-            return LogsPart()
+            return LogsDiverge()
         return answer
 
     spoil(part)
@@ -181,15 +181,15 @@ def test_entries_that_a_leader_supplies() -> None:
         last = core.last_id
 
         def ask(term: int, index: int, entry_term: int) -> object:
-            asked = AppendAsked(GROUP.bytes, Term(term), 1, EntryId(Index(index), Term(entry_term)), 1200)
-            return driver.supplying.serve(1, asked)  # type: ignore[arg-type]
+            asked = FetchRequest(GROUP.bytes, Term(term), 1, EntryId(Index(index), Term(entry_term)), 1200)
+            return driver.supplier.serve(1, asked)  # type: ignore[arg-type]
 
         some = ask(core.term, 5, core.term)
-        assert isinstance(some, AppendFound)
+        assert isinstance(some, FetchResult)
         assert [entry.index for entry in some.entries] == [6, 7]
-        assert ask(core.term, last.index, last.term) == AppendFound(core.committed_index, last.index, ())
-        assert ask(core.term, last.index + 1, last.term) == LogsPart()
-        assert ask(core.term, 5, core.term + 1) == LogsPart()
+        assert ask(core.term, last.index, last.term) == FetchResult(core.committed_index, last.index, ())
+        assert ask(core.term, last.index + 1, last.term) == LogsDiverge()
+        assert ask(core.term, 5, core.term + 1) == LogsDiverge()
         for term in (core.term - 1, core.term + 1):
             with pytest.raises(Exception, match="does not lead in that term"):
                 ask(term, 5, core.term)

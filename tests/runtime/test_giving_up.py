@@ -8,8 +8,8 @@ import pytest
 
 from raftlog.errors import Unavailable
 from raftlog.raft import Role
+from raftlog.runtime.process.abandonment import renounce
 from raftlog.runtime.process.creations import Creation
-from raftlog.runtime.process.giving_up import renounce
 from raftlog.storage.roll import Roll, RollMember
 from tests.runtime.drivers import World
 

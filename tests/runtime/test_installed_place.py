@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.runtime.log.opening import take_installed_place
 from raftlog.runtime.log.replica_directory import installing_path, make_replica_directory
+from raftlog.runtime.log.startup import take_installed_place
 
 GROUP = uuid.UUID(int=7)
 

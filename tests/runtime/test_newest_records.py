@@ -5,7 +5,7 @@ import pytest
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
 from raftlog.records.header import stamp
 from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
-from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, difference_of
 from raftlog.types import Index, Offset, Term
 from tests.undecodable import SMALL, Undecodable
 
@@ -13,19 +13,19 @@ END = 10
 """Entries below it were compacted somewhere; entry and offset are the same number here."""
 
 
-def entry(offset: int, key: bytes | None, value: bytes | None = b"x") -> FoundEntry:
+def entry(offset: int, key: bytes | None, value: bytes | None = b"x") -> OfflineEntry:
     batch = build_batch([NewRecord(value, key)])
     stamp(batch, Offset(offset), Term(1))
-    return FoundEntry(Index(offset), bytes(batch), f"position {offset}", None)
+    return OfflineEntry(Index(offset), bytes(batch), f"position {offset}", None)
 
 
-def mark(offset: int, compacted_to: int) -> FoundEntry:
+def mark(offset: int, compacted_to: int) -> OfflineEntry:
     payload = encode_compacted_to(CompactedTo(Offset(compacted_to), Offset(0)))
     batch = build_control_batch(ControlKind.COMPACTED_TO, payload, 1, next_offset=Offset(offset))
-    return FoundEntry(Index(offset), bytes(batch), f"position {offset}", None)
+    return OfflineEntry(Index(offset), bytes(batch), f"position {offset}", None)
 
 
-def difference(*logs: list[FoundEntry], marks: list[FoundEntry] | None = None) -> str | None:
+def difference(*logs: list[OfflineEntry], marks: list[OfflineEntry] | None = None) -> str | None:
     """Compare these logs, each of which ends with these marks; by default one that allows everything here."""
     logs = tuple([*log, *(marks if marks is not None else [mark(20, 15)])] for log in logs)
     newest = [NewestRecords(Index(END), Offset(0)) for _ in logs]
@@ -48,7 +48,7 @@ def test_records_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
 
 
 @pytest.mark.parametrize("older", [[], [entry(1, b"k")]])
-def test_records_replaced_behind_the_end_may_be_missing_below(older: list[FoundEntry]) -> None:
+def test_records_replaced_behind_the_end_may_be_missing_below(older: list[OfflineEntry]) -> None:
     assert difference([FIRST, OTHER, LATER], [FIRST, *older, LATER], [FIRST, OTHER, LATER]) is None
     for logs in ([FIRST, OTHER, LATER], [FIRST, *older]), ([FIRST, *older], [FIRST, OTHER, LATER]):
         assert "differs at offset 3: " in str(difference(*logs)), "the other one has no later record of the key"
@@ -67,7 +67,7 @@ def test_another_record_at_the_offset_or_one_without_a_key_is_never_replaced() -
 def test_an_undecodable_batch_is_compared_byte_for_byte_and_replaces_no_key(sent: Undecodable) -> None:
     stored = bytearray(sent.batch)
     stamp(stored, Offset(5), Term(1))
-    undecodable = FoundEntry(Index(5), bytes(stored), "position 5", None)
+    undecodable = OfflineEntry(Index(5), bytes(stored), "position 5", None)
     sound = entry(3, b"key")  # the key of the undecodable records
     whole = [FIRST, sound, undecodable]
     assert difference(whole, whole) is None

@@ -18,7 +18,7 @@ from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.leftovers import end_of_leftovers
 from raftlog.runtime.replica.admission import end_of_entries
 from raftlog.runtime.replica.proposals import Committed, Proposals
-from raftlog.runtime.replica.rolling import Rolling
+from raftlog.runtime.replica.rolls import Rolls
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
 from tests.storage.test_replica_log import Replica, three_segments
@@ -136,7 +136,7 @@ def may_roll(*, proposed: int = 0, last: int = 9, written: int = 9, next_offset:
     log: Any = SimpleNamespace(
         last_index=last, written_index=written, next_offset=next_offset, segments=SimpleNamespace(active=active)
     )
-    rolling = Rolling(GROUP, log, GroupLimits(segment_bytes=1000, segment_rows_max=1000, segment_ms=None))
+    rolling = Rolls(GROUP, log, GroupLimits(segment_bytes=1000, segment_rows_max=1000, segment_ms=None))
     rolling.proposed_index = Index(proposed)
     return rolling.may_roll()
 

@@ -10,7 +10,7 @@ import pytest
 from raftlog.errors import StorageFull, Unavailable
 from raftlog.raft import EntryId, ReplicaId, Role
 from raftlog.raft.messages import InstallOffer
-from raftlog.runtime.transfer.rebuilding import Rebuilt
+from raftlog.runtime.transfer.rebuild import Rebuilt
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, NodeId, Term
 from tests.runtime.drivers import GROUP, World
@@ -152,7 +152,7 @@ def test_an_order_that_is_repeated_while_the_logs_change_places() -> None:
         quarantine(world)
         group, disk = world.group(1), world.disks[0]
         first = begin_rebuild(world)
-        while not group.is_deaf:
+        while not group.is_frozen:
             world.run(0.00002)
         disk.capacity_bytes = sum(map(len, disk.snapshot().values())) - 20_000
         world.do(1, first.cancel)  # the caller of the order disconnected
@@ -160,7 +160,7 @@ def test_an_order_that_is_repeated_while_the_logs_change_places() -> None:
         world.run_until(second.done)
         assert len(second.result().lost) == 1
         world.run_until(lambda: world.group(1).core.role is Role.LEADER)
-        assert not group.is_deaf
+        assert not group.is_frozen
         disk.capacity_bytes = None
         world.converge()
         assert len(offsets(world)) == VALUES - 1

@@ -15,7 +15,7 @@ from jepsen.simulation.report import failure_text, repeat_command
 from jepsen.simulation.run import simulate
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.runtime.process.large_appends import LargeAppends
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
 
 SEEDS = range(1, 7)
@@ -48,7 +48,7 @@ def test_fixed_seeds_survive_cuts_that_meet_syncs(sprung: list[str]) -> None:
 def test_they_find_large_appends_that_a_cut_does_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its ids would be journaled behind the cut; in-order syncs and hundreds of other seeds do not show it."""
 
-    def spare(_appends: LargeAppends, _group: Group, _index: Index) -> None:
+    def spare(_appends: LargeAppends, _group: PartitionReplica, _index: Index) -> None:
         return None
 
     monkeypatch.setattr(LargeAppends, "cut", spare)

@@ -39,7 +39,7 @@ def broker_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _compaction(broker: Broker) -> Iterator[Metric]:
-    compacting = broker.measuring.driver.compacting
+    compacting = broker.measuring.driver.compactor
     saved = sum(each.bytes_before - each.bytes_after for each in compacting.done.values())
     yield counter("compaction_bytes", "Bytes that compaction read and wrote.", compacting.bytes_done)
     yield gauge("compaction_running", "1 while a log is being compacted here.", compacting.current is not None)
@@ -52,7 +52,7 @@ def _catch_up(broker: Broker) -> Iterator[Metric]:
         "catch_up_bytes",
         "Bytes of batches that replicas fetched to catch up.",
         ["direction"],
-        [(["in"], driver.catch_up.bytes_fetched), (["out"], driver.supplying.bytes_supplied)],
+        [(["in"], driver.catch_up.bytes_fetched), (["out"], driver.supplier.bytes_supplied)],
     )
     yield counter("entries_repaired", "Damaged entries repaired from other replicas.", driver.entries_repaired)
 

@@ -63,8 +63,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "disk-roll-late",
-        "raftlog/runtime/replica/rolling.py",
-        "Rolling.is_due",
+        "raftlog/runtime/replica/rolls.py",
+        "Rolls.is_due",
         "self.ahead_bytes + size > limits.segment_bytes",
         "self.ahead_bytes > limits.segment_bytes",
         ("tests/replica/test_committed_trims.py",),

@@ -28,7 +28,7 @@ from raftlog.partitions.node import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 Machine: TypeAlias = AnyMachine[Broker]
 START_S: Final = 2.0
@@ -162,12 +162,12 @@ class BrokerCluster(Site[Broker]):
         state = self.newest_state()
         return [(machine, broker) for machine, broker in self.serving() if not self.is_removed(machine, state)]
 
-    def replicas(self, key: GroupKey) -> list[tuple[Machine, Group]]:
+    def replicas(self, key: GroupKey) -> list[tuple[Machine, PartitionReplica]]:
         """Replicas of a group in processes that can be asked, and that belong to the cluster."""
         found = ((machine, broker.node.driver.groups.get(key)) for machine, broker in self.serving_members())
         return [(machine, group) for machine, group in found if group is not None]
 
-    def leader(self, key: GroupKey) -> tuple[Machine, Group] | None:
+    def leader(self, key: GroupKey) -> tuple[Machine, PartitionReplica] | None:
         """Return the leader of the latest term among the machines that run."""
         leaders = [
             (group.core.term, machine, group)

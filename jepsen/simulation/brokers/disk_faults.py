@@ -30,7 +30,7 @@ from jepsen.simulation.timed_disk import Image, TimedDisk
 from raftlog.partitions.node.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.sealed_file import read_sealed
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import NodeId
 
 STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)
@@ -79,7 +79,7 @@ class DiskFaults(MachineFaults[Machine]):
         self.copies: dict[NodeId, _OldCopy] = {}
         """Copies of disks, restored when all other brokers know a later boot epoch."""
 
-    def _damage_segment(self, hurt: Callable[[Machine, Group], DiskDamage | None]) -> None:
+    def _damage_segment(self, hurt: Callable[[Machine, PartitionReplica], DiskDamage | None]) -> None:
         """Damage one replica of one broker, where the fault budget allows it."""
         machine = self.random_machine()
         broker = machine.service
@@ -99,10 +99,10 @@ class DiskFaults(MachineFaults[Machine]):
             if self.random.random() < 0.5:
                 machine.crash()
 
-    def _rot(self, machine: Machine, group: Group) -> DiskDamage | None:
+    def _rot(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
         return damage_file(machine.disk, lambda path: is_of_segments(group, path), self.random, machine.note)
 
-    def _refuse(self, machine: Machine, group: Group) -> DiskDamage | None:
+    def _refuse(self, machine: Machine, group: PartitionReplica) -> DiskDamage | None:
         files = [
             (path, content)
             for path, content in machine.disk.snapshot().items()
@@ -205,6 +205,6 @@ def _remembered_epoch(disk: TimedDisk, replica: ReplicaId) -> int:
     return int(known[0][2]) if known else 0
 
 
-def is_of_segments(group: Group, path: str) -> bool:
+def is_of_segments(group: PartitionReplica, path: str) -> bool:
     """Return whether a file lies directly in the Raft group's directory, as segment files do."""
     return path.rpartition("/")[0] == group.path

@@ -24,7 +24,7 @@ from raftlog.raft.messages import InstallOffer, VoteRequest
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.process.driver import Driver
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Offset, Term
 
@@ -86,7 +86,7 @@ class Watch:
         add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.damage_found
         removed = self._removed.setdefault(driver.me, {})
 
-        def added(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+        def added(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
             group = add(group_id, path, log, restart)
             if group.key in removed:
                 del removed[group.key]
@@ -98,11 +98,11 @@ class Watch:
             removed[key] = None
             remove(key)
 
-        def on_step(group: Group, ready: Ready) -> None:
+        def on_step(group: PartitionReplica, ready: Ready) -> None:
             stepped(group, ready)
             self._stepped(life, group, ready)
 
-        def damage_found(group: Group) -> None:
+        def damage_found(group: PartitionReplica) -> None:
             self._check_damage(life, group)
             damaged(group)
 
@@ -134,7 +134,7 @@ class Watch:
         self.loop.note(f"n{replica.me.node_id}", f"{name}: {_members(after)}")
         self.on_change(replica, before, after)
 
-    def _recovered(self, life: Life, group: Group) -> None:
+    def _recovered(self, life: Life, group: PartitionReplica) -> None:
         properties, log = self.group(group.key), group.log
         where = group.path.removeprefix(f"{life.driver.data_dir}/")
         properties.name = f"{where} ({uuid.UUID(bytes=group.key).hex[:8]})"
@@ -155,11 +155,11 @@ class Watch:
             ),
         )
 
-    def _check_damage(self, life: Life, group: Group) -> None:
+    def _check_damage(self, life: Life, group: PartitionReplica) -> None:
         if group.damage is not None and not self.is_damage_expected(life.computer, group.key):
             raise PropertyBroken("unprovoked-damage", {"replica": life.me, "group": group.path, "damage": group.damage})
 
-    def _stepped(self, life: Life, group: Group, ready: Ready) -> None:
+    def _stepped(self, life: Life, group: PartitionReplica, ready: Ready) -> None:
         core = group.core
         now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
         properties = self.group(group.key)

@@ -29,8 +29,8 @@ from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.replica_directory import move_aside
-from raftlog.runtime.process.giving_up import give_up
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.process.abandonment import give_up
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId
 
@@ -72,7 +72,7 @@ class Assignments(BackgroundLoop):
         """Prepare the task. `lag_ticks_max`: lag up to which a replica is shown as in sync."""
         self.replicas: dict[GroupKey, Replica] = {}
         """Replicas of topic partitions; the controller's own is not among them."""
-        self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
+        self.on_step: Callable[[PartitionReplica, Ready], None] = lambda group, ready: None
         """Callback for every Ready of any group, called after its replica."""
         self.on_made: Callable[[], None] = lambda: None
         """Callback after replicas were created here: they may be assigned to others by now."""
@@ -93,7 +93,7 @@ class Assignments(BackgroundLoop):
         self._node.on_step = self._stepped
         self._node.leaders.preferred = self._preferred
         self._node.standing.fitness.is_unwanted = self._is_unwanted
-        self._node.driver.on_gone = self._changed.set
+        self._node.driver.on_removed = self._changed.set
         self.state_changed()
         super().start()
 
@@ -131,7 +131,7 @@ class Assignments(BackgroundLoop):
 
     # callbacks of the groups
 
-    def _stepped(self, group: Group, ready: Ready) -> None:
+    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
         replica = self.replicas.get(group.key)
         if replica is not None:
             replica.stepped(ready)
@@ -211,13 +211,13 @@ class Assignments(BackgroundLoop):
                 if count % _REMOVED_TOGETHER == 0:
                     await asyncio.sleep(0)
 
-    def remove(self, group: Group, why: str) -> None:
+    def remove(self, group: PartitionReplica, why: str) -> None:
         """Remove an unwanted replica with its directory."""
         event(_logger, "replica_removed", group=group.name, why=why)
         self._forget(group)
         self._node.remove_group(group.group_id)
 
-    async def give_up(self, group: Group) -> str:
+    async def give_up(self, group: PartitionReplica) -> str:
         """Set the replica's files aside, by an operator's order, and begin again empty; return their new directory."""
         self._forget(group)
         self._node.leaders.forget(group.key)
@@ -225,7 +225,7 @@ class Assignments(BackgroundLoop):
         self._changed.set()
         return kept
 
-    def _forget(self, group: Group) -> None:
+    def _forget(self, group: PartitionReplica) -> None:
         self._empty.pop(group.key, None)
         replica = self.replicas.pop(group.key, None)
         if replica is not None:
@@ -236,7 +236,7 @@ class Assignments(BackgroundLoop):
             topic.partitions[name.partition].replica = None
         self._leaving[group.path] = group.key
 
-    def _is_deleted(self, group: Group) -> bool:
+    def _is_deleted(self, group: PartitionReplica) -> bool:
         state = self._metadata.state
         if group.group_id == self._metadata.group_id or state.group(group.group_id) is not None:
             return False
@@ -331,7 +331,7 @@ class Assignments(BackgroundLoop):
                 else:
                     self._empty[key] = partition
 
-    def _begin_replica(self, partition: Partition, group: Group) -> None:
+    def _begin_replica(self, partition: Partition, group: PartitionReplica) -> None:
         config = partition.config
         bounds = (self._producers_max, self._lag_ticks_max)
         replica = Replica(partition.name, group, config, self._counters, self._loading, *bounds)

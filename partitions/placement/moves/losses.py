@@ -6,10 +6,10 @@ from collections.abc import Container
 from uuid import UUID
 
 from raftlog.raft.quorum import majority_size
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 
-def lost_majority(group: Group, retired: Container[UUID], name: str) -> str | None:
+def lost_majority(group: PartitionReplica, retired: Container[UUID], name: str) -> str | None:
     """Return the advice for an operator when too many voters' disks are retired; None for all other groups."""
     configuration = group.core.configuration
     for half in (configuration.voters, configuration.outgoing):

@@ -20,7 +20,7 @@ from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next
 from raftlog.partitions.placement.moves.wait_reason import why_waiting
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -46,13 +46,13 @@ class Moves(BackgroundLoop):
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
-        self._differing: dict[GroupKey, Group] = {}
+        self._differing: dict[GroupKey, PartitionReplica] = {}
         """Groups led here as far as known, whose configuration does not match the assignment."""
         self._changing: dict[GroupKey, asyncio.Future[Committed]] = {}
         """Changes without an outcome."""
         self._refused: dict[GroupKey, str] = {}
         """Error of the last failed change of a differing group."""
-        self._due: dict[GroupKey, Group] = {}
+        self._due: dict[GroupKey, PartitionReplica] = {}
         """Differing groups that made progress since they were examined."""
         self._filling: dict[GroupKey, None] = {}
         """Groups with a learner that can be reached."""
@@ -72,7 +72,7 @@ class Moves(BackgroundLoop):
         """Whether all groups were compared with the newest assignments that are known here."""
         return self._compared == self._metadata.state.moved.digest and not self._is_comparing
 
-    def differing(self) -> list[tuple[Group, Sequence[ReplicaId]]]:
+    def differing(self) -> list[tuple[PartitionReplica, Sequence[ReplicaId]]]:
         """Return the groups that are led here and do not match their assignment, with that assignment."""
         found = []
         for group in list(self._differing.values()):
@@ -81,7 +81,7 @@ class Moves(BackgroundLoop):
                 found.append((group, wanted))
         return found
 
-    def awaited(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
+    def awaited(self, group: PartitionReplica, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return the assigned replicas that do not vote yet.
 
         When all vote: those that are away and without which no other voter can be removed."""
@@ -101,7 +101,7 @@ class Moves(BackgroundLoop):
                 found.append(f"{group.name}: {why}")
         return found
 
-    def why_waiting(self, group: Group) -> str | None:
+    def why_waiting(self, group: PartitionReplica) -> str | None:
         """Return the reason, in words, for which such a group waits; None while it proceeds."""
         wanted = self._wanted(group)
         if wanted is None:
@@ -109,7 +109,7 @@ class Moves(BackgroundLoop):
         may_begin = len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling
         return self._why_waiting(group, wanted, may_begin=may_begin)
 
-    def _why_waiting(self, group: Group, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
+    def _why_waiting(self, group: PartitionReplica, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
         core = group.core
         return why_waiting(
             core.configuration,
@@ -128,7 +128,7 @@ class Moves(BackgroundLoop):
         if self._compared != self._metadata.state.moved.digest:
             self._look.set()
 
-    def stepped(self, group: Group, ready: Ready) -> None:
+    def stepped(self, group: PartitionReplica, ready: Ready) -> None:
         """Examine a group after a Ready was processed."""
         if group.key in self._differing:
             self._due[group.key] = group
@@ -136,12 +136,12 @@ class Moves(BackgroundLoop):
         elif ready.role_state is not None and ready.role_state.role is Role.LEADER:
             self._compare(group)
 
-    def _compare(self, group: Group) -> None:
+    def _compare(self, group: PartitionReplica) -> None:
         if self._is_differing(group):
             self._differing[group.key] = self._due[group.key] = group
             self._look.set()
 
-    def _wanted(self, group: Group) -> Sequence[ReplicaId] | None:
+    def _wanted(self, group: PartitionReplica) -> Sequence[ReplicaId] | None:
         """Return the assigned replicas; None for the controller, and without a known assignment."""
         state = self._metadata.state
         name = state.group(group.group_id)
@@ -177,7 +177,7 @@ class Moves(BackgroundLoop):
                 await asyncio.sleep(0)
         self._is_comparing = False
 
-    def _look_at(self, due: Mapping[GroupKey, Group]) -> bool:
+    def _look_at(self, due: Mapping[GroupKey, PartitionReplica]) -> bool:
         """Begin the next changes of these groups; return whether there was one."""
         begun = False
         if due and not self._is_fresh():
@@ -198,14 +198,14 @@ class Moves(BackgroundLoop):
         freshness = self._metadata.freshness()
         return freshness.age_ms is not None and freshness.age_ms <= FRESH_MS and freshness.leader is not None
 
-    def _is_differing(self, group: Group) -> bool:
+    def _is_differing(self, group: PartitionReplica) -> bool:
         """Return whether it is led here, and differs from its assignment or has an uncommitted configuration."""
         wanted, core = self._wanted(group), group.core
         if group.is_closed or core.role is not Role.LEADER or wanted is None:
             return False
         return core.configuration.index > core.committed_index or not is_reached(core.configuration, wanted)
 
-    def _set_filling(self, group: Group, reachable: Collection[ReplicaId]) -> None:
+    def _set_filling(self, group: PartitionReplica, reachable: Collection[ReplicaId]) -> None:
         if any(learner in reachable for learner in group.core.configuration.learners):
             self._filling[group.key] = None
         elif group.key in self._filling:
@@ -213,7 +213,7 @@ class Moves(BackgroundLoop):
             self._is_all_due = True  # another one can begin
             self._look.set()
 
-    def _step(self, group: Group) -> bool:
+    def _step(self, group: PartitionReplica) -> bool:
         """Begin the next change, if one is due; return whether it was."""
         core, wanted, me = group.core, self._wanted(group), self._node.identity.replica
         before = core.configuration
@@ -243,7 +243,7 @@ class Moves(BackgroundLoop):
         future.add_done_callback(lambda done: self._changed(group, after, done))
         return True
 
-    def _hand_over(self, group: Group, change: ConfigurationChange) -> bool:
+    def _hand_over(self, group: PartitionReplica, change: ConfigurationChange) -> bool:
         """Transfer leadership before this voter is removed, so that proposals made here get their outcome here."""
         near, fitness, now = self._near(group), self._node.standing.fitness, self._node.loop.time()
         targets = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
@@ -256,7 +256,7 @@ class Moves(BackgroundLoop):
             _logger.debug("leadership of %s was not transferred to %s: %s", group.path, target, error)
         return True
 
-    def _changed(self, group: Group, after: Configuration, done: "asyncio.Future[Committed]") -> None:
+    def _changed(self, group: PartitionReplica, after: Configuration, done: "asyncio.Future[Committed]") -> None:
         del self._changing[group.key]
         if done.cancelled():
             return
@@ -272,7 +272,7 @@ class Moves(BackgroundLoop):
             if group.key in self._differing:
                 self._refused[group.key] = str(error)
 
-    def _reachable(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
+    def _reachable(self, group: PartitionReplica, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return assigned replicas and members of the group on disks whose processes are reachable."""
         state, me = self._metadata.state, self._node.identity.replica
         concerned = sorted({*wanted, *group.core.configuration.all_members()})
@@ -282,7 +282,7 @@ class Moves(BackgroundLoop):
             if each == me or (state.broker_of(each) is not None and self._node.is_alive(each.node_id))
         ]
 
-    def _near(self, group: Group) -> list[ReplicaId]:
+    def _near(self, group: PartitionReplica) -> list[ReplicaId]:
         """Return members that hold the present configuration entry, and nearly everything else that is committed."""
         core = group.core
         least = max(core.configuration.index, core.committed_index - CAUGHT_UP_ENTRIES)

@@ -18,7 +18,7 @@ from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.raft import ReplicaId, Role
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
@@ -38,7 +38,7 @@ class ReplicaRemoval(BackgroundLoop):
 
     purpose = "leaving groups"
 
-    def __init__(self, node: Node, metadata: ControllerHost, remove: Callable[[Group, str], None]) -> None:
+    def __init__(self, node: Node, metadata: ControllerHost, remove: Callable[[PartitionReplica, str], None]) -> None:
         self._node, self._metadata, self._remove = node, metadata, remove
         self._changed = asyncio.Event()
         self._compared = b""
@@ -67,7 +67,7 @@ class ReplicaRemoval(BackgroundLoop):
                 async with asyncio.timeout(pause_s if left else None):
                     await self._changed.wait()
 
-    async def _unwanted(self) -> list[Group]:
+    async def _unwanted(self) -> list[PartitionReplica]:
         found = []
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
             if self._is_unwanted(group):
@@ -76,14 +76,14 @@ class ReplicaRemoval(BackgroundLoop):
                 await asyncio.sleep(0)
         return found
 
-    def _is_unwanted(self, group: Group) -> bool:
+    def _is_unwanted(self, group: PartitionReplica) -> bool:
         state = self._metadata.state
         name = state.group(group.group_id)
         return name is not None and self._node.identity.replica not in state.assignment(name).replicas
 
-    async def _leave(self, group: Group) -> bool:
+    async def _leave(self, group: PartitionReplica) -> bool:
         """Try to remove the replica; return whether it is removed."""
-        if group.core.role is Role.LEADER or group.is_deaf or not await self._is_removed_by_leader(group):
+        if group.core.role is Role.LEADER or group.is_frozen or not await self._is_removed_by_leader(group):
             return group.is_closed
         group.is_leaving = True
         try:
@@ -91,7 +91,7 @@ class ReplicaRemoval(BackgroundLoop):
                 await self._node.pause(deadline_in(self._node.settings.driver.tick_ms))
             if (
                 group.is_closed
-                or group.is_deaf
+                or group.is_frozen
                 or not self._is_unwanted(group)
                 or not await self._is_removed_by_leader(group)
             ):
@@ -103,7 +103,7 @@ class ReplicaRemoval(BackgroundLoop):
             if not group.is_closed:
                 self._node.driver.mark_dirty(group)
 
-    async def _is_removed_by_leader(self, group: Group) -> bool:
+    async def _is_removed_by_leader(self, group: PartitionReplica) -> bool:
         """Return whether a leader reports that its committed configuration lacks this replica."""
         for node in self._asked(group):
             try:
@@ -115,7 +115,7 @@ class ReplicaRemoval(BackgroundLoop):
             return answer.value is False
         return False
 
-    def _asked(self, group: Group) -> list[NodeId]:
+    def _asked(self, group: PartitionReplica) -> list[NodeId]:
         """Return the nodes that may lead: the last known leader, then those of the assignment."""
         state, me, leader = self._metadata.state, self._node.identity.node_id, group.core.leader
         name = state.group(group.group_id)

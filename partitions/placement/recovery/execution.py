@@ -30,8 +30,8 @@ from raftlog.partitions.placement.recovery.replica_standing import (
     unpacked,
 )
 from raftlog.partitions.routing.partition import Partition
-from raftlog.runtime.process.giving_up import renounce
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.process.abandonment import renounce
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
 
@@ -183,13 +183,13 @@ class RecoveryExecution:
     def _is_claimed(self, key: bytes) -> bool:
         return self._claimed.get(key, 0.0) > self._node.loop.time()
 
-    def _group(self, request: Request) -> Group:
+    def _group(self, request: Request) -> PartitionReplica:
         group = self._node.driver.groups.get(_key(request))
         if group is None:
             raise Unavailable(f"node {self._me} has no replica of group {_key(request).hex()}")
         return group
 
-    def _refuse_led(self, group: Group) -> None:
+    def _refuse_led(self, group: PartitionReplica) -> None:
         leader = group.core.leader
         if leader is not None:
             raise ChangeRefused(f"{group.name}: node {leader.node_id} leads it; there is nothing to recover")

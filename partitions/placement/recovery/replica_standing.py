@@ -6,7 +6,7 @@ import msgspec
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.raft import EntryId, ReplicaId, Role
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import NodeId
 
 
@@ -54,7 +54,7 @@ class ReplicaStanding(msgspec.Struct, frozen=True, array_like=True):
         return self.last.index == 0
 
 
-def standing_of(replica: ReplicaId, group: Group) -> ReplicaStanding:
+def standing_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStanding:
     """Return the state of the replica in this process."""
     core, log = group.core, group.log
     configuration = core.configuration

@@ -22,7 +22,7 @@ from raftlog.types import Index, Offset, Term
 _BLOCK = 4096
 
 
-class Making:
+class DirectoryCreation:
     """Creation of one directory, in two stages, each of which the caller syncs before it continues.
 
     The meta file gets its name only when its content is durable: a directory with a torn one would be damage."""

@@ -16,7 +16,7 @@ from raftlog.storage.roll import decode_roll
 from raftlog.types import Index, Offset
 
 
-class FoundEntry(NamedTuple):
+class OfflineEntry(NamedTuple):
     """Stored entry, its place, and its error if it has one."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -42,7 +42,7 @@ class NewestRecords:
         self.why: str | None = None
         """Error of the first damaged entry."""
 
-    def take(self, head: FoundEntry | None, stream: Iterator[FoundEntry]) -> FoundEntry | None:
+    def take(self, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
         """Take entries as long as they lie below the end; return the first that does not."""
         if head is not None and head.why is None:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
@@ -54,7 +54,7 @@ class NewestRecords:
             head = next(stream, None)
         return head
 
-    def _take(self, found: FoundEntry) -> None:
+    def _take(self, found: OfflineEntry) -> None:
         newest: dict[bytes, _Newest] = {}
         try:
             for record in read_records(found.batch):
@@ -76,7 +76,7 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-Later = Callable[[int], Iterator[FoundEntry]]
+Later = Callable[[int], Iterator[OfflineEntry]]
 """All entries of the replica of that number in a list, or those at least that lie behind the end."""
 
 
@@ -110,7 +110,7 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
     return None
 
 
-def _mark_in(entries: Iterator[FoundEntry]) -> Offset:
+def _mark_in(entries: Iterator[OfflineEntry]) -> Offset:
     """Return the greatest mark of compaction that stands in a log."""
     greatest = Offset(0)
     for entry in entries:
@@ -125,7 +125,7 @@ def _mark_in(entries: Iterator[FoundEntry]) -> Offset:
     return greatest
 
 
-def _keys_from(end: Index, below: Offset, entries: Iterator[FoundEntry]) -> frozenset[bytes]:
+def _keys_from(end: Index, below: Offset, entries: Iterator[OfflineEntry]) -> frozenset[bytes]:
     """Return the keys of the records from entry `end` on, below an offset; an unreadable entry has none."""
     keys: set[bytes] = set()
     for entry in entries:

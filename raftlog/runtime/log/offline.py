@@ -18,7 +18,7 @@ from raftlog.records.difference import first_difference
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import Mark
 from raftlog.runtime.journal.recovery import read_journal
-from raftlog.runtime.log.newest_records import FoundEntry, NewestRecords, difference_of
+from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, difference_of
 from raftlog.runtime.log.replay import journal_entries
 from raftlog.runtime.log.replica_directory import group_directories
 from raftlog.storage.directory import internal
@@ -53,7 +53,7 @@ class OfflineReplica(NamedTuple):
             last = found.index
         return last
 
-    def entries(self, disk: Disk) -> Iterator[FoundEntry]:
+    def entries(self, disk: Disk) -> Iterator[OfflineEntry]:
         """Yield its entries in order of index, sound or not. Raises `OSError`, `JournalDamaged` and `FormatError`."""
         base, last = -1, 0
         for base, found in self._in_segments(disk):  # noqa: B007 - the journal goes on in that segment
@@ -63,7 +63,7 @@ class OfflineReplica(NamedTuple):
         if self.folded is not None and self.fold is not None:
             yield from self._in_journal(disk, self.folded, self.fold, base)
 
-    def _in_segments(self, disk: Disk) -> Iterator[tuple[int, FoundEntry]]:
+    def _in_segments(self, disk: Disk) -> Iterator[tuple[int, OfflineEntry]]:
         keep_to = self.folded.keep_to if self.folded is not None else None
         bases = segment_bases(disk, self.path)
         for base, newer in zip(bases, [*bases[1:], None], strict=False):  # there may be none
@@ -76,7 +76,7 @@ class OfflineReplica(NamedTuple):
                         return
                     why = None if stored.row_only else stored.why
                     where = f"{segment.files.log.path} at position {stored.position}"
-                    yield base, FoundEntry(Index(index), bytes(stored.batch), where, why)
+                    yield base, OfflineEntry(Index(index), bytes(stored.batch), where, why)
 
     def uncompacted_from(self, disk: Disk) -> Index:
         """Return the entry from which on nothing was compacted."""
@@ -87,20 +87,20 @@ class OfflineReplica(NamedTuple):
                 return Index(segment.base_index)
         return Index(0)
 
-    def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[FoundEntry]:
+    def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[OfflineEntry]:
         """Yield the entries behind the segments' checkpoint; `base` is the segment of the last one before them."""
         for entry in journal_entries(folded, fold, folded.keep_to + 1):
             base = entry.offset if entry.is_roll else base
             name = f"{self.path}/{segment_stem(base)}{LOG_SUFFIX}" if base >= 0 else ""
             if entry.batch is not None:
-                yield FoundEntry(entry.index, bytes(entry.batch), f"the journal, for {name}", None)
+                yield OfflineEntry(entry.index, bytes(entry.batch), f"the journal, for {name}", None)
             elif name and disk.exists(name):
                 yield _by_row(disk, name, entry.row)
             elif entry.offset >= folded.log_start_offset:
-                yield FoundEntry(entry.index, b"", name, "the file is missing")
+                yield OfflineEntry(entry.index, b"", name, "the file is missing")
 
 
-def _by_row(disk: Disk, name: str, packed: bytes) -> FoundEntry:
+def _by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
     row = unpack_row(packed)
     file = disk.open(name, read_only=True)
     try:
@@ -108,7 +108,7 @@ def _by_row(disk: Disk, name: str, packed: bytes) -> FoundEntry:
     finally:
         file.close()
     why = None if len(batch) == row.length else "the file ends too early"
-    return FoundEntry(Index(row.index), batch, f"{name} at position {row.position}", why)
+    return OfflineEntry(Index(row.index), batch, f"{name} at position {row.position}", why)
 
 
 def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
@@ -167,13 +167,13 @@ def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparis
     return Comparison(replicas[0].group_id, paths, first, last, end_offset, None)
 
 
-def _skip_to(index: Index, head: FoundEntry | None, stream: Iterator[FoundEntry]) -> FoundEntry | None:
+def _skip_to(index: Index, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
     while head is not None and head.index < index:
         head = next(stream, None)
     return head
 
 
-def _difference(index: Index, paths: Sequence[str], heads: Sequence[FoundEntry | None]) -> str | None:
+def _difference(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry | None]) -> str | None:
     reference = heads[0]
     for path, head in zip(paths, heads, strict=True):
         if head is None or head.index != index:
@@ -188,6 +188,6 @@ def _difference(index: Index, paths: Sequence[str], heads: Sequence[FoundEntry |
     return None
 
 
-def _offset_behind(heads: Sequence[FoundEntry | None]) -> int:
+def _offset_behind(heads: Sequence[OfflineEntry | None]) -> int:
     assert heads[0] is not None, "all replicas have the entry"
     return read_header(heads[0].batch).next_offset

@@ -88,17 +88,17 @@ def first_roll(
     the
     entries before it were not deleted, and are in a file, or here with their bytes."""
     certain = possible = None
-    is_gone = not is_begun
+    is_removed = not is_begun
     for entry in entries:
         if entry.offset > log_start:
             break
         if not entry.is_roll:
-            is_gone = is_gone or (entry.batch is None and certain is not None and certain.offset not in held)
+            is_removed = is_removed or (entry.batch is None and certain is not None and certain.offset not in held)
         elif entry.offset < log_start or entry.index <= commit_hint:
-            certain, possible, is_gone = entry, None, entry.batch is None and entry.offset not in held
+            certain, possible, is_removed = entry, None, entry.batch is None and entry.offset not in held
         else:
             possible = entry
-    return possible if possible is not None and is_gone else certain
+    return possible if possible is not None and is_removed else certain
 
 
 class Replay:

@@ -184,7 +184,7 @@ class Trash:
         else:  # an attempt failed behind the renaming
             _end_move(self._disk, self._data_dir, path)
 
-    def look_again(self) -> None:
+    def note_moved(self) -> None:
         """Note that a directory was moved into the trash by another function."""
         self._is_empty = False
 

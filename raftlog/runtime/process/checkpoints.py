@@ -25,7 +25,7 @@ from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, JournaledHardState, Mark, encode
 from raftlog.runtime.log.control_entries import member_of, replica_of
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
 from raftlog.types import Index, Term
@@ -47,7 +47,7 @@ class Checkpoints:
         journal: Journal,
         groups_max: int,
         interval_s: float,
-        write: Callable[[Group], None],
+        write: Callable[[PartitionReplica], None],
         soon: Callable[[Callable[[], None]], None],
         fail: Callable[[OSError], None],
     ) -> None:
@@ -66,9 +66,9 @@ class Checkpoints:
         self._is_asked_for = False
         self._states: dict[GroupKey, Encoded] = {}
         """Encoded state of each group for the next checkpoint, unless the group is in `_changed`."""
-        self._changed: dict[GroupKey, Group] = {}
+        self._changed: dict[GroupKey, PartitionReplica] = {}
         """Groups whose state, or whose files, changed since they were looked at."""
-        self._to_sync: dict[GroupKey, Group] = {}
+        self._to_sync: dict[GroupKey, PartitionReplica] = {}
         """Groups that were looked at and whose files may not be synced."""
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
@@ -76,7 +76,7 @@ class Checkpoints:
         """Looks that are left while a checkpoint is prepared, else `None`."""
         self._number: JournalSequence | None = None
         """Number of the checkpoint that was begun and is not completed."""
-        self._waiting: deque[Group] = deque()
+        self._waiting: deque[PartitionReplica] = deque()
         """Groups whose files the checkpoint has still to sync."""
         self._is_syncing = False
         self._last_at = 0.0
@@ -88,11 +88,11 @@ class Checkpoints:
                 held = JournaledHardState(key, folded.term, folded.vote)
                 self._removed[key] = _removed_state(held, folded.voting_position)
 
-    def note_changed(self, group: Group) -> None:
+    def note_changed(self, group: PartitionReplica) -> None:
         """Note that the group's state in a checkpoint, or one of its files, changes now."""
         self._changed[group.key] = group
 
-    def note_removed(self, group: Group, position: EntryId) -> None:
+    def note_removed(self, group: PartitionReplica, position: EntryId) -> None:
         """Replace the group's state by a mark that keeps its term, its vote and the position that it held."""
         term, vote = group.hard_state
         held = JournaledHardState(group.key, term, member_of(vote) if vote else None)
@@ -159,7 +159,7 @@ class Checkpoints:
             segments = log.segments
             if log.written_index < log.last_index:
                 self._write(group)
-            if group.is_deaf or log.written_index < log.last_index:
+            if group.is_frozen or log.written_index < log.last_index:
                 return False
             segments.publish_rows(segments.last_index)
             if segments.published_index < log.last_index:
@@ -230,7 +230,7 @@ def _removed_state(hard_state: JournaledHardState, lost: tuple[Index, Term] | No
     return GroupState(key, Mark.REMOVED, term, vote, voting_position=lost)
 
 
-def _state(group: Group) -> GroupState:
+def _state(group: PartitionReplica) -> GroupState:
     term, vote = group.hard_state
     log = group.log
     index = group.configuration_index

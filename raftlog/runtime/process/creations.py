@@ -17,10 +17,10 @@ from raftlog.errors import InvalidArgument, RaftlogError, Unavailable
 from raftlog.raft import Restart
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import Created, GroupKey
-from raftlog.runtime.log.creation import Making
+from raftlog.runtime.log.creation import DirectoryCreation
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.process.persister import Persister
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 from raftlog.storage.segmented_log import SyncTargets
@@ -49,9 +49,9 @@ class CreationPort(Protocol):
     config: DriverConfig
     persister: Persister
     failure: RaftlogError | None
-    groups: dict[GroupKey, Group]
+    groups: dict[GroupKey, PartitionReplica]
 
-    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
         """Start a group whose directory exists durably."""
         ...
 
@@ -63,12 +63,12 @@ class Creations:
         self._port = port
         self._under_way: dict[GroupKey, None] = {}
 
-    def make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
+    def make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> PartitionReplica:
         """Create one replica; blocking. Raises like `Driver.create_group`."""
         port = self._port
         path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
-        making = Making(port.disk, port.data_dir, path, group_id, roll)
+        making = DirectoryCreation(port.disk, port.data_dir, path, group_id, roll)
         with self._may_be_full(path):
             log, restart = making.run(port.config.recent_bytes_max)
         return self._begin([(making, log, restart)])[0]
@@ -99,7 +99,7 @@ class Creations:
             self._port.persister.stop_with(error)
             raise self._port.failure or error from None
 
-    def _begin(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
+    def _begin(self, created: Sequence[tuple[DirectoryCreation, GroupLog, Restart]]) -> list[PartitionReplica]:
         """Journal that replicas with durable directories are created, and start them."""
         persister = self._port.persister
         persister.append_marks([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
@@ -125,32 +125,34 @@ class Creations:
             await self._make_batch(wanted[at : at + _BATCH])
 
     async def _make_batch(self, batch: Sequence[_Wanted]) -> None:
-        makings: list[Making] = []
+        makings: list[DirectoryCreation] = []
         begun = 0
         try:
             for each in batch:
                 makings.append(self._making(*each))
-            await self._stage(makings, Making.begin)
-            await self._stage(makings, Making.go_on)
+            await self._stage(makings, DirectoryCreation.begin)
+            await self._stage(makings, DirectoryCreation.go_on)
             while begun < len(makings):
                 some = makings[begun : begun + _SLICE]
                 self._begin([(making, *making.finish(self._port.config.recent_bytes_max)) for making in some])
                 begun += _SLICE
-                await self._let_others()
+                await self._yield_loop()
         finally:
             for making in makings[begun:]:
                 making.abandon()
             for making in makings:
                 self._under_way.pop(making.group_id.bytes, None)
 
-    def _making(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Making:
+    def _making(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> DirectoryCreation:
         port = self._port
         path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
         self._under_way[group_id.bytes] = None
-        return Making(port.disk, port.data_dir, path, group_id, roll)
+        return DirectoryCreation(port.disk, port.data_dir, path, group_id, roll)
 
-    async def _stage(self, makings: Sequence[Making], work: Callable[[Making], SyncTargets]) -> None:
+    async def _stage(
+        self, makings: Sequence[DirectoryCreation], work: Callable[[DirectoryCreation], SyncTargets]
+    ) -> None:
         """Run one stage for all replicas, and sync the files that it touched."""
         port = self._port
         targets = SyncTargets([], [])
@@ -160,14 +162,14 @@ class Creations:
             targets.files.extend(files)
             targets.directories.extend(directories)
             if number % _FILES_SLICE == 0:
-                await self._let_others()
+                await self._yield_loop()
         try:
             await port.persister.sync(targets.files, list(dict.fromkeys(targets.directories)))
         except OSError as error:
             raise port.failure or error from None
         self._check_process()
 
-    async def _let_others(self) -> None:
+    async def _yield_loop(self) -> None:
         await asyncio.sleep(0)
         self._check_process()
 

@@ -26,22 +26,22 @@ from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Cut, GroupKey, VotingPosition
 from raftlog.runtime.log.control_entries import BatchPayloads
 from raftlog.runtime.log.group_log import GroupLog
-from raftlog.runtime.log.opening import OpenedGroup, open_groups, open_journal
-from raftlog.runtime.process.compacting import Compacting
+from raftlog.runtime.log.startup import OpenedGroup, open_groups, open_journal
+from raftlog.runtime.process.compactor import Compactor
 from raftlog.runtime.process.creations import Creation, Creations, Joining
 from raftlog.runtime.process.descriptor_watch import DescriptorWatch
 from raftlog.runtime.process.journal_room import JournalRoom
 from raftlog.runtime.process.outbox import Outbox
 from raftlog.runtime.process.peers import PeerLiveness
 from raftlog.runtime.process.persister import Persister
-from raftlog.runtime.process.scrubbing import Scrubbing
+from raftlog.runtime.process.scrubber import Scrubber
 from raftlog.runtime.process.ticker import Stall, Ticker
 from raftlog.runtime.replica.disk_room import DiskRoom
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.replica.proposals import settle_read
 from raftlog.runtime.replica.refused_messages import handle_refused
 from raftlog.runtime.transfer.catch_up import CatchUp
-from raftlog.runtime.transfer.supplying import Supplying
+from raftlog.runtime.transfer.supplier import Supplier
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
@@ -73,16 +73,16 @@ class Driver:
         self.journal = journal
         self.wall_ms = wall_ms
         self.loop: asyncio.AbstractEventLoop
-        self.groups: dict[GroupKey, Group] = {}
+        self.groups: dict[GroupKey, PartitionReplica] = {}
         self.failure: RaftlogError | None = None
         """Error that ended the driver; set once."""
         self.on_failure: Callable[[RaftlogError], None] = _ignore
         """Callback when the disk failed, called once: the process must end, for the state of its files is unknown."""
-        self.on_stall: Callable[[Stall], None] = self._give_leadership_up
+        self.on_stall: Callable[[Stall], None] = self._step_down_on_stall
         """Callback when the loop or the disk makes no progress, called repeatedly while it lasts."""
-        self.on_step: Callable[[Group, Ready], None] = _ignore
+        self.on_step: Callable[[PartitionReplica, Ready], None] = _ignore
         """Callback with every Ready that was handled, for observers."""
-        self.on_gone: Callable[[], None] = lambda: None
+        self.on_removed: Callable[[], None] = lambda: None
         """Callback when directories of removed groups are deleted, and new groups may take their names."""
         self.messages_refused = 0
         """Appends that were invalid, or for which there was no room."""
@@ -91,8 +91,8 @@ class Driver:
         """Damaged entries that were fetched again from other replicas."""
         self._random = random
         self.boot_epoch = boot_epoch
-        self._dirty: list[Group] = []
-        self._awake: dict[GroupKey, Group] = {}
+        self._dirty: list[PartitionReplica] = []
+        self._awake: dict[GroupKey, PartitionReplica] = {}
         """Groups that need ticks."""
         self._outbox = Outbox(transport)
         self.persister = Persister(
@@ -109,10 +109,10 @@ class Driver:
         silence = config.raft.election_ticks_min
         self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
-        self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
-        self.catch_up, self.supplying, self.compacting = CatchUp(self), Supplying(self), Compacting(self)
-        self.compact, self.leave_compaction = self.compacting.ask, self.compacting.leave
-        self.is_copied, self.is_rebuilding = self.supplying.is_copied, self.catch_up.is_rebuilding
+        self._scrubber = Scrubber(config.scrub_interval_ms / 1000)
+        self.catch_up, self.supplier, self.compactor = CatchUp(self), Supplier(self), Compactor(self)
+        self.compact, self.leave_compaction = self.compactor.ask, self.compactor.leave
+        self.is_copied, self.is_rebuilding = self.supplier.is_copied, self.catch_up.is_rebuilding
         self.creations = Creations(self)
         journal.on_durable = self._journal_durable
 
@@ -156,12 +156,12 @@ class Driver:
             )
         group.has_voting_position = opened.restart.voting_position is not None
 
-    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
         """Start a group whose directory exists durably."""
         payloads = BatchPayloads(self.wall_ms)
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
-        group = Group(self, group_id, path, core, log, restart.hard_state)
+        group = PartitionReplica(self, group_id, path, core, log, restart.hard_state)
         core.set_unfit(self._is_unfit)
         for node in self._peers.alive_nodes():
             core.note_process(node, True)
@@ -185,7 +185,7 @@ class Driver:
         """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
         self.ticker.stop()
         self.catch_up.stop()
-        self.compacting.stop()
+        self.compactor.stop()
         self._outbox.stop()
         if self.failure is None:
             self.persister.write_rest()
@@ -198,7 +198,7 @@ class Driver:
 
     # groups come and go
 
-    def create_group(self, roll: Roll, name: str | None = None) -> Group:
+    def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:
         """Begin as one of the first replicas, with the group's first roll, the same everywhere; it is committed.
 
         Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
@@ -213,7 +213,7 @@ class Driver:
         """Create many replicas like `join_group` without blocking the loop; those made before a failure stay."""
         await self.creations.join(joining)
 
-    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
+    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> PartitionReplica:
         """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
         return self.creations.make(group_id, None, name)
 
@@ -223,7 +223,7 @@ class Driver:
         self.detach(group)
         self.persister.remove(group)
 
-    def detach(self, group: Group) -> None:
+    def detach(self, group: PartitionReplica) -> None:
         """End a group's work; its files stay."""
         del self.groups[group.key]
         self._awake.pop(group.key, None)
@@ -242,7 +242,7 @@ class Driver:
         admits = self._journal_room.admits
         for key, message in envelopes:
             group = self.groups.get(key)
-            if group is None or group.is_deaf or group.is_leaving or group.stopped or message.sender.node_id != node:
+            if group is None or group.is_frozen or group.is_leaving or group.stopped or message.sender.node_id != node:
                 self.messages_refused += 1
                 continue
             try:
@@ -265,7 +265,7 @@ class Driver:
 
     async def serve(self, node: NodeId, request: object) -> object:
         """Answer a bulk request of another replica; raises `RaftlogError` when it cannot be served."""
-        return self.supplying.serve(node, request)
+        return self.supplier.serve(node, request)
 
     def _process_changed(self, node: NodeId, is_alive: bool) -> None:
         for group in self.groups.values():
@@ -275,7 +275,7 @@ class Driver:
 
     # the host of the groups
 
-    def mark_dirty(self, group: Group) -> None:
+    def mark_dirty(self, group: PartitionReplica) -> None:
         if not group.is_dirty:
             group.is_dirty = True
             self._dirty.append(group)
@@ -287,21 +287,21 @@ class Driver:
     def note_admitted(self, size_bytes: int) -> None:
         self._journal_room.note_admitted(size_bytes)
 
-    def note_changed(self, group: Group) -> None:
+    def note_changed(self, group: PartitionReplica) -> None:
         self.persister.checkpoints.note_changed(group)
 
-    def write_entries(self, group: Group) -> None:
+    def write_entries(self, group: PartitionReplica) -> None:
         self.persister.write(group)
 
-    def damage_found(self, group: Group) -> None:
+    def damage_found(self, group: PartitionReplica) -> None:
         self.persister.checkpoints.note_changed(group)
         if self._is_started:
             self.catch_up.repair(group)
 
-    def is_compacting(self, group: Group) -> bool:
-        return self.compacting.current is group
+    def is_compacting(self, group: PartitionReplica) -> bool:
+        return self.compactor.current is group
 
-    def trim(self, group: Group, offset: Offset) -> None:
+    def trim(self, group: PartitionReplica, offset: Offset) -> None:
         self.persister.trim(group, offset)
 
     # the turn
@@ -319,7 +319,7 @@ class Driver:
         if self.failure:
             return
         dirty, self._dirty = self._dirty, []
-        taken: list[tuple[Group, Ready]] = []
+        taken: list[tuple[PartitionReplica, Ready]] = []
         try:
             for group in dirty:
                 group.is_dirty = False
@@ -339,9 +339,9 @@ class Driver:
             self.on_step(group, ready)
         self.catch_up.turned()
 
-    def _take(self, group: Group) -> Ready | None:
+    def _take(self, group: PartitionReplica) -> Ready | None:
         """Return the group's Ready, if it has one, and update whether the group needs ticks."""
-        if group.is_closed or group.is_deaf or group.is_leaving or group.stopped:
+        if group.is_closed or group.is_frozen or group.is_leaving or group.stopped:
             return None
         ready = group.take_ready()
         group.admission.end_turn()
@@ -353,7 +353,7 @@ class Driver:
             self.note_members(group)
         return ready
 
-    def _finish(self, group: Group, ready: Ready) -> None:
+    def _finish(self, group: PartitionReplica, ready: Ready) -> None:
         """Run step 3 of a Ready, except for its messages."""
         if ready.cut_to is not None:
             self.persister.write(group)
@@ -388,14 +388,14 @@ class Driver:
             self.failure = failure
             self.ticker.stop()
             self.catch_up.stop()
-            self.compacting.stop()
+            self.compactor.stop()
             self._outbox.stop()
             self.persister.drop_waits(failure)
             for group in self.groups.values():
                 group.end(failure)
             self.on_failure(failure)
 
-    def note_members(self, group: Group) -> None:
+    def note_members(self, group: PartitionReplica) -> None:
         """Update the nodes that the group is shared with."""
         self._peers.share(group.key, (member.node_id for member in group.core.configuration.all_members()))
 
@@ -418,25 +418,25 @@ class Driver:
             self.descriptors.look(self.persister.waits_for_descriptors)
             self.persister.settle_cuts()
             if self.persister.empty_trash():
-                self.on_gone()
-            self._scrubbing.tick(self.groups, now)
+                self.on_removed()
+            self._scrubber.tick(self.groups, now)
         except OSError as error:
             if not lacks_descriptors(error):  # retried at the next tick
                 self.persister.stop_with(error)
         self.persister.checkpoints.maybe_begin(now)
-        self.compacting.tick()
+        self.compactor.tick()
         self.persister.flush()
 
     def _tick_groups(self) -> None:
         for group in self._awake.values():
-            if not (group.is_deaf or group.is_leaving or group.stopped) and group.core.tick():
+            if not (group.is_frozen or group.is_leaving or group.stopped) and group.core.tick():
                 self.mark_dirty(group)
 
-    def _give_leadership_up(self, stall: Stall) -> None:
+    def _step_down_on_stall(self, stall: Stall) -> None:
         """Step down in all groups with more than one voter, because others can lead better."""
         for group in self._awake.values():
             if len(group.core.configuration.all_voters()) > 1:
-                group.give_leadership_up(stall.value)
+                group.step_down(stall.value)
 
     def set_unfit(self, is_unfit: bool) -> None:
         """Set whether the groups here leave elections to other processes at first, because those would lead better."""

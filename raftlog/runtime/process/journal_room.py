@@ -5,7 +5,7 @@ from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.log.control_entries import is_control, is_trim
 from raftlog.runtime.replica.disk_room import DiskRoom
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
@@ -37,7 +37,7 @@ class JournalRoom:
         """Count entries of that size that are on their way to the journal."""
         self.admitted_bytes += min(size_bytes, self._large_append_bytes)
 
-    def admits(self, group: Group, message: AppendRequest, disk: DiskRoom) -> bool:
+    def admits(self, group: PartitionReplica, message: AppendRequest, disk: DiskRoom) -> bool:
         """Return whether there is room for the entries of an append, and count them if there is."""
         size = sum(entry.size_bytes for entry in message.entries)
         is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)

@@ -12,8 +12,8 @@ from raftlog.errors import Unavailable
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import AppendIds, GroupKey
-from raftlog.runtime.replica.group import Group
 from raftlog.runtime.replica.part import Part
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
 from raftlog.types import Index
@@ -37,7 +37,7 @@ class LargeAppends:
         self,
         disk: Disk,
         journal: Journal,
-        journaled: Callable[[Group, Part, JournalSequence], None],
+        journaled: Callable[[PartitionReplica, Part, JournalSequence], None],
         fail: Callable[[OSError], None],
     ) -> None:
         self._disk = disk
@@ -47,19 +47,19 @@ class LargeAppends:
         self._under_way: dict[GroupKey, list[_Large]] = {}
         self._syncing: dict[GroupKey, int] = {}
         """Syncs that were submitted and have not returned."""
-        self._refused: list[tuple[Group, _Large]] = []
+        self._refused: list[tuple[PartitionReplica, _Large]] = []
         """Synced large appends whose ids did not fit into the journal."""
 
-    def take(self, group: Group, part: Part, first: Index, last: Index) -> None:
+    def take(self, group: PartitionReplica, part: Part, first: Index, last: Index) -> None:
         """Note entries that were appended to the log; `start` follows once they are written."""
         self._under_way.setdefault(group.key, []).append(_Large(part, first, last))
 
-    def cut(self, group: Group, index: Index) -> None:
+    def cut(self, group: PartitionReplica, index: Index) -> None:
         """Shorten the group's large appends to `index`, where its log was cut."""
         for large in self._under_way.get(group.key, ()):
             large.last = min(large.last, index)
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: PartitionReplica) -> None:
         """Drop the large appends of a removed group."""
         self._under_way.pop(group.key, None)
 
@@ -71,7 +71,7 @@ class LargeAppends:
     def is_any_syncing(self) -> bool:
         return bool(self._syncing)
 
-    def start(self, group: Group) -> None:
+    def start(self, group: PartitionReplica) -> None:
         """Sync the group's large appends that are written and not under way."""
         for large in list(self._under_way.get(group.key, ())):
             if large.is_started or large.last > group.log.written_index:
@@ -85,7 +85,7 @@ class LargeAppends:
                 synced = partial(self._synced, group, large, changed)
                 self._disk.submit_sync(changed.files, changed.directories, synced)
 
-    def _synced(self, group: Group, large: _Large, changed: ChangedFiles, error: OSError | None) -> None:
+    def _synced(self, group: PartitionReplica, large: _Large, changed: ChangedFiles, error: OSError | None) -> None:
         self._syncing[group.key] -= 1
         if not self._syncing[group.key]:
             del self._syncing[group.key]
@@ -102,7 +102,7 @@ class LargeAppends:
             if not group.is_closed and self._journal.failure is None:
                 self._settle(group, large)
 
-    def _settle(self, group: Group, large: _Large) -> None:
+    def _settle(self, group: PartitionReplica, large: _Large) -> None:
         """Journal the ids of the entries that no cut removed."""
         operations = []
         if large.first <= large.last:

@@ -16,12 +16,12 @@ from raftlog.types import NodeId
 
 
 class _PeerProcess:
-    __slots__ = ("beat", "heard_tick", "is_alive")
+    __slots__ = ("beat", "beat_tick", "is_alive")
 
     def __init__(self) -> None:
         self.beat: ProcessBeat | None = None
         """Newest beat: its epoch and its sequence never fall."""
-        self.heard_tick = 0
+        self.beat_tick = 0
         self.is_alive = False
 
 
@@ -77,7 +77,7 @@ class PeerLiveness:
             for node in self._peers:
                 self._transport.beat(node, beat)
         for node, peer in list(self._peers.items()):
-            if peer.is_alive and self._tick - peer.heard_tick >= self._silence_ticks:
+            if peer.is_alive and self._tick - peer.beat_tick >= self._silence_ticks:
                 peer.is_alive = False
                 self.on_change(node, False)
 
@@ -95,7 +95,7 @@ class PeerLiveness:
         is_new_life = last is not None and beat.boot_epoch > last.boot_epoch
         if is_new_life and last is not None and beat.journal_sequence < last.journal_sequence:
             return  # a process on an old copy of its disk
-        peer.heard_tick = self._tick
+        peer.beat_tick = self._tick
         if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
             peer.beat = beat
         if is_new_life:

@@ -32,8 +32,8 @@ from raftlog.runtime.process.checkpoints import Checkpoints
 from raftlog.runtime.process.durable_waits import DurableWaits
 from raftlog.runtime.process.large_appends import LargeAppends
 from raftlog.runtime.process.outbox import Outbox
-from raftlog.runtime.replica.group import Group
 from raftlog.runtime.replica.part import Part
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.types import Index, Offset, Term
@@ -50,7 +50,7 @@ class Persister:
         config: DriverConfig,
         outbox: Outbox,
         want_turn: Callable[[], None],
-        mark_dirty: Callable[[Group], None],
+        mark_dirty: Callable[[PartitionReplica], None],
         soon: Callable[[Callable[[], None]], None],
         fail: Callable[[RaftlogError], None],
     ) -> None:
@@ -72,19 +72,19 @@ class Persister:
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
         self._waits = DurableWaits()
         self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
-        self._unwritten: dict[GroupKey, Group] = {}
+        self._unwritten: dict[GroupKey, PartitionReplica] = {}
         """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
         self._unmarked: dict[GroupKey, None] = {}
         """New groups that the journal does not name durably: a log beyond the first roll would be unknown there."""
-        self._leaving: dict[GroupKey, Group] = {}
+        self._leaving: dict[GroupKey, PartitionReplica] = {}
         """Removed groups whose directories still exist."""
         self._gathered: list[Operation] = []
         """Operations of the turn that is under way."""
-        self._parts: list[tuple[Group, Part]] = []
+        self._parts: list[tuple[PartitionReplica, Part]] = []
         """Parts of the turn, which are in the journal once its operations are."""
-        self._starved_cuts: dict[GroupKey, Group] = {}
+        self._starved_cuts: dict[GroupKey, PartitionReplica] = {}
         """Groups whose cut could not reach the files without descriptors."""
-        self._cuts: list[Group] = []
+        self._cuts: list[PartitionReplica] = []
         """Groups whose logs the turn cut."""
         self._syncs: dict[asyncio.Future[OSError | None], None] = {}
         """Futures of syncs that a caller waits for."""
@@ -117,7 +117,7 @@ class Persister:
         if self.journal.failure is None and not self.journal.is_idle:
             self.journal.flush()
 
-    def persist(self, group: Group, ready: Ready) -> None:
+    def persist(self, group: PartitionReplica, ready: Ready) -> None:
         """Run steps 1 and 2 of a Ready, in memory: append to the log, and gather operations for `end_turn`."""
         key, log, entries = group.key, group.log, ready.entries
         operations = self._gathered
@@ -162,7 +162,7 @@ class Persister:
             self._journaled(group, part, self._last_sequence)
         self.flush()
 
-    def _journaled(self, group: Group, part: Part, sequence: JournalSequence) -> None:
+    def _journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
         """Note the sequence of a part that is completely in the journal."""
         part.sequence = sequence
         self._wait(sequence, self._advance, group)
@@ -173,7 +173,7 @@ class Persister:
             asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
         self._want_turn()
 
-    def write_soon(self, group: Group) -> None:
+    def write_soon(self, group: PartitionReplica) -> None:
         """Schedule the write of journaled entries: a few go to the files together, at the latest with the next tick.
 
         Control batches are written at once, for their effects on the files follow them."""
@@ -183,7 +183,7 @@ class Persister:
         else:
             self._unwritten[group.key] = group
 
-    def write(self, group: Group) -> None:
+    def write(self, group: PartitionReplica) -> None:
         """Write entries to the files; without room or descriptors they wait, and the group accepts no more."""
         self.checkpoints.note_changed(group)
         if group.key in self._unmarked:
@@ -218,7 +218,7 @@ class Persister:
         for group in list(self._unwritten.values()):
             self.write(group)
 
-    def hint_commit(self, group: Group, index: Index) -> None:
+    def hint_commit(self, group: PartitionReplica, index: Index) -> None:
         """Journal the group's committed index, without a sync."""
         if self.journal.failure is None:
             self.journal.hint_commit(CommitHint(group.key, index))
@@ -231,7 +231,7 @@ class Persister:
         self._waits.settle(self.journal.durable_sequence)
         self._outbox.send()
 
-    def _advance(self, group: Group, sequence: JournalSequence) -> None:
+    def _advance(self, group: PartitionReplica, sequence: JournalSequence) -> None:
         if group.is_closed:
             return
         self.checkpoints.note_changed(group)
@@ -256,25 +256,25 @@ class Persister:
             if not group.is_closed:
                 self.settle_cut(group)
 
-    def settle_cut(self, group: Group) -> None:
+    def settle_cut(self, group: PartitionReplica) -> None:
         """Retry a cut that could not reach the files because they were damaged."""
         if group.log.is_cut_waiting:
             self._wait(self._last_sequence, self._advance, group)
 
-    def trim(self, group: Group, offset: Offset) -> None:
+    def trim(self, group: PartitionReplica, offset: Offset) -> None:
         """Journal a trim, and delete the segments once it is durable."""
         group.trim_to = offset
         self.checkpoints.note_changed(group)
         self.append([Trim(group.key, offset)])
         self._wait(self._last_sequence, self._settle_trim, (group, offset))
 
-    def _settle_trim(self, trim: tuple[Group, Offset], _: JournalSequence) -> None:
+    def _settle_trim(self, trim: tuple[PartitionReplica, Offset], _: JournalSequence) -> None:
         group, offset = trim
         if not group.is_closed:
             self.checkpoints.note_changed(group)
             group.settle_trim(offset)
 
-    def remove(self, group: Group) -> None:
+    def remove(self, group: PartitionReplica) -> None:
         """Journal the removal of a group that is closed, and delete its directory once that is durable."""
         self._unwritten.pop(group.key, None)
         self._leaving[group.key] = group
@@ -282,26 +282,26 @@ class Persister:
         self.append(self.removal_of(group))
         self._wait(self._last_sequence, self._settle_removal, group)
 
-    def removal_of(self, group: Group) -> list[Operation]:
+    def removal_of(self, group: PartitionReplica) -> list[Operation]:
         """Return the operations that journal, in this turn, the removal of a group that is closed."""
         position = group.core.voting_position or group.core.last_id
         self.checkpoints.note_removed(group, position)
         return [VotingPosition(group.key, *position), Removed(group.key)]
 
-    def _settle_removal(self, group: Group, _: JournalSequence) -> None:
+    def _settle_removal(self, group: PartitionReplica, _: JournalSequence) -> None:
         group.log.segments.close()
-        group.is_gone = True
+        group.is_removed = True
 
-    def begin_leaving(self, group: Group) -> None:
+    def begin_leaving(self, group: PartitionReplica) -> None:
         """Note that the caller moves the group's directory, and calls `end_leaving` when that is durable."""
         self._unwritten.pop(group.key, None)
         self._larges.forget(group)
         self._leaving[group.key] = group
 
-    def end_leaving(self, group: Group) -> None:
+    def end_leaving(self, group: PartitionReplica) -> None:
         del self._leaving[group.key]
 
-    def may_move(self, group: Group) -> bool:
+    def may_move(self, group: PartitionReplica) -> bool:
         """Return whether no submitted sync needs the group's files where they are."""
         return not self.checkpoints.is_under_way and not self._larges.is_syncing(group.key)
 
@@ -315,7 +315,7 @@ class Persister:
         Directories for which no descriptor was left are retried with the next call."""
         if self.checkpoints.is_under_way:
             return False
-        gone = [key for key, group in self._leaving.items() if group.is_gone and not self._larges.is_syncing(key)]
+        gone = [key for key, group in self._leaving.items() if group.is_removed and not self._larges.is_syncing(key)]
         count = len(self._leaving)
         try:
             for key in gone:

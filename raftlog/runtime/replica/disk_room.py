@@ -54,7 +54,7 @@ class DiskRoom:
         return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
 
 
-def why_no_room(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
+def room_error(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
     """Return the error with which the leader of a group refuses records now.
 
     `None` when there is room, and for a replica that does not lead or hands leadership over: the core refuses those."""

@@ -13,12 +13,12 @@ import logging
 from raftlog.events import event
 from raftlog.raft import Message
 from raftlog.raft.message_errors import Contradiction, RefusedMessage, TermRefused
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 _logger = logging.getLogger(__name__)
 
 
-def handle_refused(group: Group, refused: RefusedMessage) -> None:
+def handle_refused(group: PartitionReplica, refused: RefusedMessage) -> None:
     """Write the event for a message that the core of this group refused, and stop the replica if necessary."""
     offending = refused.offending
     if isinstance(refused, TermRefused):

@@ -1,6 +1,6 @@
 """Requests between replicas over the bulk connection: entries as they are stored, checked before they are sent.
 
-Any replica answers with its own entries, but `AppendAsked` is for the leader of its term. The requester checks every
+Any replica answers with its own entries, but `FetchRequest` is for the leader of its term. The requester checks every
 batch against its own knowledge of it."""
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Index, Offset, Term
 
 
-class LogAsked(NamedTuple):
+class LogRequest(NamedTuple):
     """Request for the beginning of a replica's log."""
 
     group: GroupKey
@@ -24,7 +24,7 @@ class StoredEntry(NamedTuple):
     batch: bytes
 
 
-class LogFound(NamedTuple):
+class LogResult(NamedTuple):
     """Beginning of a log: `first` is the roll at `base_offset`, behind `boundary`; both are committed.
 
     Entries can be read from there on. `files` segments lie below it, which are or may be compacted: they are copied
@@ -37,14 +37,14 @@ class LogFound(NamedTuple):
     files: int = 0
 
 
-class FilesAsked(NamedTuple):
+class FilesRequest(NamedTuple):
     """Request for the segments below the roll at `below`, or if that is compacted, below the boundary."""
 
     group: GroupKey
     below: Offset
 
 
-class FilesFound(NamedTuple):
+class FilesResult(NamedTuple):
     """Segments that end before the roll at `below`, with entry `boundary`.
 
     Pieces of another `version` do not fit them."""
@@ -56,7 +56,7 @@ class FilesFound(NamedTuple):
     base_offsets: tuple[Offset, ...]
 
 
-class PieceAsked(NamedTuple):
+class PieceRequest(NamedTuple):
     """Request for batches of the segment at `base_offset`, from row `row` on: up to `bytes_max`, at least one."""
 
     group: GroupKey
@@ -66,13 +66,13 @@ class PieceAsked(NamedTuple):
     bytes_max: int
 
 
-class PieceFound(NamedTuple):
+class PieceResult(NamedTuple):
     """Batches one after another; none behind the segment's last."""
 
     batches: tuple[bytes, ...]
 
 
-class EntriesAsked(NamedTuple):
+class EntriesRequest(NamedTuple):
     """Request for entries from `first_index` to `last_index`: up to `bytes_max`, at least one."""
 
     group: GroupKey
@@ -81,13 +81,13 @@ class EntriesAsked(NamedTuple):
     bytes_max: int
 
 
-class EntriesFound(NamedTuple):
+class EntriesResult(NamedTuple):
     """Consecutive entries from `first_index` on; fewer than requested at the end of a segment or before a bad one."""
 
     entries: tuple[StoredEntry, ...]
 
 
-class AppendAsked(NamedTuple):
+class FetchRequest(NamedTuple):
     """Request for the entries behind `after` in the log of the leader of `term`.
 
     `sequence` is the number of the leader's offer."""
@@ -99,7 +99,7 @@ class AppendAsked(NamedTuple):
     bytes_max: int
 
 
-class AppendFound(NamedTuple):
+class FetchResult(NamedTuple):
     """Entries behind `after`, as far as they fit, none at the log's end; with the leader's commit and last index."""
 
     committed: Index
@@ -107,8 +107,8 @@ class AppendFound(NamedTuple):
     entries: tuple[Entry, ...]
 
 
-class LogsPart(NamedTuple):
+class LogsDiverge(NamedTuple):
     """Result of a leader that does not have the entry `after`: the next request begins behind the committed entries."""
 
 
-BulkRequest = LogAsked | EntriesAsked | AppendAsked | FilesAsked | PieceAsked
+BulkRequest = LogRequest | EntriesRequest | FetchRequest | FilesRequest | PieceRequest

@@ -18,12 +18,12 @@ from raftlog.errors import RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.raft.messages import InstallOffer
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.fetching import LogFetching
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.installation import Installation
+from raftlog.runtime.transfer.log_fetch import LogFetch
 from raftlog.runtime.transfer.ports import TransferPort
-from raftlog.runtime.transfer.rebuilding import Rebuild, Rebuilt
-from raftlog.runtime.transfer.repairing import Repair
+from raftlog.runtime.transfer.rebuild import Rebuild, Rebuilt
+from raftlog.runtime.transfer.repair import Repair
 
 _logger = logging.getLogger(__name__)
 _DOUBLINGS_MAX = 6
@@ -37,7 +37,7 @@ class CatchUp:
         self._port = port
         self._bytes_fetched = 0
         """Bytes of the fetches that ended."""
-        self._fetches: dict[GroupKey, tuple[LogFetching, asyncio.Task[None]]] = {}
+        self._fetches: dict[GroupKey, tuple[LogFetch, asyncio.Task[None]]] = {}
         self._transfers = asyncio.Semaphore(port.config.transfers_max)
         self._turn_waits: list[asyncio.Future[None]] = []
         self._installing: dict[GroupKey, None] = {}
@@ -50,7 +50,7 @@ class CatchUp:
 
     # what is lacking
 
-    def offered(self, group: Group, offer: InstallOffer) -> None:
+    def offered(self, group: PartitionReplica, offer: InstallOffer) -> None:
         """Fetch from a leader that offers its log: too many entries are missing here, or it has trimmed them."""
         key = group.key
         if key in self._rebuilds:
@@ -60,7 +60,7 @@ class CatchUp:
             if (fetching.leader, fetching.term) == (offer.sender, offer.term):
                 return
             task.cancel()
-        fetching = LogFetching(self._port, group, offer, self._wait_turn)
+        fetching = LogFetch(self._port, group, offer, self._wait_turn)
         work = self._fetch(group, fetching)
         self._fetches[key] = fetching, self._port.loop.create_task(work, name=f"fetching for {group.path}")
 
@@ -86,7 +86,7 @@ class CatchUp:
         self._turn_waits.append(wait)
         return wait
 
-    async def _fetch(self, group: Group, fetching: LogFetching) -> None:
+    async def _fetch(self, group: PartitionReplica, fetching: LogFetch) -> None:
         node = fetching.leader.node_id
         try:
             async with self._transfers:
@@ -104,7 +104,7 @@ class CatchUp:
             if self._fetches.get(group.key, (None,))[0] is fetching:
                 del self._fetches[group.key]
 
-    async def _install(self, group: Group, fetching: LogFetching) -> None:
+    async def _install(self, group: PartitionReplica, fetching: LogFetch) -> None:
         """Replace the log; a repair of the old one ends, and a quarantine ends with a look at the new one."""
         self._installing[group.key] = None
         repair = self._tasks.pop(group.key, None)
@@ -119,14 +119,14 @@ class CatchUp:
 
     # what is damaged
 
-    def repair(self, group: Group) -> None:
+    def repair(self, group: PartitionReplica) -> None:
         """Begin a repair after damage was found, unless the log is being replaced: then it follows that."""
         if group.key not in self._failures:
             event(_logger, "replica_quarantined", group=group.name, why=str(group.damage))
         if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
             self._begin(group, Repair(self._port, group).run, "repair")
 
-    async def rebuild(self, group: Group, term_min: int) -> Rebuilt:
+    async def rebuild(self, group: PartitionReplica, term_min: int) -> Rebuilt:
         """Make the replica continue alone.
 
         The rebuild runs to its end even without waiters; further callers wait for the same one. Repairs and
@@ -146,10 +146,10 @@ class CatchUp:
             raise Unavailable(f"{group.name}: the replica was removed, or the process stops; look again")
         return task.result()
 
-    def is_rebuilding(self, group: Group) -> bool:
+    def is_rebuilding(self, group: PartitionReplica) -> bool:
         return group.key in self._rebuilds
 
-    def _rebuilt(self, group: Group, task: "asyncio.Task[Rebuilt]") -> None:
+    def _rebuilt(self, group: PartitionReplica, task: "asyncio.Task[Rebuilt]") -> None:
         if self._rebuilds.get(group.key) is task:
             del self._rebuilds[group.key]
         if not task.cancelled() and task.exception() is not None:
@@ -157,7 +157,7 @@ class CatchUp:
         if group.damage is not None and not group.is_closed and self._port.failure is None:
             self.repair(group)
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: PartitionReplica) -> None:
         """Cancel the tasks of a group that is removed or rebuilt."""
         for task in (self._tasks.pop(group.key, None), self._rebuilds.pop(group.key, None)):
             if task is not None:
@@ -174,10 +174,10 @@ class CatchUp:
         self._rebuilds.clear()
         self._fetches.clear()
 
-    def _begin(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+    def _begin(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         self._tasks[group.key] = self._port.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
 
-    async def _run(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+    async def _run(self, group: PartitionReplica, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         key = group.key
         try:
             await run()

@@ -7,7 +7,7 @@
 Every entry of the old log is committed and trimmed away elsewhere, or was never committed; so no promised entry is lost
 by it, and the entries behind the roll are fetched into the log itself (`log_fetch`). A crash before `install`
 is durable leaves the old log, and something to delete; after it, recovery makes the directories change places. While
-that one sync is under way the replica is suspended: nothing may happen to the old log."""
+that one sync is under way the replica is frozen: nothing may happen to the old log."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ from raftlog.records import ControlKind, read_control, read_header
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.control_entries import entry_of, is_control
 from raftlog.runtime.replica.admission import end_of_entries
-from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.bulk import LogAsked, LogFound
-from raftlog.runtime.transfer.copying import Copying
+from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.runtime.transfer.bulk import LogRequest, LogResult
+from raftlog.runtime.transfer.file_copy import FileCopy
 from raftlog.runtime.transfer.ports import LogPort, ask
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.roll import decode_roll
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 class Installation:
     """Installation attempt, from one replica."""
 
-    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+    def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self._port = port
         self._group = group
         self._source = source
@@ -42,12 +42,12 @@ class Installation:
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
-        found = await ask(self._port, self._source, LogAsked(self._group.key))
-        if not isinstance(found, LogFound):
+        found = await ask(self._port, self._source, LogRequest(self._group.key))
+        if not isinstance(found, LogResult):
             raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
         if not self._group.core.wants_install(found.boundary):
             return
-        copying = Copying(self._port, self._group, self._source)
+        copying = FileCopy(self._port, self._group, self._source)
         files = await copying.ask_files(found.base_offset) if found.files else None
         if files is not None and (files.boundary, files.below) != (found.boundary, found.base_offset):
             raise Unavailable(f"node {self._source} compacts {self._group.name} just now")
@@ -62,7 +62,7 @@ class Installation:
             self.bytes_taken = copying.bytes_taken
         await self._change_places(found, files.log_start_offset if files else found.base_offset, end)
 
-    def _append_roll(self, segments: SegmentedLog, found: LogFound) -> None:
+    def _append_roll(self, segments: SegmentedLog, found: LogResult) -> None:
         """Append the roll; raise `Unavailable` for anything but the roll of this group behind the boundary."""
         index, term, batch = found.first
         header = read_header(batch)
@@ -83,7 +83,7 @@ class Installation:
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
         return is_idle and not self._port.persister.checkpoints.is_under_way
 
-    async def _change_places(self, found: LogFound, start: Offset, end: LogEnd) -> None:
+    async def _change_places(self, found: LogResult, start: Offset, end: LogEnd) -> None:
         port, group = self._port, self._group
         while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
             await asyncio.sleep(port.config.tick_ms / 1000)

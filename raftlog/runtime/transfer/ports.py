@@ -9,7 +9,7 @@ from raftlog.raft import ReplicaId
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import Operation
 from raftlog.runtime.log.replica_directory import Trash
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transport import Envelope, Transport
 from raftlog.storage.disk import Disk, File
 from raftlog.types import NodeId
@@ -52,7 +52,7 @@ class CheckpointPort(Protocol):
         """Whether a checkpoint was begun and is not complete."""
         ...
 
-    def note_changed(self, group: Group) -> None:
+    def note_changed(self, group: PartitionReplica) -> None:
         """Include the group in the next checkpoint."""
         ...
 
@@ -79,15 +79,15 @@ class DurabilityPort(Protocol):
         """Stop the process after a failure half way, from which only a restart can recover."""
         ...
 
-    def settle_cut(self, group: Group) -> None:
+    def settle_cut(self, group: PartitionReplica) -> None:
         """Write a durable cut to the files, if it had to wait."""
         ...
 
-    def may_move(self, group: Group) -> bool:
+    def may_move(self, group: PartitionReplica) -> bool:
         """Return whether nothing needs the group's files in place."""
         ...
 
-    def write(self, group: Group) -> None:
+    def write(self, group: PartitionReplica) -> None:
         """Write the group's journaled entries to its files now, as far as there is room."""
         ...
 
@@ -106,19 +106,19 @@ class LogPort(PeerPort, Protocol):
         """Persister of the process."""
         ...
 
-    def compact(self, group: Group) -> None:
+    def compact(self, group: PartitionReplica) -> None:
         """Compact the log below the group's mark, in the background."""
         ...
 
-    def leave_compaction(self, group: Group) -> None:
+    def leave_compaction(self, group: PartitionReplica) -> None:
         """End a compaction of the group's log, which is to be replaced."""
         ...
 
-    def mark_dirty(self, group: Group) -> None:
+    def mark_dirty(self, group: PartitionReplica) -> None:
         """Handle the group in the next turn."""
         ...
 
-    def note_members(self, group: Group) -> None:
+    def note_members(self, group: PartitionReplica) -> None:
         """Update the nodes that share the group, after its configuration may have changed."""
         ...
 

@@ -9,9 +9,9 @@ from raftlog.errors import RaftlogError, StorageFull
 from raftlog.raft import Installed
 from raftlog.runtime.journal.operations import Install, LogEnd
 from raftlog.runtime.log.configuration_walk import configurations
-from raftlog.runtime.log.opening import open_installed, take_installed_place
 from raftlog.runtime.log.replica_directory import delete_tree, installing_path, make_replica_directory
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.log.startup import open_installed, take_installed_place
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Index, Offset
@@ -20,7 +20,7 @@ from raftlog.types import Index, Offset
 class Replacement:
     """Replacement of one group's log, one attempt."""
 
-    def __init__(self, port: LogPort, group: Group) -> None:
+    def __init__(self, port: LogPort, group: PartitionReplica) -> None:
         self._port, self._group = port, group
         self.path = installing_path(port.data_dir, group.group_id)
 
@@ -45,7 +45,7 @@ class Replacement:
         return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
 
     async def take_place(self, start: Offset, end: LogEnd) -> SegmentedLog:
-        """Take the place of the group's log, which begins at `start` then; the group is suspended meanwhile.
+        """Take the place of the group's log, which begins at `start` then; the group is frozen meanwhile.
 
         Raises the error that ended the process: the journal has replaced the old log, so only recovery can continue."""
         port, group = self._port, self._group
@@ -60,9 +60,9 @@ class Replacement:
             raise
 
     async def become_log(self, start: Offset, end: LogEnd, configuration_index: Index | None, committed: Index) -> None:
-        """Take the place of the group's log; its replica begins again with it, suspended until `resume`."""
+        """Take the place of the group's log; its replica begins again with it, frozen until `resume`."""
         group = self._group
-        group.is_deaf = True
+        group.is_frozen = True
         self._port.leave_compaction(group)
         segments = await self.take_place(start, end)
         group.log.replace(segments)
@@ -72,9 +72,9 @@ class Replacement:
         group.configuration_index = group.core.configuration.index
 
     def resume(self) -> None:
-        """Resume the group, with the old or the new log."""
+        """Unfreeze the group, with the old or the new log."""
         port, group = self._port, self._group
-        group.is_deaf = False
+        group.is_frozen = False
         port.persister.checkpoints.note_changed(group)
-        port.persister.trash.look_again()
+        port.persister.trash.note_moved()
         port.mark_dirty(group)

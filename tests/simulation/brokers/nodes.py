@@ -15,7 +15,7 @@ from raftlog.raft import RaftSettings, Role
 from raftlog.records import build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.replica.group import Committed, Group
+from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.roll import Roll, RollMember
 from raftlog.types import NodeId
 
@@ -78,7 +78,7 @@ class Rig:
         assert node is not None, f"node {number} is down"
         return node
 
-    def group(self, number: int) -> Group | None:
+    def group(self, number: int) -> PartitionReplica | None:
         node = self.machines[number].service
         return None if node is None else node.group(GROUP)
 

@@ -8,14 +8,14 @@ from jepsen.simulation.brokers.founding import Founding, Member
 from jepsen.simulation.outcome import logging_to_timeline
 from raftlog.errors import Unavailable
 from raftlog.raft import Role
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import NodeId
 
 OLD, NEW = NodeId(2), NodeId(4)
 WITHIN_S = 20.0
 
 
-def group_of(site: Founding, number: NodeId) -> Group:
+def group_of(site: Founding, number: NodeId) -> PartitionReplica:
     member = site.machines[number].service
     assert member is not None, f"node {number} is down"
     group = member.metadata.group_id and member.node.group(member.metadata.group_id)

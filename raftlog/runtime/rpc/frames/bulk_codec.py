@@ -13,18 +13,18 @@ from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frames.columns import pack_numbers, unpack_numbers
 from raftlog.runtime.transfer.bulk import (
-    AppendAsked,
-    AppendFound,
     BulkRequest,
-    EntriesAsked,
-    EntriesFound,
-    FilesAsked,
-    FilesFound,
-    LogAsked,
-    LogFound,
-    LogsPart,
-    PieceAsked,
-    PieceFound,
+    EntriesRequest,
+    EntriesResult,
+    FetchRequest,
+    FetchResult,
+    FilesRequest,
+    FilesResult,
+    LogRequest,
+    LogResult,
+    LogsDiverge,
+    PieceRequest,
+    PieceResult,
     StoredEntry,
 )
 from raftlog.types import Buffer, Index, Offset, Term
@@ -34,7 +34,7 @@ ENTRIES: Final = "bulk.entries"
 APPEND: Final = "bulk.append"
 FILES: Final = "bulk.files"
 PIECE: Final = "bulk.piece"
-BulkFound = LogFound | EntriesFound | AppendFound | LogsPart | FilesFound | PieceFound
+BulkResult = LogResult | EntriesResult | FetchResult | LogsDiverge | FilesResult | PieceResult
 _GROUP_SIZE: Final = 16
 _NUMBER_MAX: Final = (1 << 63) - 1
 
@@ -48,18 +48,18 @@ class _RequestForm(NamedTuple):
 
 
 _FORMS: Final[Mapping[str, _RequestForm]] = {
-    LOG: _RequestForm(LogAsked, 0, LogAsked),
-    ENTRIES: _RequestForm(EntriesAsked, 3, EntriesAsked),
+    LOG: _RequestForm(LogRequest, 0, LogRequest),
+    ENTRIES: _RequestForm(EntriesRequest, 3, EntriesRequest),
     APPEND: _RequestForm(
-        AppendAsked,
+        FetchRequest,
         5,
-        lambda group, term, sequence, index, index_term, bytes_max: AppendAsked(
+        lambda group, term, sequence, index, index_term, bytes_max: FetchRequest(
             group, term, sequence, EntryId(index, index_term), bytes_max
         ),
     ),
-    FILES: _RequestForm(FilesAsked, 1, FilesAsked),
+    FILES: _RequestForm(FilesRequest, 1, FilesRequest),
     PIECE: _RequestForm(
-        PieceAsked, 5, lambda group, epoch, generation, *rest: PieceAsked(group, (epoch, generation), *rest)
+        PieceRequest, 5, lambda group, epoch, generation, *rest: PieceRequest(group, (epoch, generation), *rest)
     ),
 }
 NAMES: Final = tuple(_FORMS)
@@ -69,7 +69,7 @@ _NAMES_BY_TYPE: Final = {form.type: name for name, form in _FORMS.items()}
 def call_of(request: BulkRequest, timeout_ms: int) -> Call:
     fields: Sequence[Any] = request
     flat = chain.from_iterable(field if isinstance(field, tuple) else (field,) for field in fields)
-    value = request.group if isinstance(request, LogAsked) else list(flat)
+    value = request.group if isinstance(request, LogRequest) else list(flat)
     return Call(_NAMES_BY_TYPE[type(request)], value, (), timeout_ms)
 
 
@@ -86,11 +86,11 @@ def request_of(call: Call) -> BulkRequest | None:
 
 def answer_of(result: object) -> Answer:
     """Return the answer with a result of `Driver.serve`."""
-    if isinstance(result, LogFound):
+    if isinstance(result, LogResult):
         boundary, base_offset, first, files = result
         # Only a compacted log has files there; without any the answer has four numbers.
         return Answer([*boundary, base_offset, first.term, *([files] if files else [])], (first.batch,))
-    if isinstance(result, FilesFound):
+    if isinstance(result, FilesResult):
         return Answer(
             [
                 *result.version,
@@ -100,41 +100,41 @@ def answer_of(result: object) -> Answer:
                 pack_numbers("q", result.base_offsets),
             ]
         )
-    if isinstance(result, PieceFound):
+    if isinstance(result, PieceResult):
         return Answer(True, result.batches)
-    if isinstance(result, LogsPart):
+    if isinstance(result, LogsDiverge):
         return Answer(None)
-    if isinstance(result, AppendFound):
+    if isinstance(result, FetchResult):
         terms = pack_numbers("i", [entry.term for entry in result.entries])
         return Answer([result.committed, result.last_index, terms], tuple(entry.payload for entry in result.entries))
-    assert isinstance(result, EntriesFound), f"a bulk request was answered with {type(result).__name__}"
+    assert isinstance(result, EntriesResult), f"a bulk request was answered with {type(result).__name__}"
     indices = pack_numbers("q", [entry.index for entry in result.entries])
     terms = pack_numbers("i", [entry.term for entry in result.entries])
     return Answer([indices, terms], tuple(entry.batch for entry in result.entries))
 
 
-def result_of(request: BulkRequest, answer: Answer) -> BulkFound:
+def result_of(request: BulkRequest, answer: Answer) -> BulkResult:
     """Return the result in an answer; raises `FormatError` when the answer does not fit the request."""
     try:
         match request, answer.value:
-            case LogAsked(), [_, _, _, _, *files] if _are_numbers(answer.value[:5], 4 + len(files[:1])):
+            case LogRequest(), [_, _, _, _, *files] if _are_numbers(answer.value[:5], 4 + len(files[:1])):
                 index, term, base_offset, first_term = answer.value[:4]
                 first = StoredEntry(Index(index + 1), Term(first_term), bytes(answer.payload[0]))
-                return LogFound(EntryId(Index(index), Term(term)), Offset(base_offset), first, *files[:1])
-            case FilesAsked(), [_, _, _, _, _, _, bytes(bases), *_] if _are_numbers(answer.value[:6], 6):
+                return LogResult(EntryId(Index(index), Term(term)), Offset(base_offset), first, *files[:1])
+            case FilesRequest(), [_, _, _, _, _, _, bytes(bases), *_] if _are_numbers(answer.value[:6], 6):
                 boot_epoch, generation, below, index, term, log_start = answer.value[:6]
                 offsets = tuple(map(Offset, unpack_numbers("q", bases, len(bases) // 8)))
                 boundary = EntryId(Index(index), Term(term))
-                return FilesFound((boot_epoch, generation), Offset(below), boundary, Offset(log_start), offsets)
-            case PieceAsked(), True:
-                return PieceFound(tuple(map(bytes, answer.payload)))
-            case EntriesAsked(), [bytes(indices), bytes(terms), *_]:
-                return EntriesFound(_stored_entries(indices, terms, answer.payload))
-            case AppendAsked(), None:
-                return LogsPart()
-            case AppendAsked(), [committed, last_index, bytes(terms), *_] if _are_numbers([committed, last_index], 2):
+                return FilesResult((boot_epoch, generation), Offset(below), boundary, Offset(log_start), offsets)
+            case PieceRequest(), True:
+                return PieceResult(tuple(map(bytes, answer.payload)))
+            case EntriesRequest(), [bytes(indices), bytes(terms), *_]:
+                return EntriesResult(_stored_entries(indices, terms, answer.payload))
+            case FetchRequest(), None:
+                return LogsDiverge()
+            case FetchRequest(), [committed, last_index, bytes(terms), *_] if _are_numbers([committed, last_index], 2):
                 entries = _entries_behind(request.after.index, terms, answer.payload)
-                return AppendFound(Index(committed), Index(last_index), entries)
+                return FetchResult(Index(committed), Index(last_index), entries)
     except (BadFrame, InvalidBatch, ValueError, IndexError) as error:
         raise FormatError(f"a node answered {type(request).__name__} with something else: {error}") from None
     raise FormatError(f"a node answered {type(request).__name__} with something else")

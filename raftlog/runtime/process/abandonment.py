@@ -18,7 +18,7 @@ from uuid import UUID
 from raftlog.errors import Unavailable
 from raftlog.runtime.journal.operations import Removed
 from raftlog.runtime.log.replica_directory import keep_replica
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 if TYPE_CHECKING:  # the driver owns this
     from raftlog.runtime.process.driver import Driver
@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # the driver owns this
 _logger = logging.getLogger(__name__)
 
 
-async def give_up(driver: "Driver", group: Group) -> str:
+async def give_up(driver: "Driver", group: PartitionReplica) -> str:
     """Give the copy up, and return the directory where it is kept.
 
     Raises the error that ended the journal, and `OSError`, which ends the process too."""
     persister = driver.persister
-    group.is_deaf = True  # no checkpoint begins that would need its files
+    group.is_frozen = True  # no checkpoint begins that would need its files
     driver.detach(group)
     persister.begin_leaving(group)
     while not persister.may_move(group) and driver.failure is None:  # noqa: ASYNC110  # none of it is an event

@@ -21,7 +21,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import CompactedTo
 from raftlog.runtime.process.persister import Persister
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, clean_to
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import Offset
@@ -43,11 +43,11 @@ class CompactionPort(Protocol):
     persister: Persister
     failure: RaftlogError | None
 
-    def is_rebuilding(self, group: Group) -> bool:
+    def is_rebuilding(self, group: PartitionReplica) -> bool:
         """Return whether the group's log is being rewritten, by an operator's order."""
         ...
 
-    def is_copied(self, group: Group) -> bool:
+    def is_copied(self, group: PartitionReplica) -> bool:
         """Return whether a replica in another process copies the group's files."""
         ...
 
@@ -62,7 +62,7 @@ class CompactionDone(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    group: Group
+    group: PartitionReplica
     mark: CompactedTo
     """Newest mark when the checkpoint was requested: a later mark may lie above entries that the checkpoint does not
     cover."""
@@ -71,7 +71,7 @@ class _Waiting(NamedTuple):
     since: float
 
 
-class Compacting:
+class Compactor:
     """See the module."""
 
     def __init__(self, port: CompactionPort) -> None:
@@ -81,13 +81,13 @@ class Compacting:
         self._run: Iterator[CompactionStep] | None = None
         self._next_at = 0.0
         """Loop time at which the rate allows the next step."""
-        self.current: Group | None = None
+        self.current: PartitionReplica | None = None
         """Group whose log is being compacted."""
         self.bytes_done = 0
         """Bytes read and written by all runs since the start of the process."""
         self.done: dict[GroupKey, CompactionDone] = {}
 
-    def ask(self, group: Group) -> None:
+    def ask(self, group: PartitionReplica) -> None:
         """Compact the log below the group's mark once every condition holds; later marks follow."""
         if group.key not in self._waiting:
             checkpoint = self._port.persister.checkpoints.ask()
@@ -108,7 +108,7 @@ class Compacting:
         if self.current is not None:
             self.leave(self.current)
 
-    def leave(self, group: Group) -> None:
+    def leave(self, group: PartitionReplica) -> None:
         """Stop compaction of a group whose log is replaced or whose replica ends."""
         self._waiting.pop(group.key, None)
         if self.current is group and self._task is not None:
@@ -135,11 +135,11 @@ class Compacting:
             and (self._waited(waiting) or not self._is_needed(group, segment.base_index))
         )
 
-    def _may_change(self, group: Group) -> bool:
-        is_busy = group.is_closed or group.is_deaf or group.is_leaving or self._port.is_rebuilding(group)
+    def _may_change(self, group: PartitionReplica) -> bool:
+        is_busy = group.is_closed or group.is_frozen or group.is_leaving or self._port.is_rebuilding(group)
         return group.damage is None and not is_busy and self._port.failure is None
 
-    def _is_needed(self, group: Group, index: int) -> bool:
+    def _is_needed(self, group: PartitionReplica, index: int) -> bool:
         """Return whether a transfer or an active follower still needs entries below `index`.
 
         Such a follower would copy the log anew."""
@@ -154,7 +154,7 @@ class Compacting:
 
     # one run
 
-    async def _compact(self, group: Group, mark: CompactedTo) -> None:
+    async def _compact(self, group: PartitionReplica, mark: CompactedTo) -> None:
         port, began = self._port, self._port.loop.time()
         try:
             is_done = await self._run_over(group, mark, began)
@@ -175,14 +175,14 @@ class Compacting:
             self._close_run()
             self._task = self.current = None
 
-    async def _run_over(self, group: Group, mark: CompactedTo, began: float) -> bool:
+    async def _run_over(self, group: PartitionReplica, mark: CompactedTo, began: float) -> bool:
         """Compact the log below the mark; return False when something else ended the run."""
         log = group.log
         segment = log.segment_at(mark.compacted_to)
         if segment is None:
             return True  # it was trimmed meanwhile
         log.begin_compaction(segment)
-        limits, target = group.rolling.limits, Offset(segment.base_offset)
+        limits, target = group.rolls.limits, Offset(segment.base_offset)
         bounds = CompactionBounds(limits.segment_bytes, limits.segment_rows_max)
         compaction = Compaction(log.segments, target, mark.tombstones_to, bounds)
         self._run = compaction.run()

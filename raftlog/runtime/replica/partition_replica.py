@@ -3,7 +3,7 @@
     applied ≤ high watermark's entry = last delivered entry,   durable parts are reported in order
 
 The driver calls `take_ready`, `persist`, `note_durable` and `finish`; requests from higher layers only mark the group
-as dirty. Outcomes of proposals are in `proposals`, the beginning of segments in `rolling`, trims in `trimming`."""
+as dirty. Outcomes of proposals are in `proposals`, the beginning of segments in `rolls`, trims in `trims`."""
 
 import asyncio
 import uuid
@@ -41,16 +41,16 @@ from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.committed_entries import CommittedEntry
 from raftlog.runtime.log.control_entries import TrimEntry, encode_trim
-from raftlog.runtime.log.damaged import DamagedEntry
+from raftlog.runtime.log.damaged_entry import DamagedEntry
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.replica.admission import Admission
-from raftlog.runtime.replica.disk_room import why_no_room
+from raftlog.runtime.replica.disk_room import room_error
 from raftlog.runtime.replica.host import Host
 from raftlog.runtime.replica.part import Part
 from raftlog.runtime.replica.proposals import Committed, Proposals, error_of
 from raftlog.runtime.replica.readable_replica import ReadableReplica
-from raftlog.runtime.replica.rolling import Rolling
-from raftlog.runtime.replica.trimming import Trimming
+from raftlog.runtime.replica.rolls import Rolls
+from raftlog.runtime.replica.trims import Trims
 from raftlog.types import Index, Offset
 
 _T = TypeVar("_T")
@@ -58,14 +58,20 @@ _PROPOSED: Final = (ControlKind.EXPIRE_PRODUCERS, ControlKind.COMPACTED_TO, Cont
 """Kinds of control batches that higher layers propose; all others have methods of their own."""
 _UNSTAMPED: Final = Offset(0)
 _NO_SNAPSHOT: Final = Index(0)
-__all__ = ["Committed", "CommittedEntry", "Group", "Host"]
+__all__ = ["Committed", "CommittedEntry", "Host", "PartitionReplica"]
 
 
-class Group(ReadableReplica):
+class PartitionReplica(ReadableReplica):
     """Replica of one Raft group; created by the driver."""
 
     def __init__(
-        self, host: Host["Group"], group_id: uuid.UUID, path: str, core: RaftCore, log: GroupLog, hard_state: HardState
+        self,
+        host: Host["PartitionReplica"],
+        group_id: uuid.UUID,
+        path: str,
+        core: RaftCore,
+        log: GroupLog,
+        hard_state: HardState,
     ) -> None:
         self._host = host
         self.group_id = group_id
@@ -86,7 +92,7 @@ class Group(ReadableReplica):
         """Whether the journal holds a voting position of this replica."""
         self.cut_sequence: JournalSequence | None = None
         """Journal sequence of the newest cut, while its bytes must not be touched."""
-        self.rolling = Rolling(group_id, log, GroupLimits.of(host.config))
+        self.rolls = Rolls(group_id, log, GroupLimits.of(host.config))
         self.high_watermark = max(log.offset_of(Index(core.committed_index + 1)), log.segments.log_start_offset)
         """Offset after the last committed record that is durable here; never falls."""
         self.applied_index = core.committed_index
@@ -116,9 +122,9 @@ class Group(ReadableReplica):
         """Whether a full disk accepts its entries nevertheless, as far as the journal has room: they may free room."""
         self.is_majority_full = False
         """Whether too few voters' disks have room, as far as is known: appended entries would not be committed."""
-        self.is_gone = False
+        self.is_removed = False
         """Whether the replica was removed, and the journal says so durably."""
-        self.is_deaf = False
+        self.is_frozen = False
         """Whether another log is taking the place of this one: nothing may happen to it."""
         self.is_leaving = False
         """Whether messages are neither sent nor handled, while the members are asked whether they removed the replica.
@@ -127,7 +133,7 @@ class Group(ReadableReplica):
         """Reason why the replica takes part in nothing until the process restarts; set by `stop`."""
         self.trim_to: Offset | None = None
         """Newest trim that is on its way to the journal."""
-        self._trimming = Trimming(self, host)
+        self._trims = Trims(self, host)
         self._open = Proposals(self.name, log, host.commit_times)
         self._reads: dict[asyncio.Future[Index], None] = {}
         """Reads that the core has not answered."""
@@ -165,7 +171,7 @@ class Group(ReadableReplica):
         assert all(kind in _PROPOSED for kind, _ in entries), (
             f"{[kind.name for kind, _ in entries]} are not proposed so"
         )
-        return self._propose_own(entries, is_essential=is_essential)
+        return self._propose_control(entries, is_essential=is_essential)
 
     def propose_trim(self, offset: int, snapshot_index: Index = _NO_SNAPSHOT) -> "asyncio.Future[Committed]":
         """Make every replica drop the records below `offset`, and delete closed segments that lie wholly below it.
@@ -175,22 +181,22 @@ class Group(ReadableReplica):
         and with `InvalidArgument` above the high watermark."""
         if not 0 <= offset <= self.high_watermark:
             return self._refuse(self._no_trim(offset))
-        trim = TrimEntry(self._trimming.trimmable(offset), snapshot_index)
-        return self._propose_own([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
+        trim = TrimEntry(self._trims.trimmable(offset), snapshot_index)
+        return self._propose_control([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
         """Begin a new segment, also on a disk with little room: segments deleted next lie before it.
 
         Fails like `propose`, and with `Unavailable` while the newest segment holds no record."""
         self.write_entries()
-        if self.core.role is Role.LEADER and not self.rolling.may_roll():
+        if self.core.role is Role.LEADER and not self.rolls.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
             return self._wait_for(self._propose_roll(is_essential=True), _as_it_is)
         except RaftlogError as error:
             return self._refuse(error)
 
-    def _propose_own(
+    def _propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
     ) -> "asyncio.Future[Committed]":
         now_ms = self._host.wall_ms()
@@ -206,7 +212,7 @@ class Group(ReadableReplica):
         if refusal is not None:
             raise refusal
         self._host.note_admitted(size)
-        self.rolling.ahead_bytes += size
+        self.rolls.ahead_bytes += size
         accepted = self._accepted(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
         if self.proposed_at is None:
             self.proposed_at = stopwatch()
@@ -255,19 +261,19 @@ class Group(ReadableReplica):
         Every replica does this with a committed trim; records above it are still promised to others."""
         if offset > self.high_watermark:
             raise self._no_trim(offset)
-        self._trimming.owe(self._trimming.trimmable(offset))
+        self._trims.owe(self._trims.trimmable(offset))
         self._host.mark_dirty(self)
 
     def trim_damaged(self, offset: Offset) -> bool:
         """Delete damaged entries below `offset`, where every other replica's log begins; False: not possible now."""
-        return self._trimming.trim_damaged(offset)
+        return self._trims.trim_damaged(offset)
 
     def _no_trim(self, offset: int) -> InvalidArgument:
         return InvalidArgument(f"cannot trim at {offset}: only offsets up to {self.high_watermark} are committed")
 
     @property
     def committed_start_offset(self) -> Offset:
-        return self._trimming.start
+        return self._trims.start
 
     def write_entries(self) -> None:
         self._host.write_entries(self)
@@ -277,9 +283,9 @@ class Group(ReadableReplica):
             return self._closed()
         if self.stopped:
             return self._not_taking_part()
-        if self.is_deaf:
+        if self.is_frozen:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
-        no_room = None if is_essential else why_no_room(self, self._host.room)
+        no_room = None if is_essential else room_error(self, self._host.room)
         return no_room or self._host.why_refused(size, is_essential=is_essential)
 
     def _not_taking_part(self) -> Unavailable:
@@ -310,27 +316,27 @@ class Group(ReadableReplica):
 
     def roll_if_due(self, size: int = 0) -> None:
         """Propose a roll when the active segment is too old, or would grow too large with `size` bytes more."""
-        if self.core.role is not Role.LEADER or not self.rolling.is_due(size, self._host.wall_ms):
+        if self.core.role is not Role.LEADER or not self.rolls.is_due(size, self._host.wall_ms):
             return
         self.write_entries()
-        if self.rolling.may_roll():
+        if self.rolls.may_roll():
             with suppress(Unavailable):  # the next append is refused for the same reason
                 self._propose_roll()
 
     def _propose_roll(self, *, is_essential: bool = False) -> Accepted:
-        core, rolling = self.core, self.rolling
-        batch = rolling.next_roll(core.last_id, core.configuration, self._host.wall_ms())
+        core, rolls = self.core, self.rolls
+        batch = rolls.next_roll(core.last_id, core.configuration, self._host.wall_ms())
         accepted = self._append([batch], len(batch), is_essential=is_essential)
-        rolling.proposed_index = accepted.first_index
+        rolls.proposed_index = accepted.first_index
         return accepted
 
     # called by the driver
 
     def take_ready(self) -> Ready | None:
         """Return the core's next Ready; an entry to send that cannot be read ends the leadership first."""
-        self.rolling.ahead_bytes = 0
-        if self._trimming.is_waiting:
-            self._trimming.go_on()
+        self.rolls.ahead_bytes = 0
+        if self._trims.is_waiting:
+            self._trims.go_on()
         try:
             ready = self.core.ready()
         except CorruptBatch as error:
@@ -379,8 +385,8 @@ class Group(ReadableReplica):
             assert self.high_watermark <= self.log_start_offset, f"high watermark {watermark} < {self.high_watermark}"
         else:
             self.high_watermark = watermark
-        if self.log.noted or self._trimming.is_waiting:
-            self._trimming.go_on()
+        if self.log.noted or self._trims.is_waiting:
+            self._trims.go_on()
         self._open.settle(entries.last, self.core.leader)
         self.log.release(entries.last)
         self.core.advance(applied=entries.last)
@@ -390,15 +396,15 @@ class Group(ReadableReplica):
         """Settle proposals that another leader committed, durable here or not.
 
         A stalled disk must not delay their answer."""
-        if self.core.role is not Role.LEADER and not self.is_deaf:
+        if self.core.role is not Role.LEADER and not self.is_frozen:
             self._open.settle(self.core.committed_index, self.core.leader)
 
-    def give_leadership_up(self, why: str) -> bool:
+    def step_down(self, why: str) -> bool:
         """Step down without a transfer target; return False when the replica does not lead."""
-        is_given_up = self.core.role is Role.LEADER and self.core.step_down(why)
-        if is_given_up:
+        is_stepped_down = self.core.role is Role.LEADER and self.core.step_down(why)
+        if is_stepped_down:
             self._host.mark_dirty(self)
-        return is_given_up
+        return is_stepped_down
 
     def stop(self, why: str) -> None:
         """Stop taking part: no message, no request, no tick; files and promises on disk stay.
@@ -415,12 +421,12 @@ class Group(ReadableReplica):
 
     def settle_trim(self, offset: Offset) -> None:
         """Move the log start to a trim that is durable, and delete files below it."""
-        self._trimming.settle(offset)
+        self._trims.settle(offset)
 
     def restart_at(self, applied: Index) -> None:
         """Continue with a log that was fetched and is delivered up to `applied`."""
         self.applied_index = applied
-        self._trimming.restart_at(applied)
+        self._trims.restart_at(applied)
         self.high_watermark = max(
             self.high_watermark, self.log.offset_of(Index(applied + 1)), self.log.segments.log_start_offset
         )

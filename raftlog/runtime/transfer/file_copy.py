@@ -10,8 +10,8 @@ has a compaction mark. Called by `installation` and `refill`."""
 from raftlog.errors import FormatError, InvalidBatch, Unavailable
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import MAGIC
-from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.bulk import FilesAsked, FilesFound, PieceAsked, PieceFound
+from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.runtime.transfer.bulk import FilesRequest, FilesResult, PieceRequest, PieceResult
 from raftlog.runtime.transfer.ports import LogPort, ask
 from raftlog.storage.gap import gap_error
 from raftlog.storage.roll import Roll, decode_roll
@@ -19,21 +19,21 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import NodeId, Offset, Term
 
 
-class Copying:
+class FileCopy:
     """Copy attempt, from one replica."""
 
-    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+    def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self.bytes_taken = 0
         self._port, self._group, self._source = port, group, source
 
-    async def ask_files(self, below: Offset) -> FilesFound:
+    async def ask_files(self, below: Offset) -> FilesResult:
         """Return the list of the files to copy. Raises as `copy`."""
-        found = await ask(self._port, self._source, FilesAsked(self._group.key, below))
-        if not isinstance(found, FilesFound) or not found.base_offsets:
+        found = await ask(self._port, self._source, FilesRequest(self._group.key, below))
+        if not isinstance(found, FilesResult) or not found.base_offsets:
             raise self._unsound("it has no such files")
         return found
 
-    async def copy(self, files: FilesFound, segments: SegmentedLog) -> None:
+    async def copy(self, files: FilesResult, segments: SegmentedLog) -> None:
         """Fill an empty log. Raises `RaftlogError`, `OSError` or `TimeoutError`."""
         for base_offset in files.base_offsets:
             row = 0
@@ -49,11 +49,11 @@ class Copying:
         if (segments.next_offset, segments.last_index) != (files.below, files.boundary.index):
             raise self._unsound(f"they end before entry {segments.last_index + 1} at offset {segments.next_offset}")
 
-    async def _piece(self, files: FilesFound, base_offset: Offset, row: int) -> tuple[bytes, ...]:
+    async def _piece(self, files: FilesResult, base_offset: Offset, row: int) -> tuple[bytes, ...]:
         chunk = self._port.config.transfer_chunk_bytes
-        asked = PieceAsked(self._group.key, files.version, base_offset, row, chunk)
+        asked = PieceRequest(self._group.key, files.version, base_offset, row, chunk)
         found = await ask(self._port, self._source, asked)
-        if not isinstance(found, PieceFound):
+        if not isinstance(found, PieceResult):
             raise self._unsound("no piece")
         return found.batches
 

@@ -26,8 +26,8 @@ from raftlog.types import Index, Offset
 _READ_BYTES = 1 << 20
 
 
-class Trimmed(Protocol):
-    """Replica that owns a `Trimming`."""
+class TrimTarget(Protocol):
+    """Replica that owns a `Trims`."""
 
     log: GroupLog
     applied_index: Index
@@ -35,7 +35,7 @@ class Trimmed(Protocol):
     damage: CorruptBatch | None
     trim_to: Offset | None
     is_closed: bool
-    is_deaf: bool
+    is_frozen: bool
 
     @property
     def log_start_offset(self) -> Offset:
@@ -47,10 +47,10 @@ class Trimmed(Protocol):
         ...
 
 
-G = TypeVar("G", bound=Trimmed)
+G = TypeVar("G", bound=TrimTarget)
 
 
-class Trimming(Generic[G]):
+class Trims(Generic[G]):
     """Trims of one replica."""
 
     def __init__(self, group: G, host: Host[G]) -> None:
@@ -75,7 +75,7 @@ class Trimming(Generic[G]):
     def go_on(self) -> None:
         """Follow committed trims, and delete files, as far as that can be done now. Raises `FormatError`."""
         group, log = self._group, self._group.log
-        if group.is_closed or group.is_deaf:
+        if group.is_closed or group.is_frozen:
             return
         self._look_into_files()
         if self._asks:
@@ -195,4 +195,4 @@ class Trimming(Generic[G]):
         """Return whether files and log agree, and no change of the files is under way."""
         group = self._group
         is_sound = group.damage is None or although_damaged
-        return is_sound and not group.log.is_cut_waiting and not group.is_deaf
+        return is_sound and not group.log.is_cut_waiting and not group.is_frozen

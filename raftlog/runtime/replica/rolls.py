@@ -19,7 +19,7 @@ from raftlog.types import Index, Offset
 _UNSTAMPED: Final = Offset(0)
 
 
-class Rolling:
+class Rolls:
     """Rolls of one group."""
 
     def __init__(self, group_id: uuid.UUID, log: GroupLog, limits: GroupLimits) -> None:

@@ -18,7 +18,7 @@ from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import LogEnd, Mark
 from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.control_entries import entry_of, replica_of
-from raftlog.runtime.log.creation import Making
+from raftlog.runtime.log.creation import DirectoryCreation
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.log.replica_directory import delete_tree, find_replicas, installing_path, move_aside, move_to_trash
@@ -81,7 +81,7 @@ def _open_group(
         if disk.exists(path):
             _logger.error("%s is not known any more; it is kept in %s", path, move_aside(disk, data_dir, path))
         _logger.error("%s: the directory of this group is gone; it will be filled again by its leader", path)
-        Making(disk, data_dir, path, group_id, None).run(config.recent_bytes_max)
+        DirectoryCreation(disk, data_dir, path, group_id, None).run(config.recent_bytes_max)
     recovered = recover_group(disk, path, folded, fold)
     log = GroupLog(recovered.log, config.recent_bytes_max)
     held = _hold_unwritten(log, recovered)

@@ -16,19 +16,19 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.boundary import entry_before, uncompacted_from
 from raftlog.runtime.log.group_log import GroupLog
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import (
-    AppendAsked,
-    AppendFound,
     BulkRequest,
-    EntriesAsked,
-    EntriesFound,
-    FilesAsked,
-    FilesFound,
-    LogFound,
-    LogsPart,
-    PieceAsked,
-    PieceFound,
+    EntriesRequest,
+    EntriesResult,
+    FetchRequest,
+    FetchResult,
+    FilesRequest,
+    FilesResult,
+    LogResult,
+    LogsDiverge,
+    PieceRequest,
+    PieceResult,
     StoredEntry,
 )
 from raftlog.storage.segment import Segment
@@ -65,7 +65,7 @@ def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
     return tuple(segment for segment in log.segments.segments if segment.base_index <= boundary.index)
 
 
-def _boundary_at(group: Group, offset: Offset) -> EntryId | None:
+def _boundary_at(group: PartitionReplica, offset: Offset) -> EntryId | None:
     """Return the entry before the committed roll at an offset, if the segment there was not compacted."""
     log = group.log
     segment = log.segments.segment_of_offset(offset)
@@ -80,14 +80,14 @@ class SupplyPort(Protocol):
     boot_epoch: int
     config: DriverConfig
     loop: asyncio.AbstractEventLoop
-    groups: dict[GroupKey, Group]
+    groups: dict[GroupKey, PartitionReplica]
 
-    def is_compacting(self, group: Group) -> bool:
+    def is_compacting(self, group: PartitionReplica) -> bool:
         """Return whether files of the group's log are being rewritten."""
         ...
 
 
-class Supplying:
+class Supplier:
     """Answers of one driver's groups."""
 
     def __init__(self, port: SupplyPort) -> None:
@@ -99,7 +99,7 @@ class Supplying:
         self._copied_at: dict[GroupKey, float] = {}
         """Time of the latest request for files of a compacted log."""
 
-    def rate_of(self, group: Group, node: NodeId) -> int:
+    def rate_of(self, group: PartitionReplica, node: NodeId) -> int:
         """Return the bytes a second that the node fetches of the group; 0 when it does not."""
         pace = self._paces.get((group.key, node))
         return 0 if pace is None else round(pace.rate(self._port.loop.time()))
@@ -112,33 +112,33 @@ class Supplying:
             raise Unavailable(f"node {node} asks for {type(request).__name__}, which is not known here")
         group = self._group(request.group)
         try:
-            if isinstance(request, AppendAsked):
+            if isinstance(request, FetchRequest):
                 return self._append(group, node, request)
-            if isinstance(request, EntriesAsked):
+            if isinstance(request, EntriesRequest):
                 return self._entries(group, request)
-            if isinstance(request, FilesAsked):
+            if isinstance(request, FilesRequest):
                 return self._files(group, request)
-            return self._piece(group, node, request) if isinstance(request, PieceAsked) else self._log(group)
+            return self._piece(group, node, request) if isinstance(request, PieceRequest) else self._log(group)
         except CorruptBatch as error:
             group.note_damage(error)
             raise
 
-    def _group(self, key: GroupKey) -> Group:
+    def _group(self, key: GroupKey) -> PartitionReplica:
         group = self._port.groups.get(key)
-        if group is None or group.is_deaf or group.stopped:
+        if group is None or group.is_frozen or group.stopped:
             raise Unavailable(f"group {key.hex()} has no replica on node {self._port.me.node_id} now")
         return group
 
-    def _log(self, group: Group) -> LogFound:
+    def _log(self, group: PartitionReplica) -> LogResult:
         log = group.log
         first_index = Index(log.boundary.index + 1)
         if group.damage is not None or first_index > min(group.applied_index, log.written_index):
             raise Unavailable(f"{group.path} has no sound log to give away")
         [(row, batch)] = log.segments.read_entries(first_index, first_index, 1)
         first = StoredEntry(first_index, Term(row.term), bytes(batch))
-        return LogFound(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
+        return LogResult(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
 
-    def _files(self, group: Group, asked: FilesAsked) -> FilesFound:
+    def _files(self, group: PartitionReplica, asked: FilesRequest) -> FilesResult:
         log, segments = group.log, group.log.segments
         if group.damage is not None or self._port.is_compacting(group):
             raise Unavailable(f"{group.path} is being compacted, or damaged; ask again")
@@ -146,24 +146,24 @@ class Supplying:
         below = segments.row_at(Index(boundary.index + 1)).offset
         bases = tuple(Offset(segment.base_offset) for segment in _segments_below(log, boundary))
         self._copied_at[group.key] = self._port.loop.time()
-        return FilesFound(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
+        return FilesResult(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
 
-    def _version(self, group: Group) -> tuple[int, int]:
+    def _version(self, group: PartitionReplica) -> tuple[int, int]:
         """Return the version of the log's files; pieces of different versions do not fit together."""
         return self._port.boot_epoch, group.log.segments.generation
 
-    def _piece(self, group: Group, node: NodeId, asked: PieceAsked) -> PieceFound:
+    def _piece(self, group: PartitionReplica, node: NodeId, asked: PieceRequest) -> PieceResult:
         segment = group.log.segments.segment_of_offset(asked.base_offset)
         if self._version(group) != asked.version or segment.base_offset != asked.base_offset:
             raise Unavailable(f"{group.path} was changed meanwhile; begin anew")
         self._copied_at[group.key] = self._port.loop.time()
         if asked.row >= segment.rows:
-            return PieceFound(())
+            return PieceResult(())
         found = group.log.segments.read_rows(segment, asked.row, self._size(asked.bytes_max), _ENTRIES_MAX)
         self._count(group, node, sum(len(batch) for _, batch in found))
-        return PieceFound(tuple(bytes(batch) for _, batch in found))
+        return PieceResult(tuple(bytes(batch) for _, batch in found))
 
-    def is_copied(self, group: Group) -> bool:
+    def is_copied(self, group: PartitionReplica) -> bool:
         """Return whether a replica copies the files of a compacted log, judged by the time of its latest request."""
         at = self._copied_at.get(group.key)
         if at is not None and self._port.loop.time() - at >= _IDLE_S:
@@ -171,29 +171,29 @@ class Supplying:
             return False
         return at is not None
 
-    def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
+    def _entries(self, group: PartitionReplica, asked: EntriesRequest) -> EntriesResult:
         log = group.log
         first = uncompacted_from(log.segments)
         if not first <= asked.first_index <= log.written_index:
             raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
         last = Index(min(asked.last_index, log.written_index))
         stored = log.segments.read_entries(asked.first_index, last, self._size(asked.bytes_max))
-        return EntriesFound(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
+        return EntriesResult(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
 
-    def _append(self, group: Group, node: NodeId, asked: AppendAsked) -> AppendFound | LogsPart:
+    def _append(self, group: PartitionReplica, node: NodeId, asked: FetchRequest) -> FetchResult | LogsDiverge:
         nobody = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # whoever asked knows who it is
         wanted = SupplyRequest(
             nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max)
         )
         supplied = group.core.supply(wanted)
         if supplied is Unsupplied.PARTED:
-            return LogsPart()
+            return LogsDiverge()
         if isinstance(supplied, Unsupplied):
             raise Unavailable(f"{group.path} on node {self._port.me.node_id}: {supplied.value}")
         self._count(group, node, sum(entry.size_bytes for entry in supplied.entries))
-        return AppendFound(supplied.committed, group.log.last_index, supplied.entries)
+        return FetchResult(supplied.committed, group.log.last_index, supplied.entries)
 
-    def _count(self, group: Group, node: NodeId, size: int) -> None:
+    def _count(self, group: PartitionReplica, node: NodeId, size: int) -> None:
         self.bytes_supplied += size
         now, key = self._port.loop.time(), (group.key, node)
         pace = self._paces.pop(key, None) or _FetchPace(now)

@@ -6,7 +6,7 @@
 
 A crash before `install` is durable leaves the old log; after it, recovery makes the directories change places. No
 sound entry is lost by it: offsets and indexes stay. Positions behind a gap change, so the other replicas must be made
-anew from this one, and the caller has made sure that none of them ever counts again (`giving_up`, or the controller
+anew from this one, and the caller has made sure that none of them ever counts again (`abandonment`, or the controller
 has retired its disk). Other tasks run after each slice; the disk needs room for the log once more."""
 
 import asyncio
@@ -26,7 +26,7 @@ from raftlog.runtime.log.control_entries import (
     members_of,
 )
 from raftlog.runtime.log.row_walk import walk_rows
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.directory import DAMAGED, internal, make_directory
@@ -62,7 +62,7 @@ class _Found(NamedTuple):
 class Rebuild:
     """Rebuild of one group; `run` it once. There must be no leader, and no other replica that still counts."""
 
-    def __init__(self, port: LogPort, group: Group, term_min: int) -> None:
+    def __init__(self, port: LogPort, group: PartitionReplica, term_min: int) -> None:
         """Prepare a rebuild; `term_min` is the greatest term that any replica of the group is known to have."""
         self._port, self._group = port, group
         self._term_min = term_min
@@ -182,7 +182,7 @@ class Rebuild:
             created_ms,
             min(held.index, base_index - 1),
             *members_of(held),
-            self._group.rolling.settings,
+            self._group.rolls.settings,
         )
         batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
         stamp(batch, offset, term)

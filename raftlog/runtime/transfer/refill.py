@@ -1,7 +1,7 @@
 """Refill after damage in compacted segments: no other replica has the same bytes, so all are copied from one of them.
 
     the other's files below a roll that both have whole → behind them the own entries from that roll on, as they stand
-    → the replica is suspended, and entries that came meanwhile are copied too → synced
+    → the replica is frozen, and entries that came meanwhile are copied too → synced
     → the journal has `install`, durably → the directories change places
 
 Acknowledged entries stay: every entry from the roll on is the own one, and those below are committed. A crash
@@ -15,9 +15,9 @@ from raftlog.errors import Unavailable
 from raftlog.records import ControlKind, read_control, read_header
 from raftlog.runtime.log.boundary import entry_before
 from raftlog.runtime.log.control_entries import is_control
-from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.bulk import FilesFound
-from raftlog.runtime.transfer.copying import Copying
+from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.runtime.transfer.bulk import FilesResult
+from raftlog.runtime.transfer.file_copy import FileCopy
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.roll import decode_roll
@@ -28,13 +28,13 @@ _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 1 << 20
 
 
-class Refilling:
+class Refill:
     """Refill attempt, from one other replica."""
 
-    def __init__(self, port: LogPort, group: Group, source: NodeId) -> None:
+    def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self._port, self._group = port, group
         self._old = group.log.segments
-        self._copying = Copying(port, group, source)
+        self._copying = FileCopy(port, group, source)
         self._replacement = Replacement(port, group)
 
     async def run(self) -> None:
@@ -54,7 +54,7 @@ class Refilling:
         finally:
             segments.close()
 
-    def _check(self, files: FilesFound) -> None:
+    def _check(self, files: FilesResult) -> None:
         """Raise `Unavailable` unless the own log has a whole roll behind the files."""
         group = self._group
         own = self._old.segment_of_offset(files.below)
@@ -91,7 +91,7 @@ class Refilling:
 
         It begins at `start`, to which a trim that is not known here moved the other log's beginning, or behind that."""
         port, group = self._port, self._group
-        group.is_deaf = True
+        group.is_frozen = True
         try:
             await self._settle()
             while segments.last_index < group.log.last_index:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.replica.group import Group
+from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.scrub import Scrub
 
 SLICE_BYTES: Final = 256 * 1024
@@ -16,17 +16,17 @@ _SHARE_MAX: Final = 1 / 256
 """Largest pause as a part of a round, although there may be little to read now: the data may grow."""
 
 
-class Scrubbing:
+class Scrubber:
     """State of the round. The driver calls `tick` with the loop's time."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._waiting: list[GroupKey] = []
         """Groups that this round has still to read, the next one last."""
-        self._current: tuple[Group, Scrub] | None = None
+        self._current: tuple[PartitionReplica, Scrub] | None = None
         self._next_at: float | None = None
 
-    def tick(self, groups: Mapping[GroupKey, Group], now: float) -> None:
+    def tick(self, groups: Mapping[GroupKey, PartitionReplica], now: float) -> None:
         """Read a slice if it is time. Raises `OSError` when the disk cannot be read."""
         if self._next_at is None:
             self._next_at = now  # the first round begins with the process
@@ -46,7 +46,7 @@ class Scrubbing:
         if progress.damage is not None or progress.has_finished:
             self._current = None
 
-    def _scrub(self, groups: Mapping[GroupKey, Group]) -> tuple[Group, Scrub] | None:
+    def _scrub(self, groups: Mapping[GroupKey, PartitionReplica]) -> tuple[PartitionReplica, Scrub] | None:
         """Return the group that is being read, or the next one that can be."""
         if self._current is None and self._waiting:
             group = groups.get(self._waiting.pop())
@@ -58,8 +58,8 @@ class Scrubbing:
         return self._current
 
 
-def _is_readable(group: Group, reader: Scrub) -> bool:
+def _is_readable(group: PartitionReplica, reader: Scrub) -> bool:
     """Return False while the group's files move, lose a cut or are being repaired, and after they were replaced."""
     return reader.reads(group.log.segments) and not (
-        group.is_closed or group.is_deaf or group.damage is not None or group.log.is_cut_waiting
+        group.is_closed or group.is_frozen or group.damage is not None or group.log.is_cut_waiting
     )

@@ -19,8 +19,8 @@ from typing import Final
 from raftlog.errors import FormatError, Unavailable
 from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest, InstallOffer
-from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.bulk import AppendAsked, AppendFound, LogsPart
+from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.runtime.transfer.bulk import FetchRequest, FetchResult, LogsDiverge
 from raftlog.runtime.transfer.ports import AppendPort, ask
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
@@ -29,11 +29,15 @@ _SLICE_ENTRIES: Final = 128
 """Entries that are taken before the loop's other tasks run."""
 
 
-class LogFetching:
+class LogFetch:
     """Fetch attempt, from one leader."""
 
     def __init__(
-        self, port: AppendPort, group: Group, offer: InstallOffer, wait_turn: Callable[[], "asyncio.Future[None]"]
+        self,
+        port: AppendPort,
+        group: PartitionReplica,
+        offer: InstallOffer,
+        wait_turn: Callable[[], "asyncio.Future[None]"],
     ) -> None:
         """Prepare a fetch; `wait_turn` returns a future that is done after the driver's next turn."""
         self.offer = offer
@@ -50,10 +54,10 @@ class LogFetching:
         core = self._group.core
         after = core.last_id
         found = await self._ask(after)
-        if isinstance(found, LogsPart):
+        if isinstance(found, LogsDiverge):
             after = EntryId(core.committed_index, self._group.log.term_at(core.committed_index))
             found = await self._ask(after)
-        while isinstance(found, AppendFound) and found.entries and self._is_wanted:
+        while isinstance(found, FetchResult) and found.entries and self._is_wanted:
             last = EntryId(found.entries[-1].index, found.entries[-1].term)
             if last.index >= found.last_index:
                 await self._take(after, found)
@@ -73,15 +77,15 @@ class LogFetching:
         core = self._group.core
         return core.leader == self.leader and core.term == self.term and not self._group.is_closed
 
-    async def _ask(self, after: EntryId) -> AppendFound | LogsPart:
+    async def _ask(self, after: EntryId) -> FetchResult | LogsDiverge:
         config = self._port.config
-        asked = AppendAsked(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
+        asked = FetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
         found = await ask(self._port, self.leader.node_id, asked)
-        if isinstance(found, (AppendFound, LogsPart)):
+        if isinstance(found, (FetchResult, LogsDiverge)):
             return found
         raise FormatError(f"node {self.leader.node_id} answered with {type(found).__name__}")
 
-    async def _take(self, after: EntryId, found: AppendFound) -> None:
+    async def _take(self, after: EntryId, found: FetchResult) -> None:
         for start in range(0, len(found.entries), _SLICE_ENTRIES):
             some = found.entries[start : start + _SLICE_ENTRIES]
             await self._wait_for_room()

@@ -20,12 +20,12 @@ from raftlog.records import ControlKind, read_control
 from raftlog.runtime.log.boundary import uncompacted_from
 from raftlog.runtime.log.configuration_walk import configurations
 from raftlog.runtime.log.control_entries import is_control
-from raftlog.runtime.log.damaged import DAMAGED_MAX, DamagedEntry
+from raftlog.runtime.log.damaged_entry import DAMAGED_MAX, DamagedEntry
 from raftlog.runtime.log.row_walk import walk_rows
-from raftlog.runtime.replica.group import Group
-from raftlog.runtime.transfer.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
+from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.runtime.transfer.bulk import EntriesRequest, EntriesResult, LogRequest, LogResult
 from raftlog.runtime.transfer.ports import LogPort, ask
-from raftlog.runtime.transfer.refilling import Refilling
+from raftlog.runtime.transfer.refill import Refill
 from raftlog.storage.index_repair import repair_row
 from raftlog.storage.segment import Segment
 from raftlog.types import Buffer, Index, NodeId, Offset
@@ -43,7 +43,7 @@ a loop with much to do has its pause anyway."""
 class Repair:
     """Repair of one group, one round over its files."""
 
-    def __init__(self, port: LogPort, group: Group) -> None:
+    def __init__(self, port: LogPort, group: PartitionReplica) -> None:
         self._port = port
         self._group = group
         self._left: list[DamagedEntry] = []
@@ -218,8 +218,8 @@ class Repair:
 
     async def _entry(self, node: NodeId, index: Index) -> bytes | None:
         chunk = self._port.config.transfer_chunk_bytes
-        answer = await ask(self._port, node, EntriesAsked(self._group.key, index, index, chunk))
-        found = answer.entries if isinstance(answer, EntriesFound) else ()
+        answer = await ask(self._port, node, EntriesRequest(self._group.key, index, index, chunk))
+        found = answer.entries if isinstance(answer, EntriesResult) else ()
         return found[0].batch if found and found[0].index == index else None
 
     async def _begin_like_others(self) -> None:
@@ -229,12 +229,12 @@ class Repair:
         group = self._group
         for node in self._sources():
             try:
-                found = await ask(self._port, node, LogAsked(group.key))
+                found = await ask(self._port, node, LogRequest(group.key))
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s could not say where its log begins: %s", group.path, node, error)
                 continue
             own = uncompacted_from(group.log.segments) - 1
-            if not isinstance(found, LogFound) or self._left[0].index > found.boundary.index:
+            if not isinstance(found, LogResult) or self._left[0].index > found.boundary.index:
                 continue
             if found.files and found.boundary.index > own:
                 await self._refill(self._left[0].error)
@@ -257,7 +257,7 @@ class Repair:
         group = self._group
         for node in self._sources():
             try:
-                await Refilling(self._port, group, node).run()
+                await Refill(self._port, group, node).run()
             except (RaftlogError, OSError, TimeoutError) as error:
                 if self._port.failure is not None:
                     raise
