@@ -1,8 +1,7 @@
-"""One process of a cluster, below the façade: its identity, its disk, all its groups, the ways to other processes.
+"""One process of a cluster, below the façade: its identity, its disk, all its groups, its connections.
 
-Who may come in: the façade of a broker and the composition root. A `Node` hosts thousands of Raft groups on one journal
-and one transport; what the groups are for (topics, the controller) and who asks for them is not known here.
-"""
+Imported by the façade of a broker and the composition root. A `Node` hosts thousands of Raft groups on one journal and
+one transport; the purpose of the groups (topics, the controller) and the callers are not known here."""
 
 from raftlog.partitions.node.leadership import Leadership
 from raftlog.partitions.node.node import BackgroundLoop, Node

@@ -1,12 +1,11 @@
-"""First elections that wait for no timeout: a sole voter's, and that of a new group's preferred leader.
+"""Elections that begin without a timeout: those of a sole voter, and those of a new group's preferred leader.
 
     a group of one: when it is created and when the process starts
-    a group of several: when it is created here and this process shall lead it; asked again ATTEMPTS_MAX times, for the
-    other voters may have created their replicas later, and what comes before that is lost
+    a group of several: when it is created here and this process is its preferred leader; repeated up to ATTEMPTS_MAX
+    times, since the other voters may create their replicas later, and requests that arrive before are lost
 
-It is the same campaign as after a timeout: pre-votes first, which cost nobody anything, then one vote per term, durable
-before it is given. So it hurts nothing when others campaign at the same time. Called by the node.
-"""
+The campaign is the same as after a timeout: first pre-votes, which change no term, then one vote per term, durable
+before it is given. So concurrent campaigns of other voters are safe. Called by the node."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -17,11 +16,11 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 ATTEMPTS_MAX: Final = 4
 PAUSE_S: Final = 0.04
-"""Before the second attempt; doubled each time."""
+"""Seconds before the second attempt; doubled for each further one."""
 
 
 class Campaigns:
-    """`mark_dirty` lets the driver look at a group."""
+    """Campaigns of one process; `mark_dirty` makes the driver process a group."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, me: ReplicaId, mark_dirty: Callable[[PartitionReplica], None]
@@ -30,13 +29,13 @@ class Campaigns:
         self._timers: dict[asyncio.TimerHandle, None] = {}
 
     def begin_alone(self, groups: Iterable[PartitionReplica]) -> None:
-        """Lead those groups that have no other voter."""
+        """Become leader of those groups that have no other voter."""
         for group in groups:
             if group.core.configuration.all_voters() == (self._me,) and group.core.campaign():
                 self._mark_dirty(group)
 
     def begin(self, groups: Iterable[PartitionReplica]) -> None:
-        """Stand for leader of new groups."""
+        """Campaign in new groups."""
         self._ask([group for group in groups if not group.is_closed], 1)
 
     def stop(self) -> None:
@@ -62,5 +61,5 @@ class Campaigns:
 
 
 def _is_open(core: RaftCore) -> bool:
-    """Nobody leads, and nobody is being voted for."""
+    """Return whether the group has no known leader and this replica has begun no election; a pre-vote is none."""
     return core.leader is None and core.role in (Role.FOLLOWER, Role.PRE_CANDIDATE)

@@ -1,12 +1,10 @@
-"""Which processes should lead nothing now: their disk or their loop stood still, their disk has no room, or operators
-want it so.
+"""Fitness of processes to lead: slow (its disk or loop stalled), full (no room on its disk), or excluded by operators.
 
-    slow for slow_rest_ms · 2^n after the (n + 1)-th relapse;    full for as long as it says so, and FULL_S longer
+    slow for slow_rest_ms · 2^n after the (n + 1)-th relapse;    full while it reports so, and FULL_S longer
 
-Each process judges itself and tells the others, again and again while it lasts (`notices`); what is not repeated
-expires. A hint: it moves leaderships and election timeouts, and no safety rests on it. Pure; times are the loop's.
-Owned by the node.
-"""
+Each process judges itself and reports the result to the others repeatedly while it lasts; a report that is not
+repeated expires. It is a hint: it moves leaderships and election timeouts, and safety does not depend on it. Pure;
+times are the loop's. Owned by the node."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -14,10 +12,10 @@ from typing import Final, NamedTuple
 from raftlog.types import NodeId
 
 FULL_S: Final = 5.0
-"""A disk is taken for full for so long after its process said so last."""
+"""Seconds for which a disk counts as full after the last report of its process."""
 _DOUBLINGS_MAX: Final = 5
 _RELAPSE: Final = 4
-"""A stall within so many rests after the end of a rest doubles the next one."""
+"""Number of rests after the end of a rest within which another stall doubles the next one."""
 
 
 class _Standing(NamedTuple):
@@ -29,20 +27,20 @@ _FIT: Final = _Standing(0.0, 0.0)
 
 
 class Fitness:
-    """`me` among the others."""
+    """Fitness of this process (`me`) and of the others."""
 
     def __init__(self, me: NodeId, slow_rest_ms: int) -> None:
         self._me, self._rest_s = me, slow_rest_ms / 1000
         self.is_unwanted: Callable[[NodeId], bool] = lambda node: False
-        """Whether the operators want a process to lead nothing; set by the façade."""
+        """Whether operators want the process to lead nothing; set by the façade."""
         self._standings: dict[NodeId, _Standing] = {}
         self._relapses = 0
         self._is_full = False
 
-    # of itself
+    # this process
 
     def note_stall(self, now: float) -> None:
-        """The disk or the loop here stood still: this process leads nothing for a while, if others can."""
+        """Record a stall of the disk or the loop here: this process leads nothing for a while, if others can."""
         slow_until = self._standing(self._me).slow_until
         if now >= slow_until:
             is_relapse = slow_until > 0 and now < slow_until + _RELAPSE * self._rest_s * 2**self._relapses
@@ -50,22 +48,22 @@ class Fitness:
         self._standings[self._me] = self._standing(self._me)._replace(slow_until=now + self._rest_s * 2**self._relapses)
 
     def note_full(self, is_full: bool) -> None:
-        """Whether the disk here has no room for records."""
+        """Record whether the disk here has no room for records."""
         self._is_full = is_full
 
     def own(self, now: float) -> tuple[int, bool]:
-        """What the others are to be told: for how many more ms it is slow, and whether it is full."""
+        """Return the report for the other processes: remaining ms of being slow, and whether this one is full."""
         left_s = self._standing(self._me).slow_until - now
         return max(0, round(left_s * 1000)), self._is_full
 
-    # of anybody
+    # any process
 
     def note_told(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
-        """Another process said how it is; the newest word counts."""
+        """Record the report of another process; the newest one counts."""
         self._standings[node] = _Standing(now + slow_ms / 1000, now + FULL_S if is_full else 0.0)
 
     def forget(self, node: NodeId) -> None:
-        """It is there in a new life, perhaps with a sound disk."""
+        """Drop the reports of a process that has restarted, perhaps with a sound disk."""
         self._standings.pop(node, None)
 
     def is_slow(self, node: NodeId, now: float) -> bool:
@@ -75,7 +73,7 @@ class Fitness:
         return self._is_full if node == self._me else now < self._standing(node).full_until
 
     def is_fit(self, node: NodeId, now: float) -> bool:
-        """Whether it may be given leaderships, or keep its own."""
+        """Return whether the process may receive leaderships, or keep its own."""
         return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_unwanted(node)
 
     def is_anybody_full(self, now: float) -> bool:

@@ -1,18 +1,17 @@
-"""Who this process is, and its data directory: locked, told apart from others, every start counted.
+"""Identity and data directory of this process: locked, distinguishable from others, with every start counted.
 
     {data-dir}/.raftlog/lock                  held while the process lives
-    {data-dir}/.raftlog/meta                  says that this is the directory of a node
+    {data-dir}/.raftlog/meta                  marks the directory as a node's
     {data-dir}/.raftlog/identity              cluster id, node id, disk uuid, boot epoch, refusal
     {data-dir}/.raftlog/journal/{disk uuid}   the journal
-    {data-dir}/.raftlog/damaged/journal-…     journals of disk uuids that were given up
+    {data-dir}/.raftlog/damaged/journal-…     journals of former disk uuids
 
-The boot epoch rises with every start and is durable before anything is sent; it never falls, also not with a new disk
+The boot epoch rises with every start and is durable before anything is sent; it never falls, not even with a new disk
 uuid. The disk uuid stays until the journal is damaged: hard state may be lost then, so the process must not vote as the
-replica that it was. An identity that is lost is never made anew over a journal.
+former replica. A lost identity is never created anew over an existing journal.
 
-Every start raises the boot epoch, also one of a stale copy of a disk, which the others refuse: after enough starts it
-would have overtaken them. So such a refusal is kept, and the next start takes a new disk uuid (`opening`).
-"""
+Every start raises the boot epoch, also that of a stale copy of a disk, which the others refuse: after enough starts the
+copy would overtake them. So such a refusal is stored, and the next start takes a new disk uuid (`opening`)."""
 
 import logging
 import uuid
@@ -39,9 +38,9 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 
 KIND: Final = "node"
-"""Kind of directory, as its meta file says."""
+"""Kind of directory in its meta file."""
 START_FREE_MIB: Final = 64
-"""So much room is enough for a start: files of the journal, and entries that are not in their segments yet."""
+"""Free MiB that suffice for a start: files of the journal, and entries that are not in their segments yet."""
 _NOT_OURS: Final = ("lost+found",)
 _IDENTITY_LOST: Final = (
     "restore it from a copy of this very disk, or start with an empty directory, as a new member of the cluster"
@@ -50,7 +49,7 @@ _FORMER_DISKS_MAX: Final = 64
 
 
 class NodeDirectory:
-    """Use `open`; holds the lock until `close`. Every method blocks for its syncs."""
+    """Data directory with its lock, which is held from `open` until `close`. Every method blocks for its syncs."""
 
     def __init__(self, disk: Disk, path: str, lock: DirectoryLock, identity: NodeIdentity) -> None:
         self.disk = disk
@@ -62,11 +61,10 @@ class NodeDirectory:
     def open(
         cls, disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
     ) -> "NodeDirectory":
-        """Lock the directory, make it when it is missing, and count the start, durably.
+        """Lock the directory, create it if it is missing, and count the start, durably.
 
         Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `FormatError` for one
-        of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses.
-        """
+        of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses."""
         try:
             _refuse_foreign(disk, path)
             make_directory(disk, internal(path))
@@ -88,11 +86,11 @@ class NodeDirectory:
         return directory
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.release()
 
     def join_cluster(self, cluster_id: str) -> None:
-        """Belong to this cluster from now on, for ever. Raises `InvalidArgument` when it is another one already."""
+        """Store the cluster id, permanently. Raises `InvalidArgument` when the directory belongs to another cluster."""
         known = self.identity.cluster_id
         if known is None:
             self._save(self.identity._replace(cluster_id=cluster_id))
@@ -100,16 +98,16 @@ class NodeDirectory:
             raise InvalidArgument(_other_cluster(self.path, known, cluster_id))
 
     def note_refusal(self, message: str) -> None:
-        """The cluster refuses this disk, for good."""
+        """Store that the cluster refuses this disk, permanently."""
         self._save(self.identity._replace(refusal=message))
 
     def note_journal(self) -> None:
-        """The journal of this disk uuid is there."""
+        """Store that the journal of this disk uuid exists."""
         if not self.identity.has_journal:
             self._save(self.identity._replace(has_journal=True))
 
     def replace_disk(self, disk_uuid: uuid.UUID) -> None:
-        """What is here cannot be trusted: from now on this is another disk, without a journal and without groups."""
+        """Take a new disk uuid, without a journal and without groups, because the content cannot be trusted."""
         known = self.identity
         former = (*known.former_disks, known.disk_uuid)[-_FORMER_DISKS_MAX:]
         self._save(
@@ -147,7 +145,7 @@ class NodeDirectory:
 def _identify(
     disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
 ) -> NodeIdentity:
-    """Who the process is in this start."""
+    """Return the identity of the process for this start."""
     name = internal(path, IDENTITY)
     try:
         known = read_identity(disk, path)
@@ -155,7 +153,7 @@ def _identify(
         raise SmallFileDamaged(f"{error}; {_IDENTITY_LOST}") from None
     if known is None:
         if disk.exists(internal(path, META)) or disk.exists(internal(path, JOURNAL)):
-            raise FormatError(f"{name} is gone, and {path} was in use; {_IDENTITY_LOST}")
+            raise FormatError(f"{name} is missing, and {path} was in use; {_IDENTITY_LOST}")
         return NodeIdentity(cluster_id, node_id, draw_uuid(), 1, False)
     if known.node_id != node_id:
         raise InvalidArgument(
@@ -168,7 +166,7 @@ def _identify(
 
 
 def _refuse_foreign(disk: Disk, path: str) -> None:
-    """Nothing is made in a directory of another format, nor in somebody else's: nothing in it may be moved."""
+    """Raise unless the directory is missing, empty or a node's: files of others must stay untouched."""
     if not disk.exists(path):
         return
     if not disk.is_directory(path):
@@ -183,13 +181,15 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
 
 
 def _has_meta(disk: Disk, path: str) -> bool:
-    """Whether a sound meta file says that this is the directory of a node; the identity says more. `FormatError`."""
+    """Return whether a sound meta file marks the directory as a node's; raises `FormatError`.
+
+    A damaged meta file is written again when the identity, which holds more, is sound."""
     try:
         return read_meta(disk, path, KIND) is not None
     except SmallFileDamaged as error:
         if read_identity(disk, path) is None:
             raise
-        _logger.warning("it is written again, as the identity beside it is sound: %s", error)
+        _logger.warning("%s; the file is written again, since the identity beside it is sound", error)
         return False
 
 
@@ -198,14 +198,14 @@ def _other_cluster(path: str, known: str | None, wanted: str) -> str:
 
 
 def why_full(path: str, error: OSError) -> StorageError | None:
-    """What to do when a start found no room or no file descriptor; None when something else is wrong."""
+    """Return the error for a start without disk space or file descriptors; None for any other cause."""
     if error.errno not in TEMPORARY_ERRORS:
         return None
     if lacks_descriptors(error):
-        return StorageError(f"{descriptors_exhausted(path, error)}, and start again. What was acknowledged is kept")
+        return StorageError(f"{descriptors_exhausted(path, error)}, and start again. Acknowledged records are kept")
     return StorageError(
         f"{path}: the disk is full ({error}), and a start needs a little room of its own: free some space on its file "
-        f"system, {START_FREE_MIB} MiB are enough, and start again. Nothing was changed; what was acknowledged is kept"
+        f"system, {START_FREE_MIB} MiB are enough, and start again. Nothing was changed; acknowledged records are kept"
     )
 
 

@@ -1,17 +1,16 @@
-"""Where groups are led: by their preferred leaders, while these are well; by others, when this process stops.
+"""Placement of leaders: groups move to their preferred leaders while these are fit, and away when this process stops.
 
-    moving ≤ transfers_max,   a group that could not be moved rests: transfer_retry_ms · 2^n
+    moving ≤ transfers_max,   a group whose transfer failed rests: transfer_retry_ms · 2^n
 
-A process whose disk or loop stood still, whose disk is full, or that operators want to lead nothing, hands everything
-to others that are fit; a leader with a full disk keeps its group while a majority of the voters' disks is full, for
-then nobody could lead better.
+A process whose disk or loop stalled, whose disk is full, or that operators have excluded, transfers all leaderships to
+fit processes; a leader with a full disk keeps its group while a majority of the voters' disks is full, since no other
+voter could lead better.
 
-Only leaders act, each for its own groups: no process tells another one what to lead. Who is preferred is handed in. A
-hand-over stops the group's writes for a moment, so it is begun only when it should succeed: the preferred voter is
-connected since `settle_ms`, is not about to stop, and holds nearly everything. One that then does not take over (its
-entry is damaged, say) costs an election timeout, and the group is left alone for a while. Called by the node: with
-every change of a role, and by its timer.
-"""
+Only leaders act, each for its own groups: no process commands another. The preferred leader is injected. A transfer
+stops the group's writes for a moment, so it begins only when it should succeed: the preferred voter has been connected
+for `settle_ms`, is not about to stop, and holds nearly everything. A target that does not take over (for example
+because its entry is damaged) costs an election timeout, and the group rests for a while. Called by the node: with
+every change of a role, and by its timer."""
 
 import asyncio
 import logging
@@ -34,20 +33,20 @@ _logger = logging.getLogger(__name__)
 
 _DOUBLINGS_MAX = 6
 _EVIDENCE_S = 3.0
-"""For so long a stall of the disk here, and a faster one elsewhere, are taken for what still is."""
+"""Seconds for which a stall of the disk here, and a faster disk elsewhere, count as current."""
 _SLICE = 64
-"""Groups judged in one turn of the loop."""
+"""Groups examined in one turn of the loop."""
 _STOP_TRANSFERS_MAX = 256
-"""Hand-overs at the same time when the process stops."""
+"""Concurrent transfers while the process stops."""
 
 Preferred = Callable[[uuid.UUID], ReplicaId | None]
-"""Who should lead a group, if anybody knows."""
+"""Preferred leader of a group, if one is known."""
 
 
 class _Move(NamedTuple):
     target: ReplicaId
     until: float
-    """The core has given up by then."""
+    """Time by which the core has abandoned the transfer."""
 
 
 class _Rest(NamedTuple):
@@ -56,8 +55,10 @@ class _Rest(NamedTuple):
 
 
 class HandingOver(NamedTuple):
-    """What a process leads still. `eligible` groups have a voter that could lead them now, `stuck` ones have other
-    voters and none of these can; a group with one voter is neither."""
+    """Leaderships that a process still has to transfer.
+
+    `eligible` groups have a voter that could lead them now, `stuck` ones have other voters of which none can; a group
+    with one voter is neither."""
 
     led: int
     eligible: int
@@ -67,58 +68,58 @@ class HandingOver(NamedTuple):
 
 
 class LedGroups:
-    """The groups that are led here. Times are the loop's."""
+    """Groups that are led here. Times are the loop's."""
 
     def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:
         raft = settings.driver.raft
         self.preferred: Preferred = lambda group_id: None
-        """Set by the façade: the first voter of the group's assignment that is to lead anything."""
+        """First voter of the group's assignment that may lead; set by the façade."""
         self.gives_back: Callable[[], bool] = lambda: True
-        """Set by the façade: whether groups go to their preferred leaders while this process is fit."""
+        """Whether groups return to their preferred leaders while this process is fit; set by the façade."""
         self.me = me
         self._settings, self._fitness = settings, fitness
         self.patience_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
-        """A transfer that has not happened by then was given up by the core."""
+        """Seconds after which the core has abandoned a transfer."""
         self._led: dict[GroupKey, PartitionReplica] = {}
         self._moving: dict[GroupKey, _Move] = {}
         self._resting: dict[GroupKey, _Rest] = {}
         self._connected_at: dict[NodeId, float] = {}
         self._leaving: dict[NodeId, None] = {}
-        """Nodes that said that they stop."""
+        """Nodes that have announced their stop."""
         self.transfers_begun = self.transfers_failed = 0
-        """Since the start of the process; a failed one was not taken over in time."""
+        """Totals since the start of the process; a failed transfer was not completed in time."""
         self._disk_stalled_at = -_EVIDENCE_S
         self._ahead_at: dict[NodeId, float] = {}
-        """When a disk was last seen to be faster than the one here, which stood still."""
+        """Time at which a disk was last seen to be faster than the stalled one here."""
         self._moved = asyncio.Event()
         self._are_full = False
-        """Some group led here was told that a majority has no room."""
+        """Whether some group led here has no majority with room."""
 
     @property
     def led_count(self) -> int:
         return len(self._led)
 
-    # what happens
+    # events
 
     def note_role(self, group: PartitionReplica, role: Role) -> None:
-        """The group's role here changed."""
-        group.is_majority_full = False  # looked at again with the next tick, if it is led here
+        """Record a change of the group's role here."""
+        group.is_majority_full = False  # `count_room` decides again with the next tick
         if role is Role.LEADER:
             self._led[group.key] = group
         elif self._led.pop(group.key, None) is not None:
             self._moved.set()
 
     def is_moving(self, key: GroupKey) -> bool:
-        """Whether a hand-over of the group was begun, and has no outcome yet."""
+        """Return whether a transfer of the group is under way."""
         return key in self._moving
 
     def forget(self, key: GroupKey) -> None:
-        """The group is gone."""
+        """Drop a removed group."""
         for table in (self._led, self._moving, self._resting):
             table.pop(key, None)
 
     def note_connected(self, node: NodeId, now: float) -> None:
-        """The node is there, in a new life perhaps."""
+        """Record a connection to the node, which may have restarted."""
         self._connected_at[node] = now
         self._leaving.pop(node, None)
         self._fitness.forget(node)
@@ -130,11 +131,11 @@ class LedGroups:
         return node in self._connected_at
 
     def note_leaving(self, node: NodeId) -> None:
-        """The node stops: nothing is given to it until it comes back."""
+        """Record that the node stops: it receives no leaderships until it returns."""
         self._leaving[node] = None
 
     def note_disk_stall(self, now: float) -> None:
-        """A sync takes long here: those count as better whose disks have taken meanwhile what this one has not."""
+        """Record a slow sync here; a disk that has since stored entries that this one has not counts as faster."""
         self._disk_stalled_at = now
         for group in self._led.values():
             status = group.core.status()
@@ -142,10 +143,10 @@ class LedGroups:
                 if each.match_index > status.durable_index:
                     self._ahead_at[each.member.node_id] = now
 
-    # who leads better
+    # better leaders
 
     def tick(self, now: float) -> None:
-        """Begin to hand over what others should lead."""
+        """Begin the transfers that are due."""
         self.count_room(now)
         self._look_after_moves(now)
         is_fit = self._fitness.is_fit(self.me.node_id, now)
@@ -158,7 +159,7 @@ class LedGroups:
                 self._begin(group, target, now)
 
     def count_room(self, now: float) -> None:
-        """Let every leader know whether what it appends can be committed."""
+        """Mark the groups led here of whose voters a majority has no room, so that entries cannot be committed."""
         if not self._fitness.is_anybody_full(now) and not self._are_full:
             return
         self._are_full = False
@@ -169,7 +170,7 @@ class LedGroups:
             self._are_full |= group.is_majority_full
 
     def _refuge(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """Who leads better than this process, which is not fit; None: nobody, or not now."""
+        """Return a voter that leads better than this unfit process; None when there is none now."""
         rest = self._resting.get(group.key)
         if group.key in self._moving or group.is_majority_full or (rest is not None and now < rest.until):
             return None
@@ -179,7 +180,9 @@ class LedGroups:
         return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
 
     def _is_majority_faster(self, group: PartitionReplica, now: float) -> bool:
-        """Without one nobody would commit sooner, and an election, whose votes are synced, might not end at all."""
+        """Return whether a majority of fit voters has faster disks.
+
+        Otherwise no other leader would commit sooner, and an election, whose votes are synced, might not end."""
         voters = group.core.configuration.voters
         faster = sum(
             now < self._ahead_at.get(voter.node_id, -_EVIDENCE_S) + _EVIDENCE_S
@@ -197,7 +200,7 @@ class LedGroups:
                 del self._moving[key]
                 self._rest(key, move.target, now)
                 if now < self._disk_stalled_at + _EVIDENCE_S:
-                    self._led[key].step_down("its disk stands still")
+                    self._led[key].step_down("its disk is stalled")
 
     def _rest(self, key: GroupKey, target: ReplicaId, now: float) -> None:
         self.transfers_failed += 1
@@ -209,7 +212,7 @@ class LedGroups:
         event(_logger, "transfer_failed", group=name, target=target.node_id, pause_s=pause_s)
 
     def _due_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """To whom the group should go now."""
+        """Return the replica to which the group should be transferred now."""
         if group.key in self._moving or not self.gives_back():
             return None
         target = self.preferred(group.group_id)
@@ -232,7 +235,7 @@ class LedGroups:
         )
 
     def _is_near(self, group: PartitionReplica, follower: FollowerStatus) -> bool:
-        """Whether it holds nearly everything. In a sleeping group nobody was expected to answer lately."""
+        """Return whether the follower holds nearly everything. In a quiesced group a recent answer is not required."""
         core = group.core
         is_there = follower.is_active or core.is_quiesced
         lag = core.last_id.index - follower.match_index
@@ -252,7 +255,7 @@ class LedGroups:
         self._moving[group.key] = _Move(target, now + self.patience_s)
 
     async def handing_over(self) -> "HandingOver":
-        """How far this process is with leading nothing."""
+        """Return the progress of this process towards leading nothing."""
         led = len(self._led)
         shared = self._shared()
         stuck = []
@@ -265,18 +268,17 @@ class LedGroups:
         return HandingOver(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
     def best_heir(self, group: PartitionReplica) -> ReplicaId | None:
-        """Who could lead a group that is led here instead of this process, now and as well."""
+        """Return a fit replica that could lead the group now instead of this process."""
         now = asyncio.get_running_loop().time()
         heir = self._heir(group, now)
         return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
 
-    # the end
+    # stop
 
     async def hand_over_all(self, seconds: float) -> int:
-        """Give away what others can lead, within `seconds`; how many groups with other voters are still led here.
+        """Transfer all leaderships within `seconds`; return the number of groups with other voters still led here.
 
-        Ends early when nobody is there who stays.
-        """
+        Ends early when no connected node stays."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (now := loop.time()) < until and self._shared() and self._connected_at.keys() - self._leaving.keys():
@@ -294,11 +296,11 @@ class LedGroups:
         return len(self._shared())
 
     def _shared(self) -> list[PartitionReplica]:
-        """Groups led here that others could lead."""
+        """Return the groups led here that have other voters."""
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
     def _heir(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """One that is fit, the preferred leader among them, or whoever holds most."""
+        """Return a near voter: a fit one first, then the preferred leader, then the one that holds most."""
         heirs = [
             each
             for each in group.core.status().followers

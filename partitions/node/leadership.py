@@ -1,7 +1,7 @@
-"""Who leads a group, as its replica here knows it, and those who wait for that to change.
+"""Leader of a group as its replica here knows it, and waits for its change.
 
-What is known may be old: only a commit, or a read index, proves a leader. Called by the node, for the façade's routing.
-"""
+The known leader may be outdated: only a commit or a read index proves a leader. Called by the node, for the façade's
+routing."""
 
 import asyncio
 from typing import NamedTuple
@@ -13,7 +13,9 @@ from raftlog.types import Term
 
 
 class Leadership(NamedTuple):
-    """`is_here`: this process leads. `is_ready`: and has committed in its term, so it knows where the log ends."""
+    """Known leader of a group.
+
+    `is_here`: this process leads. `is_ready`: it has also committed in its term, so it knows the end of the log."""
 
     leader: ReplicaId | None
     is_here: bool
@@ -22,7 +24,7 @@ class Leadership(NamedTuple):
 
 
 class LeaderWaits:
-    """By group; whoever gives up leaves nothing behind."""
+    """Waits for a change of leader, by group; a cancelled wait leaves no entry."""
 
     def __init__(self) -> None:
         self._waiting: dict[GroupKey, dict[asyncio.Future[None], None]] = {}
@@ -45,7 +47,7 @@ class LeaderWaits:
         return True
 
     def wake(self, key: GroupKey) -> None:
-        """Something changed."""
+        """End all waits for this group."""
         for change in self._waiting.pop(key, {}):
             if not change.done():
                 change.set_result(None)

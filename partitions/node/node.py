@@ -1,11 +1,11 @@
-"""One process of a cluster: its disk, its groups, its ways to others, from `open` through `start` to `stop`.
+"""One process of a cluster: its disk, its groups and its connections, from `open` through `start` to `stop`.
 
     node = await Node.open(NodeSettings(…))       identity counted and synced, everything recovered
     await node.start()                            listens, connects; with peers the groups begin after one handshake
-    reason = await node.ended                     done when it was stopped (None), or when it failed
-    await node.stop()                             leaderships handed over, everything durable, closed
+    reason = await node.ended                     done after a stop (None) or a failure (its error)
+    await node.stop()                             leaderships transferred, everything durable, closed
 
-Nothing is sent before the boot epoch is durable. What a failed disk holds is not known, so a failure ends everything
+Nothing is sent before the boot epoch is durable. The content of a failed disk is unknown, so a failure ends everything
 here, and the process has to end. All calls come from one running loop. Called by the façade and the composition root.
 """
 
@@ -57,7 +57,7 @@ def _ignore(*_: object) -> None:
 
 
 class Node:
-    """See the module. Use `open`."""
+    """One process of a cluster; use `open`."""
 
     driver: Driver
     leaders: LedGroups
@@ -67,13 +67,14 @@ class Node:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[RaftlogError | None] = self.loop.create_future()
-        """Done when nothing works any more: with None after `stop`, with the reason after a failure."""
+        """Done when the node has ended: with None after `stop`, with the error after a failure."""
         self.on_step: Callable[[PartitionReplica, Ready], None] = _ignore
-        """Called with every Ready of any group, once the node has taken note of it."""
+        """Called with every Ready of any group, after the node has processed it."""
         self.is_established: Callable[[], bool] = lambda: True
-        """Whether this process is a registered member of its cluster, as far as it knows (see `refusals`)."""
+        """Whether this process is a registered member of its cluster, by its own copy of the metadata (see `refusals`).
+        """
         self.surroundings, self._directory = surroundings, directory
-        self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is gone
+        self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is lost
         self._watchers: dict[GroupKey, Callable[[PartitionReplica, Ready], None]] = {}
         self._hearing = Hearing(self.loop.time)
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
@@ -93,8 +94,7 @@ class Node:
     async def open(cls, settings: NodeSettings, surroundings: Surroundings | None = None) -> Self:
         """Lock the directory, count the start, recover every group; blocks the loop.
 
-        Raises `DirectoryLocked`, `InvalidArgument`, `FormatError` and `StorageError`, each saying what to do.
-        """
+        Raises `DirectoryLocked`, `InvalidArgument`, `FormatError` and `StorageError`, each with its remedy."""
         around = surroundings or real_surroundings(settings)
         directory: NodeDirectory | None = None
         try:
@@ -139,7 +139,7 @@ class Node:
 
     @property
     def is_working(self) -> bool:
-        """The groups have begun, and nothing failed."""
+        """Whether the groups have begun and nothing has failed."""
         return self._is_working and self._failure is None and not self.ended.done()
 
     async def start(self) -> None:
@@ -153,18 +153,20 @@ class Node:
             self._begin()
 
     def _begin(self) -> None:
-        """Let the groups work. A process that has peers comes here once one of them took its handshake: on an old
-        copy of its disk a group of one would otherwise lead, and forget what was acknowledged."""
+        """Start the groups.
+
+        With peers this happens once one of them has accepted the handshake: on an old copy of its disk, a group of
+        one would
+        otherwise lead and lose acknowledged records."""
         if self._is_started and not self._is_working and self._failure is None:
             self._is_working = True
             self.driver.start()
             self._campaigns.begin_alone(self.driver.groups.values())
 
     async def stop(self) -> None:
-        """An orderly end, in bounded time. Raises what kept it from being one; everything is given back all the same.
+        """Stop in bounded time, and release everything. Raises the error that disturbed the stop.
 
-        After a failure it only waits until the rest is closed.
-        """
+        After a failure it only waits until the rest is closed."""
         if self._end is None:
             self._end = self.loop.create_task(self._stop(), name="stop")
         await asyncio.shield(self._end)
@@ -179,19 +181,19 @@ class Node:
             await self._close(None)
 
     async def _hand_over(self) -> None:
-        """Others lead first, and know that nothing is to be given back."""
+        """Announce the stop, so that no leadership comes back, and transfer all leaderships."""
         await self.standing.say_goodbye()
         left = await self.leaders.hand_over_all(self.settings.stop_transfers_ms / 1000)
         if left:
             _logger.warning("%d groups could not be handed over; their other replicas will elect a leader", left)
 
     async def _flush(self) -> None:
-        """Whatever was taken is durable, unless the disk is slower than we wait."""
+        """Wait until all accepted entries are durable, at most `stop_flush_ms`."""
         try:
             async with asyncio.timeout(self.settings.stop_flush_ms / 1000):
                 await self.driver.persister.append_durably(())
         except TimeoutError:
-            _logger.warning("the disk did not take everything in %d ms", self.settings.stop_flush_ms)
+            _logger.warning("the disk did not sync all entries within %d ms", self.settings.stop_flush_ms)
 
     async def _close(self, failure: RaftlogError | None) -> None:
         self._campaigns.stop()
@@ -215,7 +217,7 @@ class Node:
             self.ended.set_result(self._failure)
 
     def fail(self, failure: RaftlogError) -> None:
-        """Nothing goes on: the process has to end, and this is why. The first failure counts."""
+        """End the node because of this error; the process has to end. The first failure counts."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -223,11 +225,12 @@ class Node:
         if self._end is None:
             self._end = self.loop.create_task(self._close(failure), name="stop after a failure")
 
-    # the neighbourhood
+    # peers
 
     def set_peers(self, peers: Mapping[NodeId, Address], disks: Mapping[NodeId, uuid.UUID]) -> None:
-        """All other nodes and where they are, and which disk each has, as far as that is decided: a process with
-        another disk is not listened to."""
+        """Set the addresses of all other nodes, and the disk uuid of each where it is decided.
+
+        Messages of a process with another disk are ignored."""
         assert self.identity.node_id not in peers, f"node {self.identity.node_id} is named among its own peers"
         for node in sorted({*self._peers, *peers}):
             self.transport.memory.assign_disk(node, disks.get(node))
@@ -238,7 +241,7 @@ class Node:
             self._begin()
 
     def join_cluster(self, cluster_id: str) -> None:
-        """Belong to this cluster from now on; durable on return. Raises `InvalidArgument` when it is another one."""
+        """Store the cluster id; durable on return. Raises `InvalidArgument` when there is another one."""
         self._directory.join_cluster(cluster_id)
 
     def _introduction(self) -> PeerIdentity:
@@ -249,7 +252,7 @@ class Node:
         return PeerIdentity(*known, self.settings.host_label, rpc_address=address)
 
     def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Run what has to go on for as long as the process lives: if it fails, the process must not live on without."""
+        """Run a task for as long as the process lives; its failure ends the process."""
         task = self.loop.create_task(work, name=name)
         task.add_done_callback(self._kept_up)
         return task
@@ -257,7 +260,7 @@ class Node:
     def _kept_up(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("%s failed", task.get_name(), exc_info=error)
-            self.fail(StorageError(f"{task.get_name()} failed and would be missing from now on: {error!r}"))
+            self.fail(StorageError(f"{task.get_name()} failed, and the process cannot run without it: {error!r}"))
 
     def _refused(self, refusal: HandshakeRefusal) -> None:
         consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
@@ -277,7 +280,7 @@ class Node:
         self.driver.receive_beat(node, beat)
 
     def heard_at(self, node: NodeId) -> float | None:
-        """When the last heartbeat of a process with a shared group came, by the loop's clock."""
+        """Return the loop's time of the last heartbeat from a process with a shared group."""
         return self._hearing.heard_at(node)
 
     def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
@@ -294,22 +297,22 @@ class Node:
     # groups
 
     def group(self, group_id: uuid.UUID) -> PartitionReplica | None:
-        """This process's replica of a group."""
+        """Return the replica of a group on this process; None when there is none."""
         return self.driver.groups.get(group_id.bytes)
 
     def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:
-        """Begin as one of the first replicas; blocking. The creation must name this very disk: a wiped one is not it.
+        """Create one of a group's first replicas; blocking. The creation must name this very disk.
 
-        Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`.
-        """
+        Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`."""
         check_creation(self.identity, roll)
         group = self._driver_in_use().create_group(roll, name)
         self._campaign([group])
         return group
 
     async def create_groups(self, creations: Sequence[tuple[Roll, str | None]]) -> None:
-        """Create many without holding the loop, whose files are synced together; raises like `create_group`, and what
-        was created before stays."""
+        """Create many replicas without holding the loop; their files are synced together.
+
+        Raises like `create_group`; replicas that were created before stay."""
         for roll, _ in creations:
             check_creation(self.identity, roll)
         driver = self._driver_in_use()
@@ -318,7 +321,7 @@ class Node:
         self._campaign([group for group in created if group is not None])
 
     def _campaign(self, groups: Sequence[PartitionReplica]) -> None:
-        """The first election of new groups."""
+        """Begin the first election of new groups."""
         me = self.identity.replica
         self._campaigns.begin_alone(groups)
         self.stand_for_leader([group for group in groups if self.leaders.preferred(group.group_id) == me])
@@ -328,15 +331,17 @@ class Node:
         self._campaigns.begin(groups)
 
     async def join_groups(self, joining: Sequence[tuple[uuid.UUID, str | None]]) -> None:
-        """Begin many with empty logs, without holding the loop. Raises like `create_groups`."""
+        """Create many replicas with empty logs, without holding the loop. Raises like `create_groups`."""
         await self._driver_in_use().join_groups(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> PartitionReplica:
-        """Begin with an empty log that the leader will fill; blocking. What stood in its place is kept aside."""
+        """Create a replica with an empty log, which the leader fills; blocking.
+
+        A former directory in its place is kept aside."""
         return join_group(self._driver_in_use(), group_id, name)
 
     def remove_group(self, group_id: uuid.UUID) -> None:
-        """Forget a replica for good: its directory goes."""
+        """Remove a replica and its directory, permanently."""
         self.driver.remove_group(group_id.bytes)
         self.leaders.forget(group_id.bytes)
         self.turnover.forget(group_id.bytes)
@@ -344,13 +349,13 @@ class Node:
 
     def _driver_in_use(self) -> Driver:
         if self._failure is not None or self._end is not None:
-            raise Unavailable(f"node {self.identity.node_id} stops: {self._failure or 'it was told to'}")
+            raise Unavailable(f"node {self.identity.node_id} stops: {self._failure or 'a stop was requested'}")
         return self.driver
 
-    # who leads
+    # leaders
 
     def leader_of(self, group_id: uuid.UUID) -> Leadership | None:
-        """Who leads a group; None when it has no replica here."""
+        """Return the known leader of a group; None when it has no replica here."""
         group = self.group(group_id)
         if group is None:
             return None
@@ -358,26 +363,26 @@ class Node:
         return Leadership(core.leader, core.role is Role.LEADER, core.has_own_term_commit, core.term)
 
     async def wait_for_leader(self, group_id: uuid.UUID, deadline: Deadline) -> Leadership | None:
-        """The same once a leader is known, or after the deadline, or when the replica is gone."""
+        """Return the leader like `leader_of`, once one is known, the deadline has passed, or the replica is removed."""
         while (known := self.leader_of(group_id)) is not None and known.leader is None and not self.ended.done():
             if not await self._waits.changed(group_id.bytes, deadline):
                 break
         return known
 
     async def leader_changed(self, group_id: uuid.UUID, deadline: Deadline) -> bool:
-        """Wait for a change of role, term or leader of a replica here; false when the deadline came first."""
+        """Wait for a change of role, term or leader of a replica here; false when the deadline passes first."""
         return await self._waits.changed(group_id.bytes, deadline)
 
     async def pause(self, until: Deadline) -> None:
-        """Let time go by, or end at once when the node ends."""
+        """Wait until the given time, or until the node ends."""
         await asyncio.wait([self.ended], timeout=max(0.0, until - self.loop.time()))
 
     def is_connected(self, node: NodeId) -> bool:
-        """Whether requests can be sent to it now."""
+        """Return whether requests can be sent to the node now."""
         return self.leaders.is_connected(node)
 
     def is_alive(self, node: NodeId) -> bool:
-        """Whether it is connected and was heard lately: a process that stands still keeps its connections."""
+        """Return whether the node is connected and sends heartbeats: a stalled process keeps its connections."""
         return self.leaders.is_connected(node) and not self._hearing.is_silent(node)
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[PartitionReplica, Ready], None]) -> None:
@@ -397,15 +402,15 @@ class Node:
     # requests of other nodes
 
     async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[PeerIdentity, Answer]:
-        """Ask whoever is at an address, once, over a connection of its own; see `TcpTransport.probe`."""
+        """Send one request to the process at an address, over a connection of its own; see `TcpTransport.probe`."""
         return await self._requests.probe(address, name, header, deadline)
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline) -> Answer:
-        """Ask a node, once; see `requests` for what its failures mean."""
+        """Send one request to a node; see `requests` for the meaning of its errors."""
         return await self._requests.ask(node, name, header, payload, deadline)
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
-        """Serve requests of this name; `is_open`: also those of probes, by whoever comes."""
+        """Serve requests of this name; with `is_open` also those of probes, from any process."""
         self._requests.on_request(name, handler, is_open=is_open)
 
     async def _serve(self, node: NodeId, request: object) -> object:
@@ -425,10 +430,10 @@ class Node:
 
 
 class BackgroundLoop:
-    """Base of work that a process does from `start` to `stop`; when it fails, the process ends."""
+    """Base of work that a process does from `start` to `stop`; a failure of it ends the process."""
 
     purpose: ClassVar[str]
-    """Name of the task, as the log of a failure has it."""
+    """Name of the task in the log of a failure."""
     _node: Node
     _task: "asyncio.Task[None] | None" = None
 

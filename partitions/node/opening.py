@@ -1,10 +1,9 @@
-"""The driver of a node's disk: opened, or begun anew under a new disk uuid when what is there cannot be trusted.
+"""Opening of a node's driver, under a new disk uuid when the content of the disk cannot be trusted.
 
 A damaged journal may have lost terms and votes; a disk that the cluster refused as stale, copied or retired has. So the
 process becomes another member: a new disk uuid, an empty journal, no groups. The old journal is kept aside, and so are
-the directories of the old groups when their places are needed. The controller takes the new disk in the place of the
-old one (`metadata.replacing`); nothing of that happens here.
-"""
+the directories of the old groups when their places are needed. The controller puts the new disk in the place of the
+old one (`controller.disk_replacement`); nothing of that happens here."""
 
 import logging
 import uuid
@@ -27,12 +26,12 @@ _logger = logging.getLogger(__name__)
 
 
 def draw_uuid(random: Random) -> uuid.UUID:
-    """A random uuid (version 4) from this generator."""
+    """Return a random uuid (version 4) from this generator."""
     return interned_uuid(uuid.UUID(int=random.getrandbits(128), version=4).bytes)
 
 
 def check_creation(identity: NodeIdentity, roll: Roll) -> None:
-    """Whether this very disk is one of a group's first; raises `InvalidArgument`."""
+    """Raise `InvalidArgument` unless this disk holds one of the group's first replicas."""
     if member_of(identity.replica) not in roll.voters + roll.learners:
         raise InvalidArgument(
             f"group {roll.group_id} was created without node {identity.node_id} on disk {identity.disk_uuid}: "
@@ -64,13 +63,13 @@ def open_driver(
 
 
 def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> PartitionReplica:
-    """Begin with an empty log; a directory in its place that the journal does not know is kept aside."""
+    """Create a replica with an empty log; a directory in its place that the journal does not list is kept aside."""
     try:
         return driver.join_group(group_id, name)
     except FormatError:
         path = f"{driver.data_dir}/{name or group_id}"
         kept = move_aside(driver.disk, driver.data_dir, path)
-        _logger.warning("%s held a log that the journal does not know; it is kept in %s", path, kept)
+        _logger.warning("%s held a log that the journal does not list; it is kept in %s", path, kept)
         return driver.join_group(group_id, name)
 
 

@@ -1,21 +1,20 @@
-"""What it means for a process that another one refuses to talk to it. Pure; called by the node.
+"""Consequence of a refused handshake for the process that is refused. Pure; called by the node.
 
-A single confused stranger must not end a member of a cluster. So who is right?
+A single misconfigured process must not end a member of a cluster. So the refusal is weighed:
 
     a stale or copied disk     the refuser remembers more of this disk than the disk itself: it is right, if it belongs
-                               to our cluster and its metadata gives our node id just this disk. The disk is given up
-                               for good, for its boot epoch would overtake the remembered one after some more starts.
+                               to our cluster and its metadata gives our node id just this disk. The disk is abandoned
+                               permanently, since its boot epoch would pass the remembered one after some more starts.
                                The next start takes a new disk uuid, and is filled by the others (`opening`).
-    a retired disk             retired is for ever, so whoever in our cluster knows of it is right: the same
+    a retired disk             retirement is permanent, so every process of our cluster that has it is right: the same
     another disk than the assigned one
-                               nothing: a process that begins asks to be taken in the place of the old disk
-                               (`metadata.replacing`), and an old process is told by the first line that it is retired
+                               nothing: a starting process asks to take the place of the old disk
+                               (`controller.disk_replacement`), and an old process receives the retirement as above
     another cluster, a node id that is used twice
                                at a first start we are the newcomer, and wrong. A process whose own copy of the
                                metadata has it registered is not: the refuser may be behind, or lost itself; whether we
-                               are still a member is for the controller to say when we register.
-    everything else            versions, addresses that lead elsewhere: tried again
-"""
+                               are still a member is decided by the controller when we register.
+    everything else            versions, addresses that lead elsewhere: retried"""
 
 from enum import Enum
 from typing import Final
@@ -27,7 +26,7 @@ _MISTAKEN: Final = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE,
 
 
 class Consequence(Enum):
-    """What is to be done."""
+    """Consequence of a refusal."""
 
     NONE = "nothing"
     END = "the process ends"
@@ -35,7 +34,9 @@ class Consequence(Enum):
 
 
 def consequence_of(refusal: HandshakeRefusal, cluster_id: str | None, is_established: bool) -> Consequence:
-    """`cluster_id` is ours; `is_established`: this node is registered with this disk, as far as its own copy knows."""
+    """Return the consequence of a refusal.
+
+    `cluster_id` is ours; `is_established`: this node is registered with this disk, by its own copy of the metadata."""
     is_of_ours = cluster_id in (None, refusal.cluster_id)
     if refusal.reason in _STALE and refusal.is_member and is_of_ours:
         return Consequence.END_FOR_GOOD

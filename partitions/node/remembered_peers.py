@@ -1,13 +1,12 @@
-"""What this process remembers of other disks, on its own: a copy of an old disk is known also after our restart.
+"""Memory of other disks, on this process's own disk: an old copy of a disk is recognized also after our restart.
 
     {data-dir}/.raftlog/peers     per disk: node id, boot epoch and the life that has it, journal sequence
 
-Saved at once when a process is met that began anew: a copy of its disk from before that start is known ever after.
-Journal sequences are saved when they changed: after a checkpoint, and `save_interval_s` after the last time at the
-latest. What was heard of them since is lost with a crash, and then only this process takes a copy that is as young as
-that for the disk. A damaged file is kept aside and begun anew: the other processes remember as well. A failed sync ends
-the process. Called by the node's timer and the transport's memory.
-"""
+Saved at once when a restarted process connects: an older copy of its disk is recognized from then on. Changed journal
+sequences are saved after a checkpoint, and `save_interval_s` after the last save at the latest. Later sequences are
+lost with a crash, and then only this process accepts a copy from that interval. A damaged file is kept aside and begun
+anew: the other processes remember as well. A failed sync ends the process. Called by the node's timer and the
+transport's memory."""
 
 import logging
 import uuid
@@ -29,7 +28,7 @@ PEERS: Final = "peers"
 
 
 class RememberedPeers:
-    """Keeps a transport's memory; `restore` first."""
+    """Persistence of a transport's memory; call `restore` first."""
 
     def __init__(
         self, disk: Disk, data_dir: str, memory: PeerMemory, save_interval_s: float, fail: Callable[[SyncFailed], None]
@@ -38,26 +37,26 @@ class RememberedPeers:
         self._path = internal(data_dir, PEERS)
         self._save_interval_s = save_interval_s
         self._saved: Sequence[PeerRecord] = ()
-        """What the file holds, or will once the save under way is done."""
+        """Content of the file, after the save under way."""
         self._saved_at = 0.0
         self._is_saving = False
         self._is_start_unsaved = False
-        """A process was met in a new life since the last save began."""
+        """Whether a restarted process connected after the last save began."""
         self._is_over = False
         memory.on_start = self._note_start
 
     def stop(self) -> None:
-        """Nothing more is saved: the process ends."""
+        """Begin no further saves: the process ends."""
         self._is_over = True
 
     def restore(self) -> None:
-        """Give the memory back what an earlier life saw; blocking. Raises `FormatError` for another version's file."""
+        """Fill the memory from the file; blocking. Raises `FormatError` for another version's file."""
         try:
             file = read_sealed(self._disk, self._path, PEERS)
             records = [] if file is None else _records_of(file)
         except SmallFileDamaged as error:
             target = internal(self._data_dir, DAMAGED, PEERS)
-            _logger.error("%s; it is kept as %s, and what it said of other disks is forgotten", error, target)
+            _logger.error("%s; it is kept as %s, and its memory of other disks is dropped", error, target)
             make_directory(self._disk, internal(self._data_dir, DAMAGED))
             self._disk.rename(self._path, target)
             self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
@@ -67,7 +66,7 @@ class RememberedPeers:
             self._saved = self._memory.records()
 
     def maybe_save(self, now: float, *, is_checkpoint: bool) -> bool:
-        """Begin to save when it changed and it is time; true when it was begun."""
+        """Begin a save when the memory has changed and a save is due; true when it has begun."""
         if self._is_saving or not (is_checkpoint or now - self._saved_at >= self._save_interval_s):
             return False
         self._saved_at = now
@@ -91,8 +90,10 @@ class RememberedPeers:
         return True
 
     def save(self) -> None:
-        """Save now, at an orderly end, also in place of a save that is under way: call `stop` before anything of it can
-        return. Blocking. Raises `StorageFull`, `DescriptorsExhausted`, `SyncFailed`."""
+        """Save at an orderly end, also in place of a save under way; blocking.
+
+        Call `stop` before, so that the other save cannot return. Raises `StorageFull`, `DescriptorsExhausted`,
+        `SyncFailed`."""
         records = self._memory.records()
         if records == self._saved and not self._is_saving:
             return
@@ -110,11 +111,11 @@ class RememberedPeers:
             if self._is_start_unsaved and not self._is_over:
                 self._submit()
             return
-        self._saved = ()  # tried again after the interval
+        self._saved = ()  # retried after the interval
         if error.errno in TEMPORARY_ERRORS:
             _logger.warning("%s cannot be saved for now: %s", self._path, error)
         else:
-            self._fail(SyncFailed(f"{self._path}: {error}; what the disk holds is not known any more"))
+            self._fail(SyncFailed(f"{self._path}: {error}; the content of the disk is unknown"))
 
 
 def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
@@ -125,13 +126,13 @@ def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
 
 
 def _records_of(file: JsonFile) -> list[PeerRecord]:
-    """Raises `SmallFileDamaged`."""
+    """Return the file's records; raises `SmallFileDamaged`."""
     lives = file.parsed("lives", _lives_of, "lives in hex by uuid", {})
     return file.parsed("disks", lambda rows: [_record_of(row, lives) for row in rows], "a list of disks")
 
 
 def _record_of(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
-    """Raises `ValueError`."""
+    """Return the record of a row; raises `ValueError`."""
     match row:
         case [str(text), int(node_id), int(boot_epoch), int(journal_sequence)]:
             disk_uuid = uuid_of(text)

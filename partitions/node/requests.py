@@ -3,12 +3,11 @@
     answer = await requests.ask(node, "produce", header, payload, deadline)         here
     requests.on_request("produce", handler)                                         there
 
-One hop and one attempt: what may have been sent is never sent again, for nobody knows whether it was done. The
-remaining time travels, never a clock reading; whoever serves begins nothing after the deadline. Errors keep their type.
+One hop and one attempt: a request that may have been sent is never repeated, since its outcome is unknown. The
+remaining time travels, never a clock reading; the server begins nothing after the deadline. Errors keep their type.
 
     NotConnected, Overloaded, InvalidArgument, Unavailable    definite, as are the errors that a handler raises as such
-    ConnectionLost, NoAnswer                                  unknown
-"""
+    ConnectionLost, NoAnswer                                  unknown"""
 
 import asyncio
 import math
@@ -25,28 +24,28 @@ from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.types import Buffer, NodeId
 
 REQUEST_MS_MAX: Final = 3_600_000
-"""No request waits longer, whatever its deadline."""
+"""Longest wait of a request, for any deadline."""
 _QUIET_S: Final = 0.05
-"""Longer than a request is on its way."""
+"""Seconds; longer than the transit of a request."""
 
 
 class Request(NamedTuple):
-    """What another node asks. `deadline` is by this process's clock; past it nobody waits any more."""
+    """Request of another node. `deadline` is by this process's clock; after it the caller has stopped waiting."""
 
     node: NodeId
     header: Any
     payload: tuple[Buffer, ...]
     deadline: Deadline
     stranger: PeerIdentity | None = None
-    """Who came over a probe; nobody has decided yet whether it belongs here."""
+    """Identity of the sender of a probe, which need not belong to the cluster."""
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
-"""Answers, or raises a `RaftlogError`, which is raised at the caller."""
+"""Server of a request; a `RaftlogError` that it raises is raised at the caller."""
 
 
 class Requests:
-    """Both sides of one process."""
+    """Client and server of requests in one process."""
 
     def __init__(self, me: NodeId, transport: NodeTransport) -> None:
         self._me, self._transport = me, transport
@@ -54,39 +53,40 @@ class Requests:
         self._open: dict[str, None] = {}
         """Names that are served over probes as well."""
         self._under_way = 0
-        """Requests of others that are being served."""
+        """Requests of other nodes that are being served."""
         self._last_at = -math.inf
-        """When the last one was answered, by the loop's clock."""
+        """Loop's time of the last answer."""
         self._answered = asyncio.Event()
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
-        """From now on requests of this name go to `handler`; one for each name. `is_open`: over probes too."""
+        """Serve requests of this name with `handler`, one for each name; with `is_open` over probes too."""
         assert name not in self._handlers, f"requests named {name!r} have a handler already"
         self._handlers[name] = handler
         if is_open:
             self._open[name] = None
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Buffer], deadline: Deadline) -> Answer:
-        """Ask a node, once. `header` is made of numbers, text, bytes, lists and mappings. What this node asks itself is
-        a direct call of its handler, with the very header."""
+        """Send one request to a node. `header` consists of numbers, text, bytes, lists and mappings.
+
+        A request to this node itself is a direct call of its handler, with the same header."""
         if node == self._me:
             return await self._handle(name, Request(node, header, tuple(payload), deadline))
         left_ms = _left_ms(deadline, f"node {node}", name)
         return await self._transport.call(node, Call(name, header, tuple(payload), left_ms))
 
     async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[PeerIdentity, Answer]:
-        """Ask whoever is at an address, once: who it is, and its answer."""
+        """Send one request to the process at an address; return its identity and its answer."""
         where = f"{address[0]}:{address[1]}"
         return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
 
     async def serve_probe(self, stranger: PeerIdentity, request: object) -> Answer:
-        """A request arrived over a probe."""
+        """Serve a request from a probe."""
         if not isinstance(request, Call) or request.name not in self._open:
             raise InvalidArgument(f"node {self._me} does not serve this over a probe")
         return await self.serve(stranger.node_id, request, stranger)
 
     async def serve(self, node: NodeId, call: Call, stranger: PeerIdentity | None = None) -> Answer:
-        """A request arrived."""
+        """Serve a request."""
         return await self._handle(
             call.name, Request(node, call.value, call.payload, deadline_in(call.timeout_ms), stranger)
         )
@@ -104,8 +104,9 @@ class Requests:
             self._answered.set()
 
     async def quiet(self, seconds: float) -> None:
-        """Until nobody asks anything: none is being served, and none was lately, for so long at most. Whoever learns
-        meanwhile that another node leads goes there; a request that the end of the process cuts off is unknown."""
+        """Wait until no request is being served and none has arrived recently, at most `seconds`.
+
+        Meanwhile callers learn of the new leaders; a request that the end of the process cuts off is unknown."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:

@@ -1,4 +1,4 @@
-"""What one process of a cluster can be told. Those of the driver and of the transport are nested."""
+"""Settings of one process of a cluster; those of the driver and of the transport are nested."""
 
 import os
 from collections.abc import Mapping
@@ -14,10 +14,9 @@ from raftlog.types import NodeId
 
 
 def node_driver_config() -> DriverConfig:
-    """Election timeouts of 315 to 630 ms, heartbeats every 105 ms; a group sleeps after a second without work.
+    """Return election timeouts of 315 to 630 ms, heartbeats every 105 ms, quiescence after a second without work.
 
-    Shorter ticks find a dead leader sooner and cost every idle process more.
-    """
+    Shorter ticks detect a dead leader sooner and cost every idle process more."""
     return DriverConfig(tick_ms=35, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
 
 
@@ -26,54 +25,56 @@ class NodeSettings:
     """Sizes in bytes, times in milliseconds."""
 
     data_dir: str
-    """Where everything is kept; made when it is missing. It belongs to one node id and one process."""
+    """Directory of all data; created if it is missing. It belongs to one node id and one process."""
     node_id: int
     host_label: str
-    """Replicas of a partition never share one."""
+    """Name of the host; replicas of a partition never share one."""
     rpc_host: str = "127.0.0.1"
     rpc_port: int | None = 0
-    """0: any free one. None: it does not listen, for a process that is alone."""
+    """Port; 0: any free one. None: does not listen, for a cluster of one process."""
     cluster_id: str | None = None
-    """None: whatever the directory says, or none yet."""
+    """Id of the cluster; None: the id in the directory, or none yet."""
     peers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
-    """The other nodes and where they are, as far as known; `Node.set_peers` changes it. With any, this process waits
-    for one handshake before its groups do anything: it could run on an old copy of its disk."""
+    """Addresses of the other nodes, as far as known; `Node.set_peers` changes them.
+
+    With any, this process waits for one handshake before its groups begin: it could run on an old copy of its disk."""
     driver: DriverConfig = field(default_factory=node_driver_config)
     rpc: RpcConfig = field(default_factory=RpcConfig)
     advertise_rpc: tuple[str, int] | None = None
-    """The address that others are told, where it is not the one that is bound."""
+    """Address that other nodes use, where it differs from the bound one."""
     secret: ClusterSecret | None = None
-    """What proves to other processes that this one belongs to the cluster; None: its certificate does."""
+    """Secret that authenticates this process in the cluster; None: its certificate does."""
     tls: TlsContexts | None = None
     insecure: bool = False
     """Listen where other machines can connect, without TLS."""
     open_files_max: int = 512
-    """Descriptors of segments and journal kept open; files past it are opened again when they are used."""
+    """Descriptors of segments and journal kept open; further files are reopened on use."""
     sync_threads: int = 4
-    """Syncs that can run at once."""
+    """Concurrent syncs."""
     sync_method: str = "auto"
     """Method for the syncs of commits: `aio` (Linux AIO), `threads`, or `auto`: the faster one, as measured."""
     peers_save_ms: int = 10_000
-    """What is remembered of other disks is saved at least this often while it changes."""
+    """Longest interval between saves of the memory of other disks while it changes."""
     housekeeping_ms: int = 1_000
-    """Between two looks at leaders and at what is to be saved."""
+    """Interval of the checks of leaders and of unsaved state."""
     transfers_max: int = 8
-    """Leaderships that this process hands to preferred leaders at the same time."""
+    """Concurrent leadership transfers to preferred leaders."""
     transfer_lag_entries_max: int = 1_024
-    """A preferred leader that lacks more entries than these is not caught up."""
+    """Missing entries up to which a preferred leader counts as caught up."""
     settle_ms: int = 3_000
-    """A node is given leaderships once it has been connected for so long."""
+    """Time for which a node has to be connected before it receives leaderships."""
     transfer_retry_ms: int = 5_000
-    """After a hand-over that did not happen the group is left alone for so long; doubled each time, up to 64 times."""
+    """Pause of a group after a failed transfer; doubled each time, up to 64 times."""
     slow_rest_ms: int = 10_000
-    """After a stall of its disk or loop a process leads nothing for so long, if others can; doubled each time that it
-    stalls again soon afterwards, up to 32 times."""
+    """Time for which a process leads nothing after a stall of its disk or loop, if others can.
+
+    Doubled for each stall that follows soon after such a rest, up to 32 times."""
     stop_transfers_ms: int = 1_200
-    """An orderly stop takes so much time at most to hand leaderships over."""
+    """Longest time of an orderly stop for leadership transfers."""
     stop_answers_ms: int = 400
-    """Then so much to answer what others have asked."""
+    """Longest time after that for answers to requests of other nodes."""
     stop_flush_ms: int = 1_200
-    """And so much to make durable what was taken."""
+    """Longest time after that for the sync of accepted entries."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))

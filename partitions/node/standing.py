@@ -1,12 +1,11 @@
-"""How this process stands among the others: what it tells them of itself, and what follows for leaderships.
+"""Exchange of fitness between processes, and its consequences for leaderships.
 
-    a stall, a full disk, an orderly stop → the others are told → they give it nothing; it hands over what it leads
+    a stall, a full disk, an orderly stop → announced to the others → they transfer nothing to it; it transfers its own
 
 A process without file descriptors for its logs counts as stalled as long as that lasts.
 
-A stall is told at once and then with every look while its rest lasts; so is a full disk. One message to each peer is on
-its way at a time, and a lost one is made good by the next. Owned by the node, whose timer calls `look`.
-"""
+A stall is announced at once and then with every look while its rest lasts; so is a full disk. Each peer has at most one
+message in flight, and the next one compensates for a lost one. Owned by the node, whose timer calls `look`."""
 
 import asyncio
 import logging
@@ -34,7 +33,7 @@ _TELL_MS = 200
 
 
 class StandingPort(Protocol):
-    """What it needs of the node."""
+    """Part of the node that `Standing` uses."""
 
     settings: NodeSettings
     loop: asyncio.AbstractEventLoop
@@ -44,12 +43,12 @@ class StandingPort(Protocol):
 
     @property
     def identity(self) -> NodeIdentity:
-        """This process and its disk."""
+        """Identity of this process and its disk."""
         ...
 
 
 class Standing:
-    """See the module."""
+    """Fitness of this process and its announcements."""
 
     def __init__(self, node: StandingPort, requests: Requests) -> None:
         self.fitness = Fitness(node.identity.node_id, node.settings.slow_rest_ms)
@@ -57,19 +56,19 @@ class Standing:
         self._telling: dict[NodeId, asyncio.Task[None]] = {}
         self._second_look: asyncio.TimerHandle | None = None
         self.stalls = dict.fromkeys(Stall, 0)
-        """How often each was noticed since the start of the process."""
+        """Stalls of each kind since the start of the process."""
         self._was_fit = True
         self._stalled_until = 0.0
-        """No stall was noticed for a while then."""
+        """Time after which the last stall counts as over."""
         requests.on_request(LEAVING, self._note_leaving)
         requests.on_request(FITNESS, self._note_fitness)
         node.driver.on_stall, node.driver.room.on_change = self.note_stall, self.note_room
         node.driver.descriptors.on_change = self.note_descriptors
 
-    # of itself
+    # this process
 
     def look(self, now: float) -> None:
-        """Called every second or so: judge, tell, and move leaderships."""
+        """Judge this process, announce its fitness, and move leaderships; called about every second."""
         if self._node.driver.descriptors.shortage is not None:
             self.fitness.note_stall(now)  # brokers that can open files lead better
         slow_ms, is_full = own = self.fitness.own(now)
@@ -82,7 +81,7 @@ class Standing:
         self._node.leaders.tick(now)
 
     def note_room(self) -> None:
-        """The disk became full, or has room again."""
+        """React to a disk that has become full, or has room again."""
         driver = self._node.driver
         room = driver.room
         name = "disk_full" if room.is_full else "disk_has_room"
@@ -91,7 +90,7 @@ class Standing:
         self.look(self._loop.time())
 
     def note_descriptors(self) -> None:
-        """The process has no file descriptors left for its logs, or has some again."""
+        """React to file descriptors for the logs that have run out, or are available again."""
         why = self._node.driver.descriptors.shortage
         if why is not None:
             event(_logger, "descriptors_exhausted", why=why)
@@ -100,7 +99,7 @@ class Standing:
         self.look(self._loop.time())
 
     def note_stall(self, stall: Stall) -> None:
-        """The driver noticed that the loop or the disk stood still, or still does."""
+        """React to a stall of the loop or the disk that the driver has detected."""
         now = self._loop.time()
         self.stalls[stall] += 1
         if not self.fitness.is_slow(self._node.identity.node_id, now):
@@ -114,7 +113,7 @@ class Standing:
             self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._look_again)
 
     def _look_again(self) -> None:
-        """Hand-overs that did not happen end in an election."""
+        """End transfers that did not happen, so that an election follows."""
         self._second_look = None
         self._node.leaders.tick(self._loop.time())
 
@@ -128,21 +127,21 @@ class Standing:
         try:
             await self._requests.ask(node, name, header, (), deadline)
         except RaftlogError as error:
-            _logger.info("node %s was not told %s: %s", node, name, error)
+            _logger.info("node %s did not receive %s: %s", node, name, error)
 
     async def say_goodbye(self) -> None:
-        """Tell the others that this process stops: nothing is to be given back to it."""
+        """Announce to the others that this process stops, so that they transfer nothing to it."""
         deadline = deadline_in(_TELL_MS)
         await asyncio.gather(*(self._say(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
 
     def problems(self) -> list[str]:
-        """What is wrong here now, in words; empty: nothing. A rest after a stall is none."""
+        """Return the present problems of this process as text. A rest after a stall is none."""
         room = self._node.driver.room
         problems = [f"the disk has no room for records: {room.in_words}"] if room.is_low else []
         if (shortage := self._node.driver.descriptors.shortage) is not None:
             problems.append(shortage)
         if self._loop.time() < self._stalled_until:
-            problems.append("its disk or its loop stands still; it leads nothing while others can")
+            problems.append("its disk or its loop is stalled; it leads nothing while others can")
         return problems
 
     def stop(self) -> None:
@@ -151,7 +150,7 @@ class Standing:
         for told in self._telling.values():
             told.cancel()
 
-    # of others
+    # other processes
 
     async def _note_leaving(self, request: Request) -> Answer:
         self._node.leaders.note_leaving(request.node)
@@ -164,5 +163,5 @@ class Standing:
                 self.fitness.note_told(request.node, slow_ms, is_full, now)
                 self._node.leaders.count_room(now)
             case _:
-                raise InvalidArgument(f"a request {FITNESS!r} that cannot be read")
+                raise InvalidArgument(f"request {FITNESS!r} cannot be decoded")
         return Answer()

@@ -1,8 +1,7 @@
-"""What a node needs of the world: a disk, a transport, chance, and the time of day. Real ones, or simulated ones.
+"""Environment of a node: a disk, a transport, randomness and the time of day, real or simulated.
 
-The simulator hands in its own; `real_surroundings` makes those of a process. Nothing else in this package touches the
-operating system.
-"""
+The simulator passes its own; `real_surroundings` makes those of a process. Nothing else in this package reaches the
+operating system."""
 
 import asyncio
 import logging
@@ -36,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class NodeTransport(Transport, Protocol):
-    """What a node wants of `TcpTransport`, which says what each member means."""
+    """Part of `TcpTransport` that a node uses; that class documents each attribute."""
 
     on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
     on_beat: Callable[[NodeId, ProcessBeat], None]
@@ -86,20 +85,22 @@ async def _nothing(_: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """`random` must differ from start to start: the lives of a process and new disks are told apart by it."""
+    """Environment of a node.
+
+    `random` must differ from start to start: it distinguishes the lives of a process, and new disks."""
 
     disk: Disk
     make_transport: Callable[[Callable[[], PeerIdentity]], NodeTransport]
     random: Random
     wall_ms: Callable[[], int]
     close: Callable[[bool], Awaitable[None]] = _nothing
-    """Called at the end; whether submitted syncs should be waited for."""
+    """Called at the end; the argument is whether to wait for submitted syncs."""
     make_wire: Callable[[], Wire] = UdpWire
-    """What gossip travels on, where it is switched on."""
+    """Maker of the gossip's datagram wire, for nodes that use gossip."""
 
 
 def real_surroundings(settings: NodeSettings) -> Surroundings:
-    """Those of a process; to be called on its running loop."""
+    """Return the environment of a process; call it on its running loop."""
     loop = asyncio.get_running_loop()
     threads = SyncThreads(settings.sync_threads)
     aio = _aio_syncs(settings.sync_method)
@@ -124,7 +125,7 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
         )
 
     async def close(waits: bool) -> None:
-        # A sync that hangs must not hold the process up when it fails.
+        # A sync that hangs must not block the end of a failed process.
         await asyncio.to_thread(threads.close, waits)
         if aio is not None:
             await aio.close(waits)

@@ -2,9 +2,8 @@
 
     elections started = won + lost + those under way          of groups with a replica here, by this replica
 
-A change of role that comes and goes between two turns of the driver is not seen. Owned by the node, which hands in
-every change of a role.
-"""
+A change of role that is reverted between two turns of the driver is not seen. Owned by the node, which passes every
+change of a role."""
 
 import logging
 from collections.abc import Callable
@@ -20,30 +19,30 @@ _logger = logging.getLogger(__name__)
 
 
 class Turnover:
-    """See the module; totals since the start of the process."""
+    """Counts and times of leader changes since the start of the process."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began = clock()
         self.elections_started = self.elections_won = self.elections_lost = 0
-        """A pre-vote is no election yet."""
+        """Totals of elections; a pre-vote is none."""
         self.leader_changes = 0
-        """A group with a replica here has another leader than the last that was known."""
+        """Changes of the known leader of a group with a replica here."""
         self._roles: dict[GroupKey, Role] = {}
-        """Those that are not followers."""
+        """Roles other than follower."""
         self._leaders: dict[GroupKey, ReplicaId] = {}
-        """The last that were known."""
+        """Last known leaders."""
         self._leaderless: dict[GroupKey, float] = {}
-        """Since when no leader is known of a group, by the clock."""
+        """Time since which the group has no known leader."""
 
     def leaderless_s(self, group: PartitionReplica) -> float:
-        """Return for how long no leader of the group is known here; 0.0: one is."""
+        """Return for how many seconds the group has had no known leader; 0.0 while it has one."""
         if group.core.leader is not None:
             return 0.0
         return self._clock() - self._leaderless.get(group.key, self._began)
 
     def note(self, group: PartitionReplica, state: RoleState, *, is_handed_over: bool) -> None:
-        """Role, term or leader of a group changed here; perhaps by a hand-over that was begun here."""
+        """Record a change of a group's role, term or leader here; `is_handed_over`: a transfer began here before."""
         if state.leader is None:
             self._leaderless.setdefault(group.key, self._clock())
         else:
@@ -70,7 +69,7 @@ class Turnover:
                 event(_logger, "controller_leader_changed", leader=state.leader.node_id, term=state.term)
 
     def forget(self, key: GroupKey) -> None:
-        """The group is gone."""
+        """Drop a removed group."""
         self._roles.pop(key, None)
         self._leaders.pop(key, None)
         self._leaderless.pop(key, None)

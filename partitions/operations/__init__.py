@@ -1,8 +1,7 @@
-"""What operators can order of a cluster, and how far it is.
+"""Orders of operators to a cluster, and their progress.
 
-Who may come in: the broker, as `broker.operations`. What is ordered is decided by the controller (`control`); who moves
-replicas is `moves`, who plans them is `balancing`.
-"""
+Imported by the broker, as `broker.operations`. Orders are decided by the controller (`controller`); replicas are moved
+by `placement.moves`, and moves are planned by `placement.balancing`."""
 
 from raftlog.partitions.operations.operations import Operations
 

@@ -8,7 +8,7 @@ from raftlog.values.placement import BalancerMode, BalancerState, BalancerStatus
 
 
 class BalancingOrders:
-    """On any broker; the controller's leader answers."""
+    """Orders to the balancer, on any broker; the controller's leader answers."""
 
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer

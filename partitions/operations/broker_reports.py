@@ -1,7 +1,6 @@
-"""What each broker says of itself to whoever watches an order: how it stands with leading nothing, what it still holds.
+"""Report of each broker on the leaderships and replicas that it still has, for the progress of orders.
 
-Asked with one request; None is the answer of who is away, or runs an older release. Called by the operations.
-"""
+Fetched with one request; None stands for a broker that is away, or runs an older release. Called by the operations."""
 
 import asyncio
 from typing import Final, NamedTuple
@@ -22,11 +21,10 @@ _CONTROLLER: Final = "the controller"
 
 
 class BrokerReport(NamedTuple):
-    """A broker now, as it travels. `config_version` and `is_reluctant` are of its copy of the controller's state.
+    """State of a broker, in wire order. `config_version` and `is_reluctant` are of its copy of the controller's state.
 
-    `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` are those of replicas
-    that it shall have, `unassigned` counts replicas that are on its disk and shall not be.
-    """
+    `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` counts the replicas that
+    are assigned to it, `unassigned` the replicas on its disk that are not."""
 
     config_version: int
     is_reluctant: bool
@@ -44,14 +42,14 @@ _TYPES: Final = (int, bool, int, int, int, int, int, list, int, int)
 
 
 class Telling:
-    """Both sides of one process."""
+    """Client and server of broker reports in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
         node.on_request(_BROKER, self._serve)
 
     async def ask(self, node: NodeId, deadline: Deadline) -> BrokerReport | None:
-        """What this broker says."""
+        """Return the report of this broker."""
         try:
             until = Deadline(min(deadline, deadline_in(_ASK_MS)))
             answer = (await self._node.ask(node, _BROKER, None, (), until)).value
@@ -82,7 +80,9 @@ class Telling:
         )
 
     async def _held(self) -> tuple[int, int]:
-        """Bytes of the replicas that shall be here, and how many others are here. Those of no known topic stay."""
+        """Return the bytes of the assigned replicas here, and the number of the others.
+
+        Replicas of unknown topics are not counted."""
         size = others = 0
         me = self._node.identity.replica
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):

@@ -1,8 +1,7 @@
-"""Orders about brokers: maintenance and decommission, and how far they are. Called by faces, as `operations.brokers`.
+"""Orders about brokers: maintenance and decommission, with their progress. Called by faces, as `operations.brokers`.
 
-maintenance    a row of the controller; the broker itself hands over what it leads (`multiraft.leaders`)
-decommission   draining; the balancer moves its replicas, and the controller's leader removes it once it is empty
-"""
+maintenance    a row of the controller; the broker itself transfers its leaderships (`node.leaders`)
+decommission   draining; the balancer moves its replicas, and the controller's leader removes it once it is empty"""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,7 +26,9 @@ from raftlog.values.placement import MOVES_MAX, LeavingPartition, Reconfiguratio
 
 
 class BrokerOrders:
-    """One for each process. The copy of the controller's state is brought up to date before every order."""
+    """Orders about brokers, given on this process.
+
+    The copy of the controller's state is brought up to date before every order."""
 
     def __init__(self, metadata: ControllerHost, telling: Telling, watching: Watching, balancer: Balancer) -> None:
         self._metadata, self._telling, self._watching, self._balancer = metadata, telling, watching, balancer
@@ -40,8 +41,7 @@ class BrokerOrders:
         """Begin or end the maintenance of a broker, which leads nothing then and gets nothing new; return its version.
 
         Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
-        some partition would not have a majority of its replicas outside.
-        """
+        some partition would not have a majority of its replicas outside."""
         row = await self._row(node_id, deadline)
         version = None if expected_version is None else Index(expected_version)
         return await self._metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, is_on, version), deadline)
@@ -55,7 +55,7 @@ class BrokerOrders:
             return Maintenance(node_id=row.node_id, version=version)
         told = await self._telling.ask(row.node_id, deadline)
         if told is None:
-            why = f"node {row.node_id} does not answer; while it is away others lead what they can"
+            why = f"node {row.node_id} does not answer; meanwhile other replicas lead its partitions where they can"
             return Maintenance(node_id=row.node_id, version=version, draining=True, reasons=[why])
         busy = told.eligible + told.transferring + told.stuck_count
         return Maintenance(
@@ -74,10 +74,9 @@ class BrokerOrders:
     # decommission
 
     async def decommission(self, node_id: int, *, deadline: Deadline) -> None:
-        """Move the broker's replicas to others, and remove it from the cluster for good once it holds nothing.
+        """Move the broker's replicas to others, and remove it from the cluster permanently once it is empty.
 
-        A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining.
-        """
+        A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining."""
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         row = state.brokers.get(node_id)
@@ -88,12 +87,12 @@ class BrokerOrders:
             return
         if not any(not other.is_draining for other in state.all_brokers() if other.node_id != node_id):
             raise InvalidArgument(
-                f"broker {node_id} is the only one that is not being decommissioned: nobody could take its replicas"
+                f"broker {node_id} is the only one that is not being decommissioned: no other could take its replicas"
             )
         await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, True), deadline)
 
     async def _remove_absent(self, node_id: NodeId, deadline: Deadline) -> None:
-        """Done for a broker that was removed; a seed that never came holds nothing, and is removed at once."""
+        """Remove an absent seed, which holds nothing, at once; do nothing for a broker that was removed before."""
         state = self._metadata.state
         seed = next((seed for seed in state.absent_seeds() if seed.node_id == node_id), None)
         if seed is not None:
@@ -102,7 +101,7 @@ class BrokerOrders:
             raise UnknownBroker(f"there is no broker {node_id}")
 
     async def recommission(self, node_id: int, *, deadline: Deadline) -> None:
-        """Keep the broker after all; what has moved away stays where it is. A broker that was removed is unknown."""
+        """Cancel a decommission; replicas that have moved stay where they are. A removed broker is unknown."""
         row = await self._row(node_id, deadline)
         if row.is_draining:
             await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, False), deadline)
@@ -125,7 +124,7 @@ class BrokerOrders:
         return progress.replaced(reason=await self._why_stalled(deadline))
 
     async def _why_stalled(self, deadline: Deadline) -> str | None:
-        """What the balancer says that it waits for."""
+        """Return the reasons for which the balancer waits; None when it does not."""
         try:
             report = await self._balancer.report(deadline)
         except Unavailable as error:
@@ -153,7 +152,7 @@ class BrokerOrders:
         )
 
     async def _row(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
-        """Raises `UnknownBroker`."""
+        """Return the registered broker; raises `UnknownBroker`."""
         await self._metadata.barrier(deadline)
         return self._metadata.state.broker(NodeId(node_id))
 
@@ -165,15 +164,15 @@ def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
 def _reasons(told: BrokerReport) -> list[str]:
     reasons = []
     if not told.is_reluctant:
-        reasons.append("the broker has not heard of it yet")
+        reasons.append("the broker has not received the order yet")
     if told.stuck_count:
         named = ", ".join(told.stuck)
         reasons.append(f"{told.stuck_count} partitions have no other voter that could lead them now: {named}")
     if told.failed:
-        reasons.append(f"{told.failed} partitions were not taken over by others; it is tried again")
+        reasons.append(f"{told.failed} leadership transfers failed; they are retried")
     alone = told.led - told.eligible - told.stuck_count
     if alone > 0:
-        reasons.append(f"{alone} partitions have their only replica here: they are away while the broker is")
+        reasons.append(f"{alone} partitions have their only replica here: they are unavailable while the broker is")
     return reasons
 
 
@@ -202,15 +201,15 @@ def _reason(
     *,
     votes: bool,
 ) -> str | None:
-    """What keeps it from going on, if that is known here."""
+    """Return the known reason for which a decommission waits."""
     stuck = [move for move in leaving if move.reason is not None]
     if stuck:
         return f"{len(stuck)} partitions wait: {stuck[0].topic}/{stuck[0].partition}: {stuck[0].reason}"
     if told is None and not leaving:
-        return f"node {row.node_id} does not answer; its replicas are made anew on others from what those have"
+        return f"node {row.node_id} does not answer; its replicas are created anew from the remaining ones"
     if not left and votes:
-        return "it holds nothing any more, and votes for the controller until enough others that vote are there"
+        return "it holds no replicas any more, and votes in the controller until enough other voters are there"
     if not left:
-        return "it holds nothing any more; the controller's leader is about to remove it"
+        return "it holds no replicas any more; the controller's leader is about to remove it"
     others = [node for node in silent if node != row.node_id]
     return f"the nodes {others} do not answer" if others else None

@@ -25,7 +25,7 @@ Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]
 
 
 class ClusterOrders:
-    """One for each process."""
+    """Orders about the whole cluster, given on this process."""
 
     def __init__(self, metadata: ControllerHost, telling: Telling, brokers: Brokers) -> None:
         self._metadata, self._telling, self._brokers = metadata, telling, brokers
@@ -33,7 +33,7 @@ class ClusterOrders:
     # settings
 
     async def cluster_config(self, *, deadline: Deadline) -> cluster_settings.ClusterConfig:
-        """Return all settings, those that were never set with their defaults."""
+        """Return all settings; unset ones have their defaults."""
         await self._metadata.barrier(deadline)
         return cluster_settings.described(self._metadata.state)
 
@@ -46,14 +46,14 @@ class ClusterOrders:
         dry_run: bool = False,
         deadline: Deadline,
     ) -> int:
-        """Set some settings, and give others their defaults again; all or nothing. Return the version afterwards.
+        """Set some settings and reset others to their defaults, all or nothing; return the version afterwards.
 
-        `dry_run`: only check whether it could be done. Brokers apply it as they hear of it, without a restart.
+        `dry_run`: only check whether it could be done. Brokers apply changes as they receive them, without a restart.
         """
         texts = cluster_settings.checked(upsert)
         cluster_settings.check_names(tuple(remove))
         if not texts and not remove:
-            raise InvalidArgument("no setting is named that shall change")
+            raise InvalidArgument("the order names no setting to change")
         version = None if expected_version is None else Index(expected_version)
         command = AlterClusterConfig(settings_of(texts), tuple(sorted({*remove})), version)
         await self._metadata.barrier(deadline)
@@ -67,7 +67,7 @@ class ClusterOrders:
         return now
 
     async def cluster_config_status(self, *, deadline: Deadline) -> list[ClusterSettingsStatus]:
-        """Return which version each broker has applied."""
+        """Return the version that each broker has applied."""
         await self._metadata.barrier(deadline)
         nodes = [broker.node_id for broker in self._metadata.state.all_brokers()]
         told = await asyncio.gather(*(self._telling.ask(node, deadline) for node in nodes))
@@ -79,7 +79,7 @@ class ClusterOrders:
     # feature level
 
     async def levels(self, *, deadline: Deadline) -> Features:
-        """Return the cluster's feature level, and which levels the brokers know."""
+        """Return the cluster's feature level, and the levels that each broker supports."""
         await self._metadata.barrier(deadline)
         brokers = await self._brokers(deadline)
         state = self._metadata.state
@@ -96,17 +96,16 @@ class ClusterOrders:
         )
 
     async def finish_upgrade(self, *, deadline: Deadline) -> int:
-        """Raise the feature level to the highest that all registered brokers know; return the level afterwards.
+        """Raise the feature level to the highest that all registered brokers support; return the level afterwards.
 
-        There is no way back to a release that does not know it.
-        """
+        A downgrade to a release without this level is impossible afterwards."""
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         behind = [broker.node_id for broker in state.all_brokers() if broker.feature_level_max < FEATURE_LEVEL_KNOWN]
         if behind and _highest(state) == state.feature_level:
             raise InvalidArgument(
-                f"the brokers {behind} do not know feature level {FEATURE_LEVEL_KNOWN}, to which release "
-                f"{raftlog.__version__} can go: upgrade them first"
+                f"the brokers {behind} do not support feature level {FEATURE_LEVEL_KNOWN} of release "
+                f"{raftlog.__version__}: upgrade them first"
             )
         if _highest(state) > state.feature_level:
             await self._metadata.submit(SetFeatureLevel(_highest(state)), deadline)
@@ -114,6 +113,6 @@ class ClusterOrders:
 
 
 def _highest(state: ControllerState) -> int:
-    """That all registered brokers know, and this release too."""
+    """Return the highest level that all registered brokers and this release support."""
     known = min((broker.feature_level_max for broker in state.all_brokers()), default=state.feature_level)
     return max(state.feature_level, min(known, FEATURE_LEVEL_KNOWN))

@@ -1,9 +1,8 @@
-"""The cluster's own settings: what there is, what each may be, and what holds now.
+"""Settings of the cluster: names, allowed values and current values.
 
-They stand in the controller's state as text, from feature level 3 on, and apply on all brokers as these hear of it. A
+The controller's state holds them as text, from feature level 3 on, and all brokers apply them as they receive them. A
 value that this release cannot use (a newer one wrote it) counts as the default, and so does one that was never set.
-Pure. Orders check with `checked`; who needs a setting asks `current` whenever it matters.
-"""
+Pure. Orders validate with `checked`; readers of a setting call `current` whenever they need it."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
@@ -23,11 +22,13 @@ _MANY: Final = 1 << 40
 
 
 class InvalidSetting(ValueError):
-    """Text that is no value of a setting."""
+    """Text that is not a valid value of a setting."""
 
 
 class Setting(NamedTuple):
-    """`read` makes a value of text; it raises `ValueError` for any other. `allowed` says in words what there is."""
+    """Setting of the cluster.
+
+    `read` converts text to a value and raises `ValueError` for invalid text. `allowed` describes the valid values."""
 
     type: SettingType
     default: SettingValue
@@ -86,7 +87,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         -1,
         f"-1, or {MIB} to {_MANY}",
         "Bytes that each broker sends a second, all together, to replicas elsewhere that are filled or repaired. "
-        "-1: what each broker was started with.",
+        "-1: the setting that each broker was started with.",
         _whole(MIB, _MANY, -1),
     ),
     LEADERS_BALANCE: Setting(
@@ -100,11 +101,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "integer",
         900_000,
         f"-1, or {_REPAIR_MS_MIN} to {_MANY}",
-        "Milliseconds after which the replicas of a broker that is away are made anew on others. -1: never.",
+        "Milliseconds after which the replicas of a broker that is away are created anew on others. -1: never.",
         _whole(_REPAIR_MS_MIN, _MANY, -1),
     ),
 }
-"""All of them, by name, sorted."""
+"""All settings by name, sorted."""
 
 
 class ClusterConfig(NamedTuple):
@@ -119,8 +120,10 @@ class ClusterConfig(NamedTuple):
 
 
 class Current(NamedTuple):
-    """What holds now. Times in milliseconds; `catch_up_bytes_per_s` is None where each broker's own flag holds,
-    `repair_after_ms` where lost replicas stay lost."""
+    """Current values. Times in milliseconds.
+
+    `catch_up_bytes_per_s` is None where each broker's own flag applies, `repair_after_ms` where lost replicas are not
+    replaced."""
 
     balancer_mode: BalancerMode
     balancer_moves_max: int
@@ -130,7 +133,7 @@ class Current(NamedTuple):
 
 
 def current(state: ClusterState) -> Current:
-    """The settings that this state of the controller says."""
+    """Return the settings in this state of the controller."""
     return _current(state.settings.first().configs if len(state.settings) else ())
 
 
@@ -162,7 +165,7 @@ def _values(configs: Mapping[str, str]) -> dict[str, SettingValue]:
 
 
 def described(state: ClusterState) -> ClusterConfig:
-    """All settings, for operators."""
+    """Return all settings with their descriptions, for operators."""
     row = state.settings.first() if len(state.settings) else None
     configs = {} if row is None else dict(row.configs)
     properties = {
@@ -175,7 +178,7 @@ def described(state: ClusterState) -> ClusterConfig:
 
 
 def checked(upsert: Mapping[str, object]) -> dict[str, str]:
-    """The settings as text; raises `InvalidArgument` that names every one that is not there or cannot be so."""
+    """Return the settings as text; raise `InvalidArgument` that lists all unknown names and invalid values."""
     wrong = [_unknown(name) for name in upsert if name not in SETTINGS]
     texts = {}
     for name, value in upsert.items():
@@ -185,13 +188,13 @@ def checked(upsert: Mapping[str, object]) -> dict[str, str]:
         try:
             texts[name] = str(SETTINGS[name].read(text)).lower() if isinstance(value, str | int) else _no(text)
         except ValueError:
-            wrong.append(f"{name} cannot be {value!r:.60}: it can be {SETTINGS[name].allowed}")
+            wrong.append(f"{name} cannot be {value!r:.60}; it can be {SETTINGS[name].allowed}")
     _refuse(wrong)
     return texts
 
 
 def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
-    """Raises `InvalidArgument` for settings that are not there."""
+    """Raise `InvalidArgument` for unknown settings."""
     _refuse([_unknown(name) for name in names if name not in SETTINGS])
 
 

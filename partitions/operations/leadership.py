@@ -1,14 +1,13 @@
-"""Leadership of one partition, handed to another voter by an operator's order.
+"""Leadership transfer of one partition to another voter by an operator's order.
 
-    the broker that was asked                    the leader
-    operations.transfer (group, target)   ──▶    hands over, and waits until it has happened or was given up
-                                          ◀──    who leads now
-    SetAssignment: the target first              so the spread of leaders does not take it back
+    the broker with the order             the leader
+    operations.transfer (group, target)   ──▶    transfers, and waits for success or abandonment
+                                          ◀──    node id of the leader
+    SetAssignment: the target first              so that the balance of leaders does not revert it
 
-Only a voter that holds everything that its leader has is asked to campaign (`raft.transfer`), so one that was promoted
-just now and lacks something waits, or is refused. A hand-over that is given up costs the partition's writes no more
-than an election timeout. Called by faces, as `operations.leadership`.
-"""
+Only a voter that holds everything that its leader has is asked to campaign (`raft.transfer`), so a newly promoted one
+that lacks something waits, or is refused. An abandoned transfer costs the partition's writes no more than an election
+timeout. Called by faces, as `operations.leadership`."""
 
 import asyncio
 import contextlib
@@ -40,15 +39,15 @@ from raftlog.types import NodeId
 _TRANSFER: Final = "operations.transfer"
 _ANYBODY: Final = -1
 _NEAR_MS: Final = 2_000
-"""A target that lags is waited for so long before it is refused."""
+"""Longest wait for a target that lags, before it is refused."""
 _LOOK_MS: Final = 50
 _GRACE_S: Final = 1.0
 _ATTEMPTS_MAX: Final = 5
-"""The assignment may change meanwhile."""
+"""Attempts at a changing assignment."""
 
 
 class LeadershipOrders:
-    """Both sides of one process."""
+    """Client and server of leadership transfers in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter) -> None:
         self._node, self._metadata, self._topics, self._router = node, metadata, topics, router
@@ -58,11 +57,10 @@ class LeadershipOrders:
     async def transfer_leadership(
         self, topic: str, number: int, target: int | None = None, *, deadline: Deadline
     ) -> int:
-        """Let another voter lead, for good: it becomes the preferred one. Return the node id that leads now.
+        """Transfer the leadership and make the new leader the preferred one; return its node id.
 
-        `target` None: any other one that is fit. Raises `InvalidArgument` for one that is no voter, `ChangeRefused`
-        when the target did not take over in time (then the one that led goes on), `NoLeader`, `OutcomeUnknown`.
-        """
+        `target` None: any other fit voter. Raises `InvalidArgument` for a node without a vote, `ChangeRefused` when the
+        target did not take over in time (then the former leader continues), `NoLeader`, `OutcomeUnknown`."""
         await self._metadata.barrier(deadline)
         partition = self._topics.find(topic).partition(number)
         if target is not None and target not in self._metadata.state.brokers:
@@ -77,13 +75,15 @@ class LeadershipOrders:
             await self._prefer(partition, leader, deadline)
         except Unavailable as error:
             raise OutcomeUnknown(
-                f"{partition.name}: node {leader} leads now, and may not go on doing so: it did not become the "
+                f"{partition.name}: node {leader} leads now, but may lose the leadership again: it did not become the "
                 f"preferred one ({error}); try again"
             ) from None
         return leader
 
     async def _ask(self, partition: Partition, target: NodeId, deadline: Deadline) -> NodeId:
-        """Of the leader, whoever that is by then. A named target can be asked for again, whatever became of it."""
+        """Send the order to the current leader, with retries.
+
+        An order with a named target is also repeated after an unknown outcome."""
         loop = asyncio.get_running_loop()
         why: object = "none is known"
         is_unknown = False
@@ -104,11 +104,11 @@ class LeadershipOrders:
                     partition.hint = error.leader.node_id
             if loop.time() >= deadline:
                 kind = OutcomeUnknown if is_unknown else NoLeader
-                raise kind(f"{partition.name} has no leader that could hand over: {why}")
+                raise kind(f"{partition.name} has no leader that could transfer the leadership: {why}")
             await self._router.leader_changes(partition, deadline)
 
     async def _prefer(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
-        """Name it first in the assignment. Somebody else's change of the assignment is respected."""
+        """Put the leader first in the assignment, without overwriting a concurrent change of the assignment."""
         group = GroupName(partition.topic_id, partition.number)
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             assignment = self._metadata.state.assignment(group)
@@ -131,9 +131,9 @@ class LeadershipOrders:
         match request.header:
             case [bytes(key), int(target), int(left_ms)] if len(key) == 16:
                 until = Deadline(min(request.deadline, deadline_in(left_ms)))
-                await self._metadata.barrier(until)  # who is to lead nothing may have been ordered just before
+                await self._metadata.barrier(until)  # maintenance or draining may have begun just before
                 return Answer(await self._hand_over(key, NodeId(target), until))
-        raise InvalidArgument(f"a request {_TRANSFER!r} of node {request.node} that cannot be read")
+        raise InvalidArgument(f"request {_TRANSFER!r} of node {request.node} cannot be decoded")
 
     async def _hand_over(self, key: bytes, target: NodeId, deadline: Deadline) -> NodeId:
         group = self._node.driver.groups.get(key)
@@ -149,7 +149,7 @@ class LeadershipOrders:
         if target == _ANYBODY:
             best = self._node.leaders.best_heir(group)
             if best is None:
-                raise ChangeRefused(f"{group.name}: no other voter is there, holds everything and may lead now")
+                raise ChangeRefused(f"{group.name}: no other voter is connected, holds everything and may lead now")
             return best
         voter = next((each for each in group.core.configuration.voters if each.node_id == target), None)
         if voter is None:
@@ -158,7 +158,7 @@ class LeadershipOrders:
         return voter
 
     async def _begin(self, group: PartitionReplica, heir: ReplicaId, until: Deadline) -> None:
-        """Once the heir is near enough to hold everything in a moment."""
+        """Begin the transfer once the target is near enough to hold everything in a moment."""
         while True:
             try:
                 group.transfer_leadership(heir)
@@ -169,7 +169,7 @@ class LeadershipOrders:
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
 
     async def _led_by(self, group: PartitionReplica, heir: ReplicaId, deadline: Deadline) -> NodeId:
-        """Who leads once somebody else does."""
+        """Wait until another replica leads, and return its node id."""
         until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.patience_s)))
         while True:
             core = group.core
@@ -180,13 +180,15 @@ class LeadershipOrders:
             with contextlib.suppress(TimeoutError):
                 await self._node.leader_changed(group.group_id, until)
         if core.role is Role.LEADER:
-            raise ChangeRefused(f"{group.name}: node {heir.node_id} did not take over in time; node {self._me} goes on")
+            raise ChangeRefused(
+                f"{group.name}: node {heir.node_id} did not take over in time; node {self._me} still leads"
+            )
         raise OutcomeUnknown(
-            f"{group.name}: node {self._me} handed it over, and nobody is known to lead it yet; look again"
+            f"{group.name}: node {self._me} transferred the leadership, and no new leader is known yet; ask again"
         )
 
 
 def _node_of(answer: Answer) -> NodeId:
     if type(answer.value) is not int:
-        raise NoLeader("the leader gave an answer that cannot be read; does it run another release?")
+        raise NoLeader("the leader's answer cannot be decoded; it may run another release")
     return NodeId(answer.value)

@@ -1,4 +1,4 @@
-"""The replicas on this broker, for operators who ask just this one. Called by faces, as `operations.replicas`."""
+"""Replicas on this broker, for operators that query a single broker. Called by faces, as `operations.replicas`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,18 +16,18 @@ _SLICE: Final = 64
 
 
 class LocalReplicas:
-    """One for each process. Nobody else is asked, so the deadlines do not matter."""
+    """Replicas of this process. No other broker is asked, so the deadlines do not matter."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
 
     async def local_replicas(self, *, deadline: Deadline) -> list[LocalReplica]:
-        """Return all of them, by topic and number."""
+        """Return all replicas, by topic and number."""
         found = [_described(topic, partition, replica) async for topic, partition, replica in _here(self._topics)]
         return sorted(found, key=lambda each: (each.topic, each.partition))
 
     async def local_summary(self, *, deadline: Deadline) -> LocalSummary:
-        """Return their number, and how many have no leader or lack replicas."""
+        """Return the number of replicas, and of those without a leader or with too few copies."""
         found = await self.local_replicas(deadline=deadline)
         leaderless = sum(each.leader_id == NO_LEADER for each in found)
         return LocalSummary(len(found), leaderless, sum(each.is_under_replicated for each in found))
@@ -54,7 +54,7 @@ def _described(topic: str, partition: Partition, replica: Replica) -> LocalRepli
     elif is_leader:
         status = "leads" if told.is_ready else "begins to lead"
     else:
-        status = "follows nobody" if told.leader is None else "follows"
+        status = "has no leader" if told.leader is None else "follows"
     nodes = [each.node_id for each in partition.assigned]
     return LocalReplica(
         topic=topic,

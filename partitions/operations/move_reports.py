@@ -1,13 +1,12 @@
-"""Moves as their leaders see them: which partitions are not as they shall be, how far they are, what they wait for.
+"""Reports on moves by the partitions' leaders: pending reassignments, their progress and their obstacles.
 
-One request to each broker, however many partitions there are: it names those that it leads, and those of its replicas
-that know no leader, by a state not older than the asker's. Of several brokers that say something of a partition the
-leader of the latest term is believed. Who does not answer in time says nothing; so does a broker of an older release.
+One request to each broker, for any number of partitions: the answer names the partitions that the broker leads, and its
+replicas that have no known leader, by a state not older than the caller's. Of several reports on a partition, the
+leader's with the latest term counts. A broker that does not answer in time, or runs an older release, reports nothing.
 
-    every partition is led by one of those that answered   ⇒   those that are not named are where they shall be
+    every partition is led by a broker that answered   ⇒   partitions that are not named have no pending reassignment
 
-Called by the operations.
-"""
+Called by the operations."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -30,19 +29,20 @@ from raftlog.values.placement import MOVES_MAX, Reconfiguration, places_of
 
 _MOVES: Final = "operations.moves"
 ASK_MS: Final = 1_500
-"""How long a broker may take before it counts as silent."""
+"""Time after which a broker without an answer counts as silent."""
 _RETRY_MS: Final = 100
 _LOOK_MS: Final = 10
 _SLICE: Final = 256
-"""Replicas looked at in one turn of the loop."""
+"""Replicas examined in one turn of the loop."""
 _ROWS_SLICE: Final = 32
 """Moves described in one turn of the loop."""
 _TOLD_MAX: Final = 5_000
 
 
 class _Told(NamedTuple):
-    """What a broker says of one of its replicas. `lags`: of each learner its node id, bytes left (-1: unknown), and
-    bytes a second. As it travels."""
+    """Report on one replica by its broker, in wire order.
+
+    `lags` has the node id of each learner, its missing bytes (-1: unknown), and bytes a second."""
 
     key: bytes
     is_leader: bool
@@ -55,10 +55,9 @@ class _Told(NamedTuple):
 
 
 class MoveReports(NamedTuple):
-    """All moves that somebody told of, by topic and number, and the brokers that did not answer.
+    """All reported moves, by topic and number, and the brokers that did not answer.
 
-    `is_whole`: there are no others.
-    """
+    `is_whole`: there are no others."""
 
     moves: list[Reconfiguration]
     silent: list[NodeId]
@@ -66,14 +65,14 @@ class MoveReports(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """What a broker says of all its replicas; `led` sums up the groups that it leads (`balancing.progress`)."""
+    """Reports of a broker on all its replicas; `led` is the digest of the groups that it leads (`progress`)."""
 
     rows: list[_Told]
     led: bytes
 
 
 class Watching:
-    """Both sides of one process."""
+    """Client and server of reports on moves in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves
@@ -81,7 +80,7 @@ class Watching:
         node.on_request(_MOVES, self._serve)
 
     async def settled(self, deadline: Deadline) -> MoveReports:
-        """Ask all brokers, again for a moment while some partition is without a leader that answers."""
+        """Ask all brokers, and again for a moment while some partition has no leader that answers."""
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         while True:
             seen = await self.moves(deadline)
@@ -107,7 +106,7 @@ class Watching:
         return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
 
     def _move(self, told: _Told) -> Reconfiguration | None:
-        """None for a partition that was deleted meanwhile."""
+        """Return the pending reassignment; None for a partition that was deleted meanwhile."""
         state = self._metadata.state
         name = state.group(UUID(bytes=told.key))
         if name is None:
@@ -140,20 +139,20 @@ class Watching:
         except (RaftlogError, TypeError):
             return None
 
-    # what is told
+    # reports
 
     async def _serve(self, request: Request) -> Answer:
         match request.header:
             case [int(index)]:
                 said = await self._said(index, request.deadline)
                 return Answer([[list(row) for row in said.rows], said.led])
-        raise InvalidArgument(f"a request {_MOVES!r} of node {request.node} that cannot be read")
+        raise InvalidArgument(f"request {_MOVES!r} of node {request.node} cannot be decoded")
 
     async def _said(self, index: int, until: Deadline) -> _Said:
-        """Once the state here is as new as that, and all groups were compared with it."""
+        """Report on all replicas, once the state here has reached `index` and all groups were compared with it."""
         while self._metadata.state.applied_index < index or not self._moves.is_compared:
             if self._node.loop.time() >= until or self._node.ended.done():
-                raise Unavailable(f"node {self._me} does not know the newest assignments yet")
+                raise Unavailable(f"node {self._me} has not received the newest assignments yet")
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
         differing = {group.key: group for group, _ in self._moves.differing()}
         rows, led = [], []
@@ -171,8 +170,11 @@ class Watching:
         return _Said(rows, summed(led))
 
     def _is_stuck(self, group: PartitionReplica) -> bool:
-        """A replica that knows no leader, and whose members are not what they shall be. One that shall go was perhaps
-        let go, and hears nobody for that: it only counts where nobody that shall stay can tell."""
+        """Return whether the replica has no known leader and a pending reassignment.
+
+        An unassigned replica may have been removed already and so lacks a leader: it counts only where no assigned
+        replica is in
+        the Raft configuration and can report."""
         core = group.core
         if core.leader is not None or group.is_closed or not core.configuration.index:
             return False
@@ -205,31 +207,31 @@ class Watching:
         try:
             left = group.log.stored_bytes_from(first) if follower.match_index < group.core.committed_index else 0
         except CorruptBatch:
-            left = -1  # it will be found where it is read
+            left = -1  # the read path reports the damage
         return [learner.node_id, left, rate]
 
 
 def assignment_of(metadata: ControllerHost, group: PartitionReplica) -> ReplicaAssignment | None:
-    """What a group of a topic shall be; None for group 0, and where its topic is not known."""
+    """Return the assignment of a topic's group; None for the controller's group, and for an unknown topic."""
     name: GroupName | None = metadata.state.group(group.group_id)
     return None if name is None else metadata.state.assignment(name)
 
 
 def concerning(moves: Sequence[Reconfiguration], node: int) -> Iterator[Reconfiguration]:
-    """Those from or to this broker."""
+    """Return the moves from or to this broker."""
     return (move for move in moves if (node in move.from_nodes) != (node in move.to_nodes))
 
 
 def bounded(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
-    """Those that are being filled before others; not too many for one answer."""
+    """Return the moves whose learners are being filled first; at most `MOVES_MAX`."""
     return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
 
 
 def _read(row: Any) -> _Told:
-    """Raises `TypeError` for what another broker must not say."""
+    """Decode a report; raises `TypeError` for an invalid one."""
     match row:
         case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str(), *_] if all(
             type(lag) is list and len(lag) >= 3 for lag in lags
         ):
             return row_of(_Told, row)
-    raise TypeError(f"{row!r} tells of no move")
+    raise TypeError(f"{row!r} is no report on a move")

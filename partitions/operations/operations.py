@@ -1,17 +1,16 @@
-"""What operators can order, on any node: maintenance, decommission, moves, settings of the cluster, its feature level.
+"""Orders of operators, on any node: maintenance, decommission, moves, settings of the cluster, its feature level.
 
     broker.operations                     one for each broker; each kind of order in a part of it
-    every order is idempotent             the same one again finds it done; nothing is counted twice
-    done = committed by the controller    what follows (replicas that move) goes on by itself, and can be watched
+    every order is idempotent             a repeated order finds it done; nothing is counted twice
+    done = committed by the controller    effects (replicas that move) continue by themselves, and have reports
 
-Orders are decided by the controller's leader, wherever they are given; what is watched comes from the copy of its state
-here, brought up to date first, and from what the leaders of the partitions answer in time.
+Orders are decided by the controller's leader, on whichever broker they are given; reports come from the copy of its
+state here, brought up to date first, and from the answers of the partitions' leaders that arrive in time.
 
 Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot be reached until the deadline,
-`DeadlineExceeded` when it is not known whether an order was taken, `UnknownBroker`, `UnknownTopic`, `UnknownPartition`,
-`InvalidArgument` for what cannot be, `VersionConflict` when `expected_version` is not the version any more, and
-`ChangeRefused` for what cannot be now. Orders that the cluster's feature level does not know are `InvalidArgument`.
-"""
+`DeadlineExceeded` when the outcome of an order is unknown, `UnknownBroker`, `UnknownTopic`, `UnknownPartition`,
+`InvalidArgument` for impossible orders, `VersionConflict` when `expected_version` is not the current version, and
+`ChangeRefused` for orders that are impossible now. Orders above the cluster's feature level are `InvalidArgument`."""
 
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
@@ -31,7 +30,7 @@ from raftlog.partitions.routing.topics import Topics
 
 
 class Operations:
-    """See the module."""
+    """Orders of operators by kind, given on this process."""
 
     def __init__(
         self,

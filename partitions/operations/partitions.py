@@ -1,8 +1,7 @@
-"""Orders about where the replicas of partitions shall be. Called by faces, as `operations.partitions`.
+"""Orders about the assignment of replicas to brokers. Called by faces, as `operations.partitions`.
 
-An order is an assignment of the controller, compared and set; the partitions' leaders follow it (`moves`). To cancel is
-to assign a partition to its voters of now.
-"""
+An order is an assignment of the controller, compared and set; the partitions' leaders follow it (`placement.moves`). To
+cancel is to assign a partition to its present voters."""
 
 import asyncio
 import logging
@@ -23,12 +22,12 @@ from raftlog.values.placement import Cancelled, Reconfiguration
 _logger = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
-"""An order without a version is given again when somebody else's came between."""
+"""Attempts of an order without a version when another change of the assignment came first."""
 _CANCELLED_AT_ONCE: Final = 16
 
 
 class PartitionOrders:
-    """One for each process."""
+    """Orders about replicas, given on this process."""
 
     def __init__(self, metadata: ControllerHost, watching: Watching) -> None:
         self._metadata, self._watching = metadata, watching
@@ -44,9 +43,9 @@ class PartitionOrders:
     ) -> int:
         """Assign a partition to brokers, the preferred leader first; return the assignment's version.
 
-        To 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a replica already.
-        Another order for the same partition replaces it.
-        """
+        Allowed are 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a
+        replica already.
+        Another order for the same partition replaces it."""
         await self._metadata.barrier(deadline)
         for attempt in range(_ATTEMPTS_MAX):
             state = self._metadata.state
@@ -73,7 +72,7 @@ class PartitionOrders:
     # cancelling
 
     async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
-        """Assign a partition to its voters of now; return the assignment's version, unchanged when nothing moves."""
+        """Assign a partition to its present voters; return the assignment's version, unchanged when nothing moves."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
         for move in (await self._watching.settled(deadline)).moves:
@@ -82,7 +81,7 @@ class PartitionOrders:
         return current.version
 
     async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[Cancelled]:
-        """Do so for all that move, or that move from or to this broker; return those whose moves are cancelled."""
+        """Cancel all moves, or those from or to this broker; return the partitions whose moves are cancelled."""
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))
@@ -94,7 +93,7 @@ class PartitionOrders:
             async with limit:
                 try:
                     return await self._cancel(move, deadline) != move.version
-                except RequestError as error:  # somebody ordered something else meanwhile, or it cannot be where it is
+                except RequestError as error:  # a concurrent order, or impossible now
                     _logger.info("the move of %s/%s is not cancelled: %s", move.topic, move.partition, error)
                     return False
 
@@ -108,11 +107,11 @@ class PartitionOrders:
         return [Cancelled(topic=move.topic, partition=move.partition) for move in done]
 
     async def _cancel(self, move: Reconfiguration, deadline: Deadline) -> int:
-        """Its voters of now, those that are preferred still in their order; if there is none left, nothing changes."""
+        """Assign the present voters, in their assigned order; without any, keep the assignment."""
         state = self._metadata.state
         current = _assignment(state, move.topic, move.partition)
         if current.version != move.version:
-            raise VersionConflict(f"{move.topic}/{move.partition} was given another assignment meanwhile")
+            raise VersionConflict(f"{move.topic}/{move.partition} has another assignment meanwhile")
         voters = {state.brokers[node].replica for node in move.from_nodes if node in state.brokers}
         kept = [replica for replica in current.replicas if replica in voters]
         replicas = (*kept, *sorted(voters - {*kept}))
@@ -120,14 +119,14 @@ class PartitionOrders:
 
 
 def _assignment(state: ControllerState, topic: str, partition: int) -> ReplicaAssignment:
-    """Raises `UnknownTopic`, `UnknownPartition`."""
+    """Return the assignment of a partition; raises `UnknownTopic`, `UnknownPartition`."""
     return state.assignment(GroupName(state.topic(topic).topic_id, partition))
 
 
 def _replicas(
     state: ControllerState, topic: str, current: ReplicaAssignment, node_ids: Sequence[int]
 ) -> tuple[ReplicaId, ...]:
-    """The replicas on these nodes; raises `InvalidArgument` for what cannot be."""
+    """Return the replicas on these nodes; raises `InvalidArgument` for an impossible assignment."""
     name = f"{topic}/{current.partition}"
     if not 1 <= len(node_ids) <= REPLICAS_MAX or len(set(node_ids)) != len(node_ids):
         raise InvalidArgument(

@@ -1,7 +1,6 @@
-"""Whether there are places for replicas that have to go. Pure; called by whoever tells how far a decommission is.
+"""Search for places for the replicas of draining brokers. Pure; called for the progress of a decommission.
 
-hosts of the replicas that stay + hosts of brokers that take new ones ≥ replicas
-"""
+hosts of the replicas that stay + hosts of brokers that take new ones ≥ replicas"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +9,9 @@ from raftlog.partitions.controller.machine import ClusterState, GroupName
 
 
 class Failures(NamedTuple):
-    """`names` are those of partitions without a place; `reasons` has one for each group that was asked for, or None."""
+    """Partitions without a place.
+
+    `names` are their names; `reasons` has one for each of the given groups, or None."""
 
     names: list[str]
     reasons: list[str | None]
@@ -18,7 +19,7 @@ class Failures(NamedTuple):
 
 
 def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> Failures:
-    """Of groups with a replica on a draining broker: which cannot have as many replicas on distinct hosts elsewhere."""
+    """Return the given groups that cannot have as many replicas on distinct hosts without their draining brokers."""
     free = {candidate.host for candidate in cluster.candidates()}
     names, reasons = [], []
     for group in groups:

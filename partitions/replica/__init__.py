@@ -1,9 +1,8 @@
-"""One partition's replica on this node: append, read, retention, over a Raft group.
+"""Replica of one partition on this node: append, read and retention over a Raft group.
 
     Replica → raftlog.runtime.replica.partition_replica.Group        batches come ready-made from the routing's queues
 
-Nothing here knows of other nodes: whoever does not lead says so, and the routing goes elsewhere.
-"""
+Nothing here depends on other nodes: a replica that does not lead raises `NotLeader`, and the routing goes elsewhere."""
 
 from raftlog.partitions.replica.appending import ReplicaAppended
 from raftlog.partitions.replica.describing import ReplicaDescription

@@ -1,11 +1,10 @@
 """Appends that are answered at another moment than that of their commit.
 
-    taken       `acks=1` and `acks=0`: answered once the leader has stamped and written them, before anybody else did
+    taken       `acks=1` and `acks=0`: answered once the leader has stamped and written them, before any follower did
     copied      `min.insync.replicas` above the majority: answered once so many replicas hold them durably
 
-Nobody reads them before they are committed, whenever they were answered. The ordinary append, answered with its
-commit, does not come here. Costs nothing while nobody waits. Owned by a replica.
-"""
+They become readable when they are committed, in both cases. The ordinary append, answered with its commit, does not
+come here. Costs nothing while no append waits. Owned by a replica."""
 
 import asyncio
 from collections import deque
@@ -21,50 +20,52 @@ from raftlog.types import Index, Offset
 
 
 class ReplicaAppended(NamedTuple):
-    """Where the records of an append stand, `base_offset` … `next_offset − 1`, and the high watermark at its answer."""
+    """Offsets of an append, `base_offset` … `next_offset − 1`, and the high watermark at its answer."""
 
     base_offset: Offset
     next_offset: Offset
     leader_epoch: int
     high_watermark: Offset
     is_duplicate: bool = False
-    """All of it was appended before: an idempotent producer asked again. Batches of others may lie between its own."""
+    """Whether all of it was appended before and an idempotent producer retries it.
+
+    Batches of others may lie between its own."""
 
 
 Answer: TypeAlias = Callable[[Committed], ReplicaAppended]
 
 
 class Appending:
-    """See the module."""
+    """Pending appends of one replica."""
 
     def __init__(self, name: str, group: PartitionReplica) -> None:
         self._name, self._group = name, group
         self._taken: deque[tuple[Accepted, Answer, asyncio.Future[ReplicaAppended]]] = deque()
         self._copied: deque[tuple[Committed, int, Answer, asyncio.Future[ReplicaAppended]]] = deque()
-        """Committed ones, how many copies they want, about ascending by index."""
+        """Committed appends with the number of copies they need, about ascending by index."""
 
     def appended(self, committed: Committed) -> ReplicaAppended:
-        """The answer to an append that is committed just now."""
+        """Return the answer to an append that has just been committed."""
         term, _, _, base_offset, next_offset = committed
-        # Another leader may have committed it, and said so before it was delivered here.
+        # Another leader may have committed it before it was delivered here.
         return ReplicaAppended(base_offset, next_offset, term, max(self._group.high_watermark, next_offset))
 
-    # once the leader has taken it
+    # written by the leader
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Append, and answer in the turn that writes it. Raises what definitely refuses it."""
+        """Append, and answer in the turn that writes it. Raises definite errors."""
         self.answer_written(self._group.enter(batches), self._written, future)
 
     def _written(self, written: Committed) -> ReplicaAppended:
         return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
 
     def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Answer what was appended by this leadership in the turn that writes it, or at once when it is written."""
+        """Answer an append of this leadership in the turn that writes it, or at once when it is written."""
         self._taken.append((accepted, answer, future))
         self.note_written()
 
     def note_written(self) -> None:
-        """Entries were appended to the log, or the replica's role changed."""
+        """Answer pending appends after entries were written to the log, or the replica's role changed."""
         log, core = self._group.log, self._group.core
         while self._taken:
             (term, first, last), answer, future = self._taken[0]
@@ -80,10 +81,10 @@ class Appending:
             else:
                 future.set_exception(OutcomeUnknown(f"{self._name}: the leadership was lost with the append"))
 
-    # once enough replicas have it
+    # held by enough replicas
 
     def why_too_few(self, copies: int) -> Unavailable | None:
-        """Why an append that wants so many copies would be refused now."""
+        """Return the error for an append that needs more copies than there are active voters, if so."""
         status = self._group.core.status()
         active = [member for member in active_members(status) if status.configuration.has_voter(member)]
         if len(active) >= copies:
@@ -96,7 +97,7 @@ class Appending:
     def answer_copied(
         self, accepted: Accepted, copies: int, answer: Answer, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
-        """Answer once what was appended is committed and so many replicas hold it durably."""
+        """Answer once the append is committed and `copies` replicas hold it durably."""
         proposed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
         self._group.answer(accepted, lambda committed: committed, proposed)
         proposed.add_done_callback(partial(self._committed, copies, answer, future))
@@ -119,13 +120,13 @@ class Appending:
     def count_copies(
         self, committed: Committed, copies: int, answer: Answer, future: "asyncio.Future[ReplicaAppended]"
     ) -> None:
-        """Answer what is committed once so many replicas hold it durably."""
+        """Answer a committed append once `copies` replicas hold it durably."""
         self._copied.append((committed, copies, answer, future))
         self._group.on_turn = self._count_copies
         self._count_copies()
 
     def _count_copies(self) -> None:
-        """Called in every turn of the group while anybody waits."""
+        """Answer the appends that have enough copies; called in every turn of the group while any waits."""
         core = self._group.core
         if core.role is not Role.LEADER:
             self._give_up_copies(
@@ -149,10 +150,10 @@ class Appending:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{self._name}: offset {committed.base_offset} {why}"))
 
-    # the end
+    # stop
 
     def end(self, why: RaftlogError) -> None:
-        """The replica stops."""
+        """Fail all pending appends, because the replica stops."""
         while self._taken:
             *_, future = self._taken.popleft()
             if not future.done():
@@ -161,12 +162,12 @@ class Appending:
 
 
 def active_members(status: Status) -> list[ReplicaId]:
-    """The leader, and the others that it heard lately; in a sleeping group nobody was expected to answer."""
+    """Return the leader and the members that answered recently; in a quiesced group all members."""
     return [status.me, *(each.member for each in status.followers if each.is_active or status.is_quiesced)]
 
 
 def _held_by_voters(status: Status) -> list[Index]:
-    """How far each voter holds the log durably, greatest first."""
+    """Return the last durable index of each voter, greatest first."""
     voters = status.configuration.voters
     held = [each.match_index for each in status.followers if each.member in voters]
     if status.me in voters:

@@ -1,13 +1,12 @@
-"""When a compacted topic's log is compacted: the leader proposes a mark below which every replica compacts by itself.
+"""Compaction marks of a compacted topic: every replica compacts below the mark that the leader proposes.
 
-    log start ≤ the mark that holds ≤ the next one ≤ where the newest segment begins
+    log start ≤ current mark ≤ next mark ≤ base offset of the newest segment
 
-What lies between the mark and the newest segment is dirty, as far as it is older than `min.compaction.lag.ms`. A mark
-is due when enough of the closed segments is dirty, or when something dirty is older than `max.compaction.lag.ms`. A
-mark also says which tombstones may go: those that were below a mark for at least `delete.retention.ms`, as this leader
-saw it, so that whoever reads on slowly still sees them. What is known of producers never depends on what is below a
-mark. Owned by a replica.
-"""
+Segments between the mark and the newest segment are dirty, as far as they are older than `min.compaction.lag.ms`. A
+mark is due when enough of the closed segments is dirty, or when a dirty one is older than `max.compaction.lag.ms`. A
+mark also selects the tombstones to remove: those that were below a mark for at least `delete.retention.ms`, as this
+leader saw it, so that slow readers still see them. The state of producers never depends on entries below a mark. Owned
+by a replica."""
 
 import asyncio
 import logging
@@ -27,25 +26,25 @@ from raftlog.types import Offset, Term
 
 _logger = logging.getLogger(__name__)
 _MARKS_MAX: Final = 1_000
-"""Marks whose age is remembered; past it the oldest count as if they were made with the next one."""
+"""Marks whose age is remembered; beyond it the oldest count as if they were made with the next one."""
 
 
 class Cleaning:
-    """Of one replica; `apply` is called now and then while it leads."""
+    """Compaction marks of one replica; `apply` is called periodically while it leads."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
         self._term = Term(0)
-        """Of the leadership that saw these marks."""
+        """Term of the leadership that saw these marks."""
         self._marks: deque[tuple[Offset, int]] = deque()
-        """Marks, and when this leader saw them first; ascending."""
+        """Marks with the times at which this leader saw them first; ascending."""
         self._old = Offset(0)
-        """The greatest mark that is old enough for its tombstones to go."""
+        """Greatest mark that is old enough for its tombstones to be removed."""
         self._mark: asyncio.Future[Committed] | None = None
-        """Proposed, and without an outcome yet."""
+        """Proposed mark without an outcome."""
 
     def apply(self, config: TopicConfig, wall_ms: int, now_ms: int) -> None:
-        """Propose a mark when one is due, unless one is on its way; `now_ms` by the loop's clock."""
+        """Propose a mark when one is due, unless one is pending; `now_ms` by the loop's clock."""
         if not config.is_compacted or self._mark is not None:
             return
         known = self._group.log.mark
@@ -69,7 +68,7 @@ class Cleaning:
             self._old = self._marks.popleft()[0]
 
     def _dirty(self, lag_ms: int, wall_ms: int) -> Sequence[Segment]:
-        """Closed segments above the mark that may be compacted, one after another; the next one's roll is committed."""
+        """Return the closed segments above the mark that may be compacted; each successor's roll is committed."""
         segments = self._group.log.segments.segments
         if not self._producers.is_covered:
             segments = segments[:-1]
@@ -102,5 +101,7 @@ class Cleaning:
 
 
 def _newest_ms(segment: Segment, newer: Segment) -> int:
-    """A client's clock that is behind lets nothing be compacted early, as with retention."""
+    """Return the time of the segment's newest record.
+
+    As with retention, a client's slow clock causes no early compaction."""
     return max(segment.times.max_timestamp, newer.created_ms)

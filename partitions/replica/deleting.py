@@ -1,8 +1,7 @@
-"""Records that are deleted because somebody says so: a committed trim to any offset that is committed.
+"""Deletion of records by request: a committed trim to any committed offset.
 
-What is known of producers stays: as long as it does not stand behind the newest roll, nothing below that roll's segment
-can go whole. Called by the routing, at the leader.
-"""
+The state of producers stays: until a snapshot of it stands behind the newest roll, nothing below that roll's segment
+can be removed as a whole. Called by the routing, at the leader."""
 
 import asyncio
 from typing import Final
@@ -18,17 +17,16 @@ _LOOK_S: Final = 0.01
 
 
 class Deleting:
-    """Of one replica."""
+    """Deletion of records of one replica."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
 
     async def delete_before(self, offset: int, deadline: Deadline) -> Offset:
-        """Where the log begins once the records below `offset` are gone: there, or behind it if it began there before.
+        """Delete the records below `offset`; return the log start offset, which may be higher already.
 
-        Raises `OffsetOutOfRange` above the high watermark, `DeadlineExceeded`, and what a proposal raises. Asking again
-        is safe.
-        """
+        Raises `OffsetOutOfRange` above the high watermark, `DeadlineExceeded`, and the errors of a proposal. A retry
+        is safe."""
         group = self._group
         if offset > group.high_watermark:
             raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
@@ -38,12 +36,12 @@ class Deleting:
                     await self._step(offset)
         except TimeoutError:
             raise DeadlineExceeded(
-                f"{self._name}: the deadline passed before the records below {offset} were gone; ask again"
+                f"{self._name}: the deadline passed before the records below {offset} were deleted; retry"
             ) from None
         return group.committed_start_offset
 
     async def _step(self, offset: int) -> None:
-        """Come nearer to it; what is waited for has no event, and takes some turns of the loop."""
+        """Do the next step, or wait some turns of the loop for a condition that has no event."""
         group = self._group
         has_roll = has_roll_at(group.log.segments, offset, group.applied_index)
         if self._may_trim(offset) and (offset < group.high_watermark or has_roll):
@@ -57,8 +55,9 @@ class Deleting:
         await asyncio.sleep(_LOOK_S)
 
     async def _roll(self) -> None:
-        """A log keeps its last record unless another segment begins behind it. Where there is no room for that, closed
-        segments go first."""
+        """Begin a new segment, since a log keeps its last record unless another segment begins behind it.
+
+        Without room for one, trim the closed segments first."""
         group = self._group
         try:
             await group.roll_now()
@@ -69,5 +68,5 @@ class Deleting:
             await group.propose_trim(closed_to, self._producers.snapshot_index)
 
     def _may_trim(self, offset: int) -> bool:
-        """Whether nothing of what is known of producers goes with it."""
+        """Return whether a trim to `offset` removes no state of producers."""
         return self._producers.is_covered or offset < self._group.log.segments.active.base_offset

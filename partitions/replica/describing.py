@@ -1,4 +1,4 @@
-"""A picture of one replica, for metadata answers, health and operators."""
+"""Description of one replica, for metadata answers, health and operators."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from raftlog.types import Index, NodeId, Offset
 
 
 class Lag(NamedTuple):
-    """What a member lacks of its leader's log, as far as the leader knows; about, where it is counted in bytes."""
+    """Entries and bytes that a member lacks, as far as its leader knows; the bytes are an estimate."""
 
     node_id: NodeId
     entries: int
@@ -20,7 +20,7 @@ class Lag(NamedTuple):
 
 
 class ReplicaDescription(NamedTuple):
-    """A replica as it knows itself. `is_ready`: it leads, and knows where the log ends that clients see."""
+    """Replica by its own state. `is_ready`: it leads, and knows the end of the log that clients see."""
 
     leader: NodeId | None
     term: int
@@ -30,18 +30,19 @@ class ReplicaDescription(NamedTuple):
     log_end_offset: Offset
     size_bytes: int
     in_sync: tuple[NodeId, ...] | None
-    """Voters that were heard lately and hold durably what was committed `lag_ticks_max` ago, ascending; only the leader
-    knows. For operators: it does not change from commit to commit, as `caught_up` does."""
+    """Active voters that hold durably the entries committed `lag_ticks_max` ago, ascending; None at followers.
+
+    For operators: unlike `caught_up` it does not change from commit to commit."""
     caught_up: tuple[NodeId, ...]
-    """Those of them that hold what is committed at this moment."""
+    """Members of `in_sync` that hold all entries committed at this moment."""
     behind: tuple[Lag, ...]
-    """Members that lack something that is committed, and of whom it is known how much; of a leader."""
+    """Members with a known lag of committed entries; at the leader."""
     problem: str | None
-    """Why it cannot be written, or what of it cannot be read."""
+    """Reason for which the replica cannot be written or read; None without one."""
 
 
 def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
-    """`lag_ticks_max`: how far a voter may be behind and still be in sync."""
+    """Return the description of a replica; `lag_ticks_max` is the lag up to which a voter counts as in sync."""
     core = group.core
     is_leader = core.role is Role.LEADER
     return ReplicaDescription(
@@ -60,10 +61,9 @@ def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
 
 
 def voters_in_sync(status: Status, lag_ticks_max: int) -> list[ReplicaId]:
-    """Return the voters that a leader heard lately and that hold what was committed so many ticks ago; 0: now.
+    """Return the active voters that hold the entries committed `lag_ticks_max` ticks ago; 0: now.
 
-    One that lacks so much that it fetches it by itself is not among them.
-    """
+    A voter that lacks so much that it fetches the entries by itself is not among them."""
     holding = {each.member for each in status.followers if _is_in_sync(each, lag_ticks_max)} | {status.me}
     voters = status.configuration.voters
     return [each for each in active_members(status) if each in holding and each in voters]
@@ -88,7 +88,7 @@ def _lag(group: PartitionReplica, follower: FollowerStatus) -> Lag:
     try:
         size = group.log.stored_bytes_from(first)
     except CorruptBatch:
-        size = 0  # it will be found where it is read
+        size = 0  # the read path reports the damage
     return Lag(follower.member.node_id, group.log.last_index - follower.match_index, size)
 
 
@@ -105,7 +105,7 @@ def _problem(group: PartitionReplica) -> str | None:
 
 
 def lost_end(group: PartitionReplica) -> str | None:
-    """Why a replica that found no other damage does not lead: its log ends before what it held."""
+    """Return the reason for which a sound replica does not lead: its log ends before its voting position."""
     lost = group.core.voting_position
     if lost is None:
         return None
@@ -113,9 +113,9 @@ def lost_end(group: PartitionReplica) -> str | None:
 
 
 def damaged(name: str, why: str, *, is_alone: bool) -> LogDamaged:
-    """The error for a partition that has no leader because of damage."""
+    """Return the error for a partition that has no leader because of damage."""
     others = "it has no other one" if is_alone else "none is sound, or none can be reached"
     return LogDamaged(
         f"{name} takes no records because it is damaged ({why}); sound offsets can be read. It would be repaired from "
-        f"another replica, and {others}: `raftlog partition recover {name}` says what can be done"
+        f"another replica, and {others}: `raftlog partition recover {name}` lists the options"
     )

@@ -1,9 +1,8 @@
-"""Which producers are forgotten, by committed marks: those not heard for `producer.id.expiration.ms`.
+"""Expiry of producers by committed marks: those without a batch for `producer.id.expiration.ms`.
 
-The leader counts from when it heard a producer last, and a new leader from its first look, by a clock that nobody sets.
-So nobody is forgotten early because a replica was slow or away, and every replica forgets the same ones at the same
-entry. Owned by a replica.
-"""
+The leader counts from a producer's last batch, and a new leader from its first look, by a clock that is never set. So
+no producer expires early because a replica was slow or away, and every replica expires the same ones at the same entry.
+Owned by a replica."""
 
 import asyncio
 import logging
@@ -23,19 +22,19 @@ _LOOKED_AT_MAX: Final = 4 * EXPIRED_MAX
 
 
 class ProducerExpiry:
-    """`apply` is called now and then."""
+    """Expiry of one replica's producers; `apply` is called periodically."""
 
     def __init__(self, name: str, group: PartitionReplica, state: ProducerState, sequencing: Sequencing) -> None:
         self._name, self._group, self._state, self._sequencing = name, group, state, sequencing
         self._heard_ms: dict[int, int] = {}
-        """When each producer was heard at the latest, those that were silent for longest first."""
+        """Time of each producer's last batch, the longest silent ones first."""
         self._term = Term(0)
-        """Of the leadership that counts."""
+        """Term of the leadership that counts."""
         self._mark: asyncio.Future[Committed] | None = None
-        """Proposed, and without an outcome yet."""
+        """Proposed mark without an outcome."""
 
     def apply(self, expiration_ms: int, now_ms: int) -> None:
-        """Propose a mark about those that are due; `now_ms` by the loop's clock."""
+        """Propose a mark for the producers that are due; `now_ms` by the loop's clock."""
         if not self._sequencing.can_judge():
             return
         table, heard = self._state.table, self._sequencing.heard
@@ -58,7 +57,7 @@ class ProducerExpiry:
         self._mark.add_done_callback(self._done)
 
     def _due(self, before_ms: int) -> Iterator[tuple[int, int]]:
-        """Ids and epochs of those that were heard before then, and have nothing on its way."""
+        """Yield ids and epochs of the producers silent since `before_ms` that have nothing in flight."""
         for producer_id, heard_ms in list(islice(self._heard_ms.items(), _LOOKED_AT_MAX)):
             if heard_ms > before_ms:
                 return

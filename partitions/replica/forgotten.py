@@ -2,12 +2,11 @@
 
     every expired id lies in a range           ranges ascend, and at least one id lies between two of them
 
-The first batch of an expired producer may be repeated by the network after its expiry, and its sequence 0 looks like a
+The network may repeat the first batch of an expired producer after its expiry, and its sequence 0 looks like a
 new producer's. So an id in a range appends nothing any more. Above the limit the ranges with the smallest gaps between
 them become one: an id in such a gap is refused although it never wrote, and its producer takes a newer one, which lies
 above all ranges. Changed by committed entries only, and by each entry as a whole, so it is the same on every replica.
-Pure.
-"""
+Pure."""
 
 import struct
 from bisect import bisect_right
@@ -18,11 +17,11 @@ from raftlog.records import COMPUTED_PRODUCER_IDS
 
 RANGES_MAX: Final = 256
 RANGE: Final = struct.Struct(">qq")
-"""First and last id."""
+"""Format of a range: first and last id."""
 
 
 class ForgottenIds:
-    """See the module. `ranges` are first and last ids, ascending."""
+    """Ranges of expired ids; `ranges` are first and last ids, ascending."""
 
     __slots__ = ("_firsts", "ranges")
 
@@ -38,7 +37,7 @@ class ForgottenIds:
         return at >= 0 and producer_id <= self.ranges[at][1]
 
     def with_ids(self, producer_ids: Iterable[int]) -> "ForgottenIds":
-        """These ranges and the ids of one entry; computed ids (the sink on Spark) are not kept."""
+        """Return these ranges with the ids of one entry added; computed ids (the sink on Spark) are left out."""
         new = [(each, each) for each in producer_ids if each < COMPUTED_PRODUCER_IDS and each not in self]
         if not new:
             return self
@@ -52,7 +51,7 @@ class ForgottenIds:
 
 
 def _with_fewer_gaps(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most `RANGES_MAX` ranges: the largest gaps stay, of equal ones the higher."""
+    """Return at most `RANGES_MAX` ranges: the largest gaps stay, of equal ones the higher."""
     excess = len(ranges) - RANGES_MAX
     if excess <= 0:
         return ranges

@@ -1,9 +1,8 @@
-"""Time for replicas that read their logs after a start: one slice after another, and the loop is free in between.
+"""Time for replicas that read their logs after a start: short slices, with the loop free in between.
 
     a slice ≤ `_SLICE_S` or one read, and after it as long a pause
 
-Shared by the replicas of a process, which take turns.
-"""
+Shared by the replicas of a process, which take turns."""
 
 import asyncio
 import logging
@@ -14,34 +13,34 @@ from raftlog.errors import RaftlogError
 _logger = logging.getLogger(__name__)
 _SLICE_S: Final = 0.002
 _READS_MAX: Final = 64
-"""Bounds a slice where the clock stands still meanwhile."""
+"""Bound of a slice under a clock that does not advance meanwhile."""
 _DAMAGE_PAUSE_S: Final = 1.0
-"""Before what was damaged is read again; it is being repaired."""
+"""Pause before damaged entries are read again; they are being repaired."""
 
 
 class LogReader(Protocol):
-    """Somebody who has something to read."""
+    """Reader of a log, which gets its time from `Loading`."""
 
     @property
     def is_behind(self) -> bool:
-        """There is something to read now."""
+        """Whether there are entries to read now."""
         ...
 
     def read_some(self) -> None:
-        """Read on, a little; raises `RaftlogError`."""
+        """Read some entries; raises `RaftlogError`."""
         ...
 
 
 class Loading:
-    """See the module."""
+    """Queue of the readers of one process."""
 
     def __init__(self) -> None:
         self._waiting: dict[LogReader, None] = {}
-        """Who waited longest stands first."""
+        """Readers in the order of their waits, the longest first."""
         self._is_due = False
 
     def want(self, reading: LogReader) -> None:
-        """It has something to read."""
+        """Queue a reader that has entries to read."""
         self._waiting[reading] = None
         if not self._is_due:
             self._is_due = True
@@ -57,12 +56,12 @@ class Loading:
                 reading.read_some()
                 reads += 1
         except RaftlogError as error:
-            _logger.error("what is known of producers does not go on for now: %s", error)
+            _logger.error("the state of producers is not read for now: %s", error)
             loop.call_later(_DAMAGE_PAUSE_S, self.want, reading)
         else:
             if reading.is_behind:
                 self._waiting[reading] = None
-        finally:  # whatever one of them met, the others go on
+        finally:  # a failure of one reader does not stop the others
             self._is_due = bool(self._waiting)
             if self._is_due:
                 loop.call_later(loop.time() - began, self._slice)

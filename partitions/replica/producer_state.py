@@ -1,13 +1,12 @@
-"""What a replica knows of the partition's idempotent producers: folded from its log, and told again behind every roll.
+"""State of the partition's idempotent producers: folded from the log, with a snapshot behind every roll.
 
     next index ≤ applied index + 1;   up to `read_to` entries are read from the files, then they are noted at appends
 
-Behind a roll at which producers are known the leader proposes a run of `snapshot` entries with what was known at the
-roll, and no further roll before that run is committed. So a closed segment without a run found no producers, and the
-last two segments always give the state: that is what is read after a restart, in slices, and what trims and compaction
-leave alone. What a new segment's run is made of is kept by every replica until the run is there, for whoever leads by
-then. Owned by a replica.
-"""
+Behind a roll at which producers are known the leader proposes a run of `snapshot` entries with the state at the
+roll, and no further roll before that run is committed. So a closed segment without a run has no producers, and the
+last two segments always give the state: a restart reads them, in slices, and trims and compaction leave them alone.
+Every replica keeps the content of a new segment's run until the run is committed, for the leader at that time. Owned
+by a replica."""
 
 import asyncio
 import logging
@@ -28,23 +27,23 @@ from raftlog.types import Index, Offset
 _logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 256 * 1024
 _PROPOSED_BYTES: Final = 512 * 1024
-"""Pieces of a run that are proposed together; the next ones follow once they are committed."""
+"""Bytes of a run that are proposed together; the next pieces follow once they are committed."""
 _PART: Final = "producers"
-"""Its key in `PartitionReplica.unreadable`."""
+"""Key of this part in `Group.unreadable`."""
 
 
 class ProducerState:
-    """See the module. `loading` gives time for reading."""
+    """State of one replica's producers. `loading` schedules the reads."""
 
     def __init__(self, name: str, group: PartitionReplica, loading: Loading) -> None:
         self._name, self._group, self._loading = name, group, loading
         self.table = ProducerTable()
-        """As of the last entry that was looked at."""
+        """State after the last entry that was read."""
         self.problem: str | None = None
-        """Why the state does not go on."""
+        """Reason for which the state has stopped; None while it follows the log."""
         self.on_loaded: Callable[[], None] = lambda: None
         self.snapshot_index = Index(0)
-        """The newest roll behind which a whole run stands; 0 when the newest roll found no producers."""
+        """Newest roll with a whole run behind it; 0 when there were no producers at the newest roll."""
         self._delivered = group.applied_index
         self._run_task: asyncio.Task[None] | None = None
         group.log.producers.follow()
@@ -52,7 +51,7 @@ class ProducerState:
         self._begin()
 
     def _begin(self) -> None:
-        """Read what the files hold, from where it gives the state."""
+        """Read the files, from the first entry that the state needs."""
         log = self._group.log
         self._segments = log.segments
         segments = log.segments.segments
@@ -63,50 +62,50 @@ class ProducerState:
         self._read_to = log.last_index
         self._roll_index = Index(0)
         self._at_roll: ProducerTable | None = None
-        """What was known at the newest roll, until it stands behind it."""
+        """State at the newest roll, until its run is committed."""
         self._run, self._run_bytes = SnapshotRun(), 0
         self._is_partial = False
-        """What was known at the newest roll is to come, if anything was."""
+        """Whether the table lacks the state at the newest roll until its run has been read."""
         self._expired: list[bytes] = []
         """Payloads of the `expire_producers` entries since then."""
 
     @property
     def is_loaded(self) -> bool:
-        """What the files held has been read."""
+        """Whether the entries of the files have been read."""
         return self._next > self._read_to and self.problem is None
 
     @property
     def is_behind(self) -> bool:
-        """There is something to read now."""
+        """Whether there are entries to read now."""
         return self._next <= min(self._read_to, self._group.applied_index) and not self._group.is_closed
 
     @property
     def is_covered(self) -> bool:
-        """Whatever lies below the newest segment, nothing of the state would go with it."""
+        """Whether the state does not depend on entries below the newest segment."""
         return self.is_loaded and self._at_roll is None and self._group.log.segments.active.base_index < self._next
 
     def may_roll(self) -> bool:
-        """Whether the newest segment's beginning is complete, and not most of the segment."""
+        """Return whether the newest segment's run is complete, and at most half of the segment."""
         active = self._group.log.segments.active
         return self.problem is not None or (self.is_covered and active.end_position >= 2 * self._run_bytes)
 
     # following the log
 
     def stepped(self) -> None:
-        """Something happened in the group."""
+        """Continue after a step of the group."""
         if self.is_behind:
             self._loading.want(self)
         elif self._at_roll is not None:
             self.maybe_write_run()
 
     def delivered(self, first: Index, last: Index) -> None:
-        """These entries are committed here."""
-        if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # it is another log
+        """Take entries that have been committed here."""
+        if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # the log was replaced
             self._begin()
         self._delivered = last
         taken = self._group.log.producers.take(last)
         if self._next <= self._read_to:
-            # What has been cut off meanwhile never comes; all that is here is read.
+            # Entries truncated meanwhile are never delivered; all present ones are read.
             self._read_to = max(min(self._read_to, self._group.log.last_index), last)
             return
         for entry in taken:
@@ -114,7 +113,7 @@ class ProducerState:
         self._next = Index(last + 1)
 
     def read_some(self) -> None:
-        """Read on, a little. Raises `CorruptBatch`."""
+        """Read some entries. Raises `CorruptBatch`."""
         log = self._group.log
         if self._next <= log.boundary.index:  # trimmed, or compacted, meanwhile
             self._begin()
@@ -125,7 +124,7 @@ class ProducerState:
             self.maybe_write_run()
 
     def _read_headers(self, last: Index) -> bool:
-        """Look at entries of the files; false when there are none, or the next one has to be read to see what it is."""
+        """Take entries by their headers; false without any, or when the next one has to be read whole."""
         if self._next > last:
             return False
         try:
@@ -171,11 +170,11 @@ class ProducerState:
                     self._expired.append(entry.payload)
         except FormatError as error:
             self.problem = f"entry {entry.index}: {error}"
-            why = self._group.unreadable[_PART] = f"its producers are not known any more: {self.problem}"
+            why = self._group.unreadable[_PART] = f"the state of its producers is lost: {self.problem}"
             event(_logger, "log_unreadable", group=self._name, why=why)
 
     def _take_roll(self, index: Index) -> None:
-        """The first one that is met may find producers that only its run tells; of every other one all is known."""
+        """Begin with a roll; before the first one, entries may be missing that only its run contains."""
         self._is_partial = self._roll_index == 0 and index > 1
         self._roll_index, self._run, self._run_bytes = index, SnapshotRun(), 0
         self._expired.clear()
@@ -194,10 +193,10 @@ class ProducerState:
             self._expired.clear()
         self._at_roll, self.snapshot_index = None, self._roll_index
 
-    # telling the log
+    # snapshots
 
     def maybe_write_run(self) -> None:
-        """As leader, put what was known at the newest roll behind it."""
+        """Write the state at the newest roll behind it, as leader."""
         core = self._group.core
         if self._at_roll is None or self._run_task is not None or not self.is_loaded:
             return
@@ -218,13 +217,13 @@ class ProducerState:
                 await asyncio.sleep(0)
             if waiting:
                 await self._group.propose_control(waiting, is_essential=True)
-        except RaftlogError as error:  # whoever leads then, or the next look, begins it anew
-            _logger.info("%s: what is known of producers is written later: %s", self._name, error)
+        except RaftlogError as error:  # the next leader, or the next look, begins it anew
+            _logger.info("%s: the state of producers is written later: %s", self._name, error)
         finally:
             self._run_task = None
 
     def close(self) -> None:
-        """The replica ends."""
+        """Release the group and stop writing, because the replica ends."""
         self._group.rolls.is_allowed = lambda: True
         if self._run_task is not None:
             self._run_task.cancel()

@@ -1,12 +1,11 @@
-"""What a partition knows of its idempotent producers, and what follows from it for a batch that wants to be appended.
+"""State of a partition's idempotent producers, and the decisions on their batches that follow from it.
 
     a producer     epoch, and its newest batches (at most `WINDOW`), oldest first
     sequences      count a producer's records in this partition from 0; after 2³¹ − 1 comes 0
 
-States are kept as the bytes that a snapshot has of them (docs/FORMATS.md, section 5): a hundred thousand idle producers
-cost some ten megabytes. Changed only by what is committed, the same on every replica. Pure.
-Source: KIP-98, KIP-360.
-"""
+States are kept in the bytes of a snapshot (docs/FORMATS.md, section 5): a hundred thousand idle producers
+cost some ten megabytes. Changed only by committed entries, the same on every replica. Pure.
+Source: KIP-98, KIP-360."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -42,7 +41,7 @@ _STATE_SIZE_MIN: Final = _STATES[0].size
 
 
 class WrittenBatch(NamedTuple):
-    """A batch that a producer wrote; `offset` is −1 for one that has none yet."""
+    """Batch of a producer; `offset` is −1 while it has none."""
 
     base_sequence: int
     last_sequence: int
@@ -50,20 +49,20 @@ class WrittenBatch(NamedTuple):
 
 
 class KnownProducer(NamedTuple):
-    """See the module. `last_timestamp` is that of the newest batch, as its producer says."""
+    """State of a producer. `last_timestamp` is that of the newest batch, by the producer's clock."""
 
     epoch: int
     last_timestamp: int
     batches: tuple[WrittenBatch, ...]
 
     def packed(self) -> bytes:
-        """As a snapshot has it, without the id."""
+        """Return the bytes of the state in a snapshot, without the id."""
         flat = [number for batch in self.batches for number in batch]
         return _STATES[len(self.batches)].pack(self.epoch, self.last_timestamp, len(self.batches), *flat)
 
 
 def unpacked(state: bytes) -> KnownProducer:
-    """The inverse of `packed`."""
+    """Return the state of these bytes, the inverse of `packed`."""
     epoch, last_timestamp, count, *flat = _STATES[state[_COUNT_AT]].unpack(state)
     return KnownProducer(
         epoch, last_timestamp, tuple(WrittenBatch(*flat[at : at + 3]) for at in range(0, 3 * count, 3))
@@ -71,30 +70,29 @@ def unpacked(state: bytes) -> KnownProducer:
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """Of the batch's last record."""
+    """Return the sequence of the batch's last record."""
     return (header.base_sequence + header.last_offset_delta) % SEQUENCES
 
 
 def judged(
     name: str, producer: KnownProducer | None, header: BatchHeader, *, is_forgotten: bool = False
 ) -> WrittenBatch | None:
-    """None: the batch follows, and is to be appended. Otherwise the batch of the window that it repeats.
+    """Return None for a batch that follows and is to be appended, otherwise the original that it repeats.
 
     `is_forgotten`: the state of a producer with this id was expired. Raises `ProducerFenced`, `UnknownProducer`,
-    `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`.
-    """
+    `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
     base, who = header.base_sequence, f"{name}: producer {header.producer_id}"
     if producer is None or not producer.batches:
         if is_forgotten:
             raise UnknownProducer(
-                f"{who} was expired here, so a repetition of one of its batches could not be told from a new one: "
+                f"{who} was expired here, so a retry of one of its batches could not be distinguished from a new one: "
                 f"nothing was appended, sequence {base}; take a new producer id (POST /producers?fresh=true)"
             )
         if base == 0:
             return None
         raise UnknownProducer(
-            f"{who} is not known here (any more), and its sequence goes on with {base}: nothing was appended; take "
-            "a new producer id"
+            f"{who} is unknown here (or expired), and its batch begins with sequence {base}: nothing was appended; "
+            "take a new producer id"
         )
     if header.producer_epoch < producer.epoch:
         raise ProducerFenced(
@@ -118,22 +116,22 @@ def judged(
         return None
     if ahead < SEQUENCES // 2:
         raise OutOfOrderSequence(
-            f"{who} sent sequence {base} where {expected} follows: what lies between is missing, and nothing was "
-            "appended"
+            f"{who} sent sequence {base} where {expected} follows: the sequences between are missing, and nothing "
+            "was appended"
         )
     if (last - expected) % SEQUENCES < SEQUENCES // 2:
         raise OutOfOrderSequence(
             f"{who} sent sequences {base} to {last}, of which only those before {expected} were appended, in other "
-            "batches: nothing was appended; send what follows"
+            "batches: nothing was appended; send the following ones"
         )
     raise DuplicateSequence(
         f"{who} sent sequences {base} to {last}, which were appended before sequence {expected}, and none of its last "
-        f"{len(producer.batches)} batches is the same: the offsets are not known any more"
+        f"{len(producer.batches)} batches is the same: their offsets are unknown"
     )
 
 
 def followed(producer: KnownProducer | None, header: BatchHeader, offset: int) -> KnownProducer:
-    """The producer once this batch is appended; a newer epoch begins anew."""
+    """Return the producer's state after this batch; a newer epoch discards the former batches."""
     batch = WrittenBatch(header.base_sequence, last_sequence(header), offset)
     before = () if producer is None or producer.epoch != header.producer_epoch else producer.batches
     return KnownProducer(header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch))
@@ -160,7 +158,7 @@ class ProducerTable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a snapshot would say nothing."""
+        """Whether a snapshot would have no content."""
         return not self._states and not self.forgotten
 
     def get(self, producer_id: int) -> KnownProducer | None:
@@ -168,14 +166,14 @@ class ProducerTable:
         return None if state is None else unpacked(state)
 
     def append(self, header: BatchHeader, offset: Offset) -> None:
-        """A batch is committed at this offset."""
+        """Apply a batch committed at this offset."""
         producer_id = header.producer_id
         state = self._states.pop(producer_id, None)
         before = None if state is None else unpacked(state)
         self._states[producer_id] = followed(before, header, offset).packed()
 
     def expire(self, payload: bytes) -> None:
-        """An `expire_producers` entry is committed. Raises `FormatError`."""
+        """Apply a committed `expire_producers` entry. Raises `FormatError`."""
         expired = list(expired_of(payload))
         for producer_id, epoch in expired:
             producer = self.get(producer_id)
@@ -184,12 +182,13 @@ class ProducerTable:
         self.forgotten = self.forgotten.with_ids(producer_id for producer_id, _ in expired)
 
     def copy(self) -> "ProducerTable":
-        """The table as it is now."""
+        """Return a copy of the table."""
         return ProducerTable(self._states.copy(), self.forgotten)
 
     def put_below(self, earlier: "ProducerTable", expired: Iterable[bytes]) -> None:
-        """Go on from `earlier`, with what was folded since: this table, which began empty, and `expired`, the payloads
-        of the `expire_producers` entries."""
+        """Make this table, which began empty, the continuation of `earlier`.
+
+        `expired` are the payloads of the `expire_producers` entries since then."""
         since, self._states = self._states, earlier._states.copy()
         self.forgotten = earlier.forgotten
         for payload in expired:
@@ -202,7 +201,7 @@ class ProducerTable:
             self._states[producer_id] = later.packed()
 
     def snapshot(self, roll_index: Index) -> Iterator[bytes]:
-        """The payloads of a run of `snapshot` entries behind this roll, at least one."""
+        """Yield the payloads of a run of `snapshot` entries behind this roll, at least one."""
         ids = list(self._states)
         for piece, at in enumerate(range(0, max(1, len(ids)), _PIECE_PRODUCERS)):
             some = ids[at : at + _PIECE_PRODUCERS]
@@ -211,7 +210,7 @@ class ProducerTable:
             yield head + b"".join([_ID.pack(each) + self._states[each] for each in some]) + self._ranges(piece)
 
     def _ranges(self, piece: int) -> bytes:
-        """The ids that were expired, in the first piece."""
+        """Return the bytes of the expired ids for the first piece, and none for the others."""
         ranges = self.forgotten.ranges
         if piece or not ranges:
             return b""
@@ -219,7 +218,7 @@ class ProducerTable:
 
 
 class SnapshotRun:
-    """Puts the pieces of a run together. One that begins replaces one that was not finished."""
+    """Assembly of the pieces of a run. A new run replaces an unfinished one."""
 
     __slots__ = ("_forgotten", "_next_piece", "_roll_index", "_states")
 
@@ -229,10 +228,9 @@ class SnapshotRun:
         self._next_piece, self._roll_index = 0, -1
 
     def take(self, payload: bytes) -> tuple[Index, ProducerTable] | None:
-        """After the last piece: which roll the run stands behind, and what was known there. Raises `FormatError`.
+        """Return the roll of the run and the state there after the last piece, else None. Raises `FormatError`.
 
-        Pieces that do not follow each other are parts of runs that were given up.
-        """
+        Pieces that do not follow each other are parts of abandoned runs."""
         if len(payload) < _SNAPSHOT.size + _COUNT.size:
             raise FormatError(f"a snapshot entry of {len(payload)} bytes has no header")
         version, subject, is_last, piece, roll_index = _SNAPSHOT.unpack_from(payload)
@@ -249,7 +247,7 @@ class SnapshotRun:
         self._states.update(states)
         if position < len(payload):
             self._forgotten, position = _ranges_of(payload, position)
-        if position < len(payload):  # what later releases add follows here
+        if position < len(payload):  # fields of later releases follow here
             raise FormatError(
                 f"a snapshot of producers has {len(payload) - position} bytes that this release does not know: "
                 "run a newer release"
@@ -261,7 +259,7 @@ class SnapshotRun:
 
 
 def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
-    """States by id, and the position behind them."""
+    """Return states by id, and the position behind them."""
     states, position = dict[int, bytes](), _SNAPSHOT.size
     [count] = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
@@ -282,7 +280,7 @@ def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
 
 
 def _ranges_of(payload: bytes, position: int) -> tuple[ForgottenIds, int]:
-    """Ranges of expired ids, and the position behind them."""
+    """Return ranges of expired ids, and the position behind them."""
     rest = payload[position:]
     count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1
     size = _COUNT.size + count * RANGE.size
@@ -294,16 +292,16 @@ def _ranges_of(payload: bytes, position: int) -> tuple[ForgottenIds, int]:
 
 
 def encode_expired(producers: Iterable[tuple[int, int]]) -> bytes:
-    """The payload of an `expire_producers` entry: ids, and the epochs up to which they are forgotten."""
+    """Return the payload of an `expire_producers` entry: ids, and the epochs up to which they expire."""
     some = list(producers)
     assert len(some) <= EXPIRED_MAX, f"{len(some)} producers in one mark"
     return _EXPIRY.pack(_VERSION, len(some)) + b"".join(_EXPIRED.pack(*each) for each in some)
 
 
 def expired_of(payload: bytes) -> Iterator[tuple[int, int]]:
-    """The inverse; raises `FormatError`."""
+    """Return the ids and epochs of a payload, the inverse of `encode_expired`; raises `FormatError`."""
     if len(payload) < _EXPIRY.size or payload[0] != _VERSION:
-        raise FormatError(f"an expire_producers entry of {len(payload)} bytes that this version cannot read")
+        raise FormatError(f"an expire_producers entry of {len(payload)} bytes that this release cannot decode")
     _, count = _EXPIRY.unpack_from(payload)
     if len(payload) != _EXPIRY.size + count * _EXPIRED.size:
         raise FormatError(f"an expire_producers entry of {count} producers has {len(payload)} bytes")

@@ -1,11 +1,11 @@
-"""One partition's replica on this node, for many callers of one loop.
+"""Replica of one partition on this node, for many callers of one loop.
 
-    log start ≤ committed start ≤ what is served < high watermark ≤ log end
+    log start ≤ committed start ≤ served offsets < high watermark ≤ log end
 
-Only committed records are served, and only the leader says where the log ends; it says so once it has committed in its
-own term, because before that it does not know (KIP-207). *Out of range* is said only when it is proven: a read index
-confirms the leader first, so the end of the log that clients see never goes back. A replica that knows of no leader
-serves what is committed here, which nobody can take back, but does not claim that there is nothing more.
+Only committed records are served, and only the leader reports the end of the log; it does so once it has committed in
+its own term, because before that it does not know the end (KIP-207). *Out of range* is raised only when it is proven: a
+read index confirms the leader first, so the end of the log that clients see never goes back. A replica without a known
+leader serves the entries committed here, which are final, but does not claim that there are no more.
 
 Not here: queues, deadlines of appends, other nodes. Called by the routing; the node calls `stepped` after every Ready.
 """
@@ -44,11 +44,11 @@ from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Offset, OffsetRange
 
 _ANSWER_MS = 500
-"""A majority is given so long at least to confirm who leads, and what is committed."""
+"""Least time for a majority to confirm the leader and the committed entries."""
 
 
 class Replica:
-    """See the module. `config` holds the topic's settings; one replica stands above a group."""
+    """Replica of a partition over its group. `config` holds the topic's settings."""
 
     def __init__(
         self,
@@ -60,8 +60,10 @@ class Replica:
         producers_max: int = 100_000,
         lag_ticks_max: int = 0,
     ) -> None:
-        """`loading` is shared by the replicas of a process; `producers_max` bounds the idempotent producers that are
-        known. `lag_ticks_max`: see `describe`."""
+        """Begin over this group.
+
+        `loading` is shared by the replicas of a process; `producers_max` bounds the known idempotent producers.
+        `lag_ticks_max`: see `describe`."""
         self.name = name
         self.group = group
         self.config: TopicConfig
@@ -80,12 +82,12 @@ class Replica:
 
     @property
     def waiting_count(self) -> int:
-        """Fetches that wait for more records."""
+        """Number of fetches that wait for more records."""
         return len(self._waits)
 
     @property
     def is_leader(self) -> bool:
-        """It may have been deposed without knowing it yet."""
+        """Whether the replica leads; it may be deposed without knowing it yet."""
         return self.group.core.role is Role.LEADER
 
     # appending
@@ -96,9 +98,8 @@ class Replica:
         `acks=-1`: done when they are committed, and durable on `min.insync.replicas` replicas; `acks=1` and `acks=0`:
         done once the leader has written them. The future fails with `NotLeader`, `Overloaded`, `StorageFull`,
         `LogDamaged`, `LogClosed`, `Unavailable` (too few replicas): nothing happened; or with `OutcomeUnknown`. It may
-        stay pending for long: the caller owns the deadline. Batches of idempotent producers are judged first
-        (`sequencing`); the answer to what was appended before has its first place.
-        """
+        stay pending for long: the caller owns the deadline. Batches of idempotent producers are checked first
+        (`sequencing`); the answer to a duplicate has the offsets of the original."""
         group = self.group
         if group.damage is not None or group.is_closed or self._is_closed:
             return self._refused(self._why_not_writable())
@@ -121,7 +122,7 @@ class Replica:
         return future
 
     def _copies_wanted(self) -> int:
-        """How many replicas have to hold an append, where that is more than a majority; otherwise 0."""
+        """Return the number of replicas that have to hold an append; 0 where a majority suffices."""
         copies = self.config.min_insync_replicas
         if copies == 1 or copies <= len(self.group.core.configuration.voters) // 2 + 1:
             return 0
@@ -141,7 +142,7 @@ class Replica:
         return NotLeader(f"{self.name} is being repaired here ({group.damage})", group.core.leader)
 
     def damaged(self) -> LogDamaged:
-        """Why nothing is taken while it is damaged and nobody else leads."""
+        """Return the error for appends while the replica is damaged and the partition has no leader."""
         return damaged(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
 
     def _closed(self) -> LogClosed:
@@ -153,11 +154,10 @@ class Replica:
     # reading
 
     async def fetch(self, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline) -> Fetched:
-        """Stored, committed batches from the one that contains `offset`; waits for `min_bytes` until the deadline.
+        """Return committed batches from the one that contains `offset`; wait for `min_bytes` until the deadline.
 
-        Raises `NotLeader`, `OffsetOutOfRange`, `OffsetNotAvailable` (ask again), `LogClosed`; and in a group of one
-        `CorruptBatch`.
-        """
+        Raises `NotLeader`, `OffsetOutOfRange`, `OffsetNotAvailable` (retry), `LogClosed`; for a sole voter
+        `CorruptBatch`."""
         may_wait = True
         while True:
             end = self._readable_end(offset)
@@ -179,10 +179,9 @@ class Replica:
         return Fetched(batches, end, self.group.committed_start_offset, self.group.core.term)
 
     def _readable_end(self, offset: int | None = None) -> Offset:
-        """Up to where records can be served; raises `NotLeader` and `LogClosed`.
+        """Return the end of the readable records; raises `NotLeader` and `LogClosed`.
 
-        In a group of one everything durable is as good as committed, also while damage keeps it from leading.
-        """
+        In a group of one every durable record is as good as committed, also while damage keeps it from leading."""
         group, core = self.group, self.group.core
         if group.is_closed or self._is_closed:
             raise self._closed()
@@ -196,19 +195,19 @@ class Replica:
         raise NotLeader(f"{self.name}: {leads}", core.leader)
 
     def _unreadable(self, error: CorruptBatch) -> RaftlogError:
-        """Another replica leads soon and has the entry; where there is none, the caller has to know what is bad."""
+        """Return `NotLeader`, since another replica will lead and has the entry; for a sole voter the damage itself."""
         if self.is_alone:
             return error
         return NotLeader(f"{self.name} is being repaired here ({error})", self.group.core.leader)
 
     @property
     def is_damaged(self) -> bool:
-        """It cannot lead, because of damage that it has not repaired."""
+        """Whether damage that is not repaired keeps the replica from leading."""
         return self.group.damage is not None or lost_end(self.group) is not None
 
     @property
     def is_alone(self) -> bool:
-        """Nobody else could lead."""
+        """Whether no other replica could lead."""
         core = self.group.core
         return core.configuration.all_voters() == (core.status().me,)
 
@@ -216,8 +215,9 @@ class Replica:
         return self.group.damage is not None and self.is_alone
 
     async def _reach(self, offset: int, deadline: Deadline) -> None:
-        """Return when `offset` can be served, or asked for again, and otherwise say why not. Who does not wait for
-        records wants to know all the same whether there are any."""
+        """Return when `offset` can be served, or a retry makes sense; otherwise raise.
+
+        A caller that does not wait for records still learns whether there are any."""
         group = self.group
         patient = Deadline(max(deadline, deadline_in(_ANSWER_MS)))
         await self._know_the_end(patient)
@@ -233,15 +233,15 @@ class Replica:
         while not self._knows_the_end():
             self._readable_end()
             if self.group.damage is not None or not await self._waits.wait(1, deadline):
-                raise self._not_available("the leader does not know yet where the log ends")
+                raise self._not_available("the leader does not know the end of the log yet")
 
     def _knows_the_end(self) -> bool:
-        """Whether this leader has delivered in its term, and with that everything that others acknowledged before."""
+        """Return whether this leader has delivered in its term, and so has everything that was acknowledged before."""
         group, core = self.group, self.group.core
         return core.has_own_term_commit and group.log.term_at(group.applied_index) == core.term
 
     async def _confirm(self, deadline: Deadline) -> None:
-        """What is delivered here is as new as everything acknowledged before the call."""
+        """Wait until everything acknowledged before the call is delivered here."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self.group.read_index()
@@ -249,13 +249,12 @@ class Replica:
             raise self._not_available("no majority confirmed the leader before the deadline") from None
 
     def _not_available(self, why: str) -> OffsetNotAvailable:
-        return OffsetNotAvailable(f"{self.name}: {why}; ask again")
+        return OffsetNotAvailable(f"{self.name}: {why}; retry")
 
     async def offsets(self, linearizable: bool, deadline: Deadline) -> OffsetRange:
-        """The first offset that is there and the next one that readers will see; raises like `fetch`.
+        """Return the log start offset and the high watermark; raises like `fetch`.
 
-        `linearizable`: a majority confirms that nobody else could know more.
-        """
+        `linearizable`: a majority confirms that no newer leader has committed more."""
         end = self._readable_end()
         if not self._is_alone_and_damaged():
             await self._know_the_end(deadline)
@@ -265,7 +264,7 @@ class Replica:
         return OffsetRange(self.group.committed_start_offset, end)
 
     async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
-        """The first committed record whose timestamp is at least this: its offset and its timestamp (KIP-79)."""
+        """Return offset and timestamp of the first committed record whose timestamp is at least this (KIP-79)."""
         end = (await self.offsets(False, deadline)).end
         try:
             found = await self.group.offset_for_timestamp(timestamp_ms)
@@ -274,18 +273,19 @@ class Replica:
         return found if found is not None and found[0] < end else None
 
     async def delete_before(self, offset: int, deadline: Deadline) -> Offset:
-        """Delete the records below `offset`, on every replica; where the log begins then. Raises like `fetch`, and
-        `DeadlineExceeded`."""
+        """Delete the records below `offset`, on every replica; return the log start offset.
+
+        Raises like `fetch`, and `DeadlineExceeded`."""
         self._readable_end()
         await self._know_the_end(deadline)
         if offset > self.group.high_watermark:
             await self._confirm(deadline)
         return await self._deleting.delete_before(offset, deadline)
 
-    # what happens
+    # events
 
     def stepped(self, ready: Ready) -> None:
-        """The group did its part of a Ready."""
+        """Continue after the group has processed a Ready."""
         if ready.entries or ready.role_state is not None:
             self._appending.note_written()
         if ready.apply is not None:
@@ -310,8 +310,7 @@ class Replica:
         )
 
     def keep_house(self, now_ms: int) -> None:
-        """Called now and then: as leader, roll what is old, let go what retention does not keep and whom nobody heard
-        for long, and have compacted what is to be."""
+        """Run maintenance as leader: age rolls, producer expiry, retention and compaction; called periodically."""
         if self._is_closed or self.group.is_closed or not self.group.core.has_own_term_commit:
             return
         self.group.roll_if_due()
@@ -325,11 +324,11 @@ class Replica:
         return describe(self.group, self._lag_ticks_max)
 
     def stop_waiting(self) -> None:
-        """Answer every waiting fetch with what is there, and let none wait from now on."""
+        """Answer every waiting fetch with the available records, and let none wait from now on."""
         self._waits.close()
 
     def close(self) -> None:
-        """Nothing more is taken, and nobody waits any more; the group is the node's to end."""
+        """Refuse further calls and end all waits; the group is closed by the node."""
         if not self._is_closed:
             self._is_closed = True
             self.group.on_end = None

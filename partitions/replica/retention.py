@@ -1,8 +1,7 @@
-"""What retention gives up: whole closed segments from the beginning, one committed trim for each decision.
+"""Retention: removal of whole closed segments from the beginning, with one committed trim for each decision.
 
 Only the leader decides, by its own clock and files, and only over segments whose successor's roll is committed; the
-others follow the trim entry, so all replicas keep the same files (design section 2).
-"""
+others follow the trim entry, so all replicas keep the same files (docs/REPLICATION.md)."""
 
 import asyncio
 import logging
@@ -19,22 +18,22 @@ _logger = logging.getLogger(__name__)
 
 
 class Retention:
-    """Of one replica; `apply` is called now and then while it leads."""
+    """Retention of one replica; `apply` is called periodically while it leads."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState, counters: Counters) -> None:
         self._name, self._group, self._producers, self._counters = name, group, producers, counters
         self._trim: asyncio.Future[Committed] | None = None
-        """Proposed, and without an outcome yet."""
+        """Proposed trim without an outcome."""
 
     def apply(self, config: TopicConfig, now_ms: int) -> None:
-        """Propose a trim when something is to go, unless one is on its way."""
+        """Propose a trim when segments are due, unless one is pending."""
         if self._trim is not None or not config.is_deleted:
             return
         group = self._group
         segments = group.log.segments.segments
         committed = tuple(segment for segment in segments if segment.base_index <= group.applied_index)
         if not self._producers.is_covered:
-            committed = committed[: len(segments) - 1]  # what is known of producers goes behind the newest roll first
+            committed = committed[: len(segments) - 1]  # a snapshot of producers behind the newest roll comes first
         if not committed:
             return
         offset = retained_from(committed, config, now_ms)
@@ -49,6 +48,6 @@ class Retention:
         error = trim.exception()
         if error is None:
             self._counters.segments_bytes_deleted += size
-            _logger.info("%s begins at offset %d now; %d bytes are given up", self._name, offset, size)
+            _logger.info("%s begins at offset %d now; %d bytes were removed", self._name, offset, size)
         else:
-            _logger.info("%s: retention is tried again later: %s", self._name, error)
+            _logger.info("%s: retention is retried later: %s", self._name, error)

@@ -1,16 +1,15 @@
-"""Appends of idempotent producers at the leader: what follows is appended, what repeats is answered with the original.
+"""Appends of idempotent producers at the leader: new batches are appended, duplicates get the answer of the original.
 
-    what is judged against = what is committed, and on top of it what this leadership has appended since
+    state for decisions = committed state, and on top of it the batches that this leadership has appended since
 
-So what becomes of an append changes nothing here: what lies on top is dropped before a later leadership judges. It
-judges once an entry of its own term is applied, for then nothing older is uncommitted, and once its state is read;
+So the outcome of an append changes nothing here: the batches on top are dropped before a later leadership decides. It
+decides once an entry of its own term is applied, for then nothing older is uncommitted, and once its state is read;
 until then such appends wait, a bounded number. A duplicate is answered when its original is committed, never before,
-unless the call wants no more than that the leader has written it.
+unless the call requires only that the leader has written it.
 
 When the table of producers is full, a new producer's batch is preceded by an `expire_producers` entry with the least
-recently used ones that have nothing in flight. From then on this leader judges these as expired, and every replica
-does once the entry is committed. Owned by a replica.
-"""
+recently used ones that have nothing in flight. From then on this leader treats these as expired, and every replica
+does once the entry is committed. Owned by a replica."""
 
 import asyncio
 import logging
@@ -52,31 +51,31 @@ from raftlog.types import Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
 _EVICTED_PART: Final = 100
-"""A full table expires its hundredth part at once."""
+"""Divisor of the table's size: a full table expires its hundredth part at once."""
 _WAITING_MAX: Final = 1_000
-"""Appends that wait until the leader can judge."""
+"""Appends that wait until the leader can decide."""
 _PRODUCER_ID: Final = struct.Struct(">q")
 _PRODUCER_ID_AT: Final = 43
 _UNKNOWN: Final = Offset(-1)
 _OF_THE_PAST: Final = (DuplicateSequence, OutOfOrderSequence, ProducerFenced, UnknownProducer)
-"""What only a leader can say, for it follows from everything that was appended."""
+"""Errors that only a leader can raise, for they follow from all batches that were appended."""
 
 
 class _Ahead:
-    """What this leadership has appended of a producer, and is not delivered."""
+    """Batches of a producer that this leadership has appended and that are not delivered."""
 
     __slots__ = ("last_index", "places", "producer")
 
     def __init__(self) -> None:
         self.producer: KnownProducer
-        """As if all of it were committed; offsets of batches are not known."""
+        """State as if all of them were committed; offsets of batches are unknown."""
         self.last_index = Index(0)
         self.places: dict[tuple[int, int], Index] = {}
         """Entries by first and last sequence."""
 
 
 class _Spot(NamedTuple):
-    """Where a batch stands: its entry while that is not committed; or, with index 0, its offset and the next one."""
+    """Place of a batch: its entry while that is not committed; or, with index 0, its offset and the next one."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -84,7 +83,7 @@ class _Spot(NamedTuple):
 
 
 class _Judged:
-    """The batches of a call: where those stand that repeat others, and what is to be appended in the others' places."""
+    """Batches of a call: places of the duplicates' originals, and the batches to append."""
 
     __slots__ = ("fresh", "headers", "newcomers", "producers", "spots")
 
@@ -93,46 +92,45 @@ class _Judged:
         self.headers: list[BatchHeader] = []
         self.fresh: list[bytearray] = []
         self.producers: dict[int, KnownProducer] = {}
-        """What becomes of the producers of those."""
+        """States of the producers after the batches to append."""
         self.newcomers = 0
-        """Those of them that are new."""
+        """Number of those producers that are new."""
 
 
 def has_producer(batch: bytearray) -> bool:
-    """Whether a batch is an idempotent producer's."""
+    """Return whether a batch is an idempotent producer's."""
     return bool(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0)
 
 
 class Sequencing:
-    """See the module."""
+    """Decisions on the batches of idempotent producers at one replica."""
 
     def __init__(
         self, name: str, group: PartitionReplica, state: ProducerState, appending: Appending, producers_max: int
     ) -> None:
-        """`producers_max` is the size of the table."""
+        """Begin with a table of at most `producers_max` producers."""
         self._name, self._group, self._state, self._appending = name, group, state, appending
         self._producers_max = producers_max
         state.on_loaded = self._go_on
         self._term = Term(0)
-        """Of the leadership that has judged last; what follows is its own."""
+        """Term of the leadership that decided last; the following fields belong to it."""
         self._ahead: dict[int, _Ahead] = {}
         self._order: deque[tuple[Index, int, tuple[int, int]]] = deque()
         """Batches that are not delivered: entry, producer, sequences."""
         self._newcomers: set[int] = set()
         """Producers ahead that are not in the table."""
         self._expiring: dict[int, asyncio.Future[Committed]] = {}
-        """Producers in the table that an entry of this leadership expires, which is not committed yet."""
+        """Producers in the table with an uncommitted entry of this leadership that expires them."""
         self._waiting: deque[tuple[Sequence[bytearray], Acks, int, asyncio.Future[ReplicaAppended]]] = deque()
         self.heard: dict[int, None] = {}
-        """Producers that sent something, until `ProducerExpiry` takes note of it."""
+        """Producers with new batches, until `ProducerExpiry` has recorded them."""
 
     # appending
 
     def append(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
-        """Like `Replica.append`, where any of the batches is an idempotent producer's.
+        """Append like `Replica.append`, where any of the batches is an idempotent producer's.
 
-        With `copies` above 0 so many replicas have to hold them.
-        """
+        With `copies` above 0 so many replicas have to hold them."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         core = self._group.core
         if not self._waiting and self.can_judge():
@@ -140,7 +138,7 @@ class Sequencing:
         elif core.role is not Role.LEADER:
             future.set_exception(NotLeader(f"{self._name}: it does not lead", core.leader))
         elif self._state.problem is not None:
-            future.set_exception(Unavailable(f"{self._name} lost what it knew of producers: {self._state.problem}"))
+            future.set_exception(Unavailable(f"{self._name} lost the state of its producers: {self._state.problem}"))
         elif len(self._waiting) >= _WAITING_MAX:
             future.set_exception(Overloaded(f"{self._name}: the leader is new, and too many producers wait for it"))
         else:
@@ -149,7 +147,7 @@ class Sequencing:
         return future
 
     def can_judge(self) -> bool:
-        """Whether this replica leads, and knows all that is committed."""
+        """Return whether this replica leads and has read all committed entries."""
         group, core = self._group, self._group.core
         if core.role is not Role.LEADER or not self._state.is_loaded:
             return False
@@ -189,14 +187,14 @@ class Sequencing:
     def _refuse(
         self, error: RaftlogError, future: "asyncio.Future[ReplicaAppended]", read: "asyncio.Future[Index]"
     ) -> None:
-        """A majority says whether this replica still led when it judged: a deposed leader lacks what came since."""
+        """Refuse once a majority has confirmed the leadership: a deposed leader lacks later batches."""
         is_confirmed = not read.cancelled() and read.exception() is None
         if not future.done():
             why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
             future.set_exception(error if is_confirmed else why)
 
     def _judge(self, batches: Sequence[bytearray]) -> _Judged:
-        """Raises what a batch is refused for; then nothing of the call is appended."""
+        """Decide on all batches of a call; raises the error of the first refused one, and then nothing is appended."""
         call = _Judged()
         for batch in batches:
             header = read_header(batch)
@@ -227,7 +225,7 @@ class Sequencing:
         return original
 
     def _make_room(self, call: _Judged) -> None:
-        """For one more producer. Raises what definitely refuses it."""
+        """Expire producers if one more does not fit. Raises definite errors."""
         table = self._state.table
         known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
         if known < self._producers_max:
@@ -239,7 +237,7 @@ class Sequencing:
         self.expire([(each, producer.epoch) for each in victims if (producer := table.get(each))], "full")
 
     def expire(self, producers: list[tuple[int, int]], why: str) -> "asyncio.Future[Committed]":
-        """Append an entry that expires these ids up to these epochs. Raises what definitely refuses it."""
+        """Append an entry that expires these ids up to these epochs. Raises definite errors."""
         mark = self._group.propose_control([(ControlKind.EXPIRE_PRODUCERS, encode_expired(producers))])
         if mark.done():
             mark.result()
@@ -249,12 +247,12 @@ class Sequencing:
         return mark
 
     def _expired(self, mark: "asyncio.Future[Committed]") -> None:
-        """The entry is folded into the table, or was lost with the leadership."""
+        """Drop a mark that is folded into the table, or was lost with the leadership."""
         mark.exception()
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
     def _spot(self, header: BatchHeader, original: WrittenBatch) -> _Spot:
-        """Where the original of a duplicate stands."""
+        """Return the place of a duplicate's original."""
         key = original.base_sequence, original.last_sequence
         ahead = self._ahead.get(header.producer_id)
         if ahead is not None and key in ahead.places:
@@ -263,11 +261,11 @@ class Sequencing:
         if offset < 0:  # it was appended by this leadership, and is committed by now
             producer = self._state.table.get(header.producer_id)
             offset = next(each.offset for each in producer.batches if each[:2] == key) if producer else offset
-        assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} that is nowhere"
+        assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} has no place"
         return _Spot(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
 
     def _note(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
-        """A batch was appended, as this entry."""
+        """Record a batch that was appended as this entry."""
         producer_id = header.producer_id
         if producer_id < 0:
             return
@@ -315,10 +313,10 @@ class Sequencing:
             base, end, committed.term, max(watermark, end) if is_committed else watermark, is_duplicate
         )
 
-    # what happens
+    # events
 
     def delivered(self, applied: Index) -> None:
-        """The state knows everything up to here."""
+        """Drop the batches up to `applied`, which the table contains now."""
         order = self._order
         while order and order[0][0] <= applied:
             index, producer_id, key = order.popleft()
@@ -332,16 +330,16 @@ class Sequencing:
                 del ahead.places[key]
 
     def stepped(self) -> None:
-        """Something happened in the group."""
+        """Continue after a step of the group."""
         if self._waiting:
             self._go_on()
 
     def is_busy(self, producer_id: int) -> bool:
-        """Whether a batch of this producer, or an entry that expires it, is not delivered yet."""
+        """Return whether a batch of this producer, or an entry that expires it, is not delivered yet."""
         return producer_id in self._ahead or producer_id in self._expiring
 
     def _go_on(self) -> None:
-        """Those that waited can be judged by now, or never here."""
+        """Decide on the waiting appends, or fail them when this replica does not lead."""
         core = self._group.core
         if core.role is not Role.LEADER:
             self.end(NotLeader(f"{self._name}: the leadership ended before anything was appended", core.leader))
@@ -351,7 +349,7 @@ class Sequencing:
                 self._append(batches, acks, copies, future)
 
     def end(self, why: RaftlogError) -> None:
-        """Those that wait did not happen."""
+        """Fail the waiting appends, which did not happen."""
         while self._waiting:
             *_, future = self._waiting.popleft()
             if not future.done():

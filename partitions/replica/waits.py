@@ -1,4 +1,4 @@
-"""Readers that wait until more is visible. Each names how many bytes it waits for, counted while anybody waits."""
+"""Waits of readers until more records are visible: each for a number of bytes, counted while any reader waits."""
 
 import asyncio
 
@@ -6,41 +6,41 @@ from raftlog.partitions.deadline import Deadline
 
 
 class Waits:
-    """Of one replica. Whoever gives up leaves nothing behind."""
+    """Waits at one replica. A cancelled wait leaves no entry."""
 
     __slots__ = ("_is_closed", "_visible_bytes", "_waiting")
 
     def __init__(self) -> None:
         self._is_closed = False
         self._visible_bytes = 0
-        """Never falls."""
+        """Total of visible bytes; never falls."""
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waits."""
         return len(self._waiting)
 
     def advance(self, size: int) -> None:
-        """So many bytes more are visible: wake whom that satisfies."""
+        """Add `size` visible bytes, and wake the readers for which they suffice."""
         self._visible_bytes += size
         for woken, threshold in self._waiting.items():
             if threshold <= self._visible_bytes and not woken.done():
                 woken.set_result(None)
 
     def wake_all(self) -> None:
-        """There is something else to look at than bytes."""
+        """Wake all readers, because the replica's state has changed."""
         for woken in self._waiting:
             if not woken.done():
                 woken.set_result(None)
 
     def close(self) -> None:
-        """Whoever waits has waited long enough, and nobody waits from now on."""
+        """End all waits, and allow none from now on."""
         self._is_closed = True
         for woken in self._waiting:
             _give_up(woken)
 
     async def wait(self, size: int, deadline: Deadline) -> bool:
-        """Wait until `size` more bytes are visible, or until all are woken; false when the deadline came first."""
+        """Wait until `size` more bytes are visible, or `wake_all`; false when the deadline passes first."""
         loop = asyncio.get_running_loop()
         if self._is_closed or loop.time() >= deadline:
             return False

@@ -78,7 +78,7 @@ ANSWERS: dict[str, Any] = {
             is_under_replicated=True,
             replicas=places_of((1, 2)),
             bytes=4096,
-            status="follows nobody",
+            status="has no leader",
         )
     ],
     "local_summary": LocalSummary(5, 1, 2),

@@ -275,7 +275,7 @@ async def test_moves_and_local_replicas(api, scripted):
     assert [each["node_id"] for each in move["current_replicas"]] == [1, 2, 4]
     assert (move["learners"], move["version"], move["partition"]) == ([4], 9, 0)
     _, (local,) = await api.get("/v1/partitions")
-    assert (local["leader_id"], local["bytes"], local["status"]) == (-1, 4096, "follows nobody")
+    assert (local["leader_id"], local["bytes"], local["status"]) == (-1, 4096, "has no leader")
     summary = {"count": 5, "leaderless": 1, "under_replicated": 2}
     assert await api.get("/v1/partitions/local_summary") == (200, summary)
 

@@ -70,7 +70,7 @@ def test_a_leader_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
         with injected(node.pid, slow_syncs(SYNC_S)):
             cluster.leader(topic, other_than=[node.node_id])
             ledger.wait_for_more(ENOUGH)
-            cluster.wait_unhealthy(f"node {node.node_id}: its disk or its loop stands still")
+            cluster.wait_unhealthy(f"node {node.node_id}: its disk or its loop is stalled")
             while time.monotonic() < slow_at + SLOW_FOR_S:
                 ledger.wait_for_more(ENOUGH)
                 assert cluster.leader(topic) != node.node_id

@@ -130,7 +130,7 @@ def test_a_lost_or_damaged_identity_is_never_made_anew(disk: SimulatedDisk) -> N
     with pytest.raises(FormatError, match=r"damaged.*as a new member"):
         opened(disk)
     disk.unlink(name)
-    with pytest.raises(FormatError, match="is gone, and /data was in use"):
+    with pytest.raises(FormatError, match="is missing, and /data was in use"):
         opened(disk)
 
 

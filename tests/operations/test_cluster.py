@@ -61,7 +61,7 @@ async def test_an_upgrade_is_finished_when_all_support_the_level(
     assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (1, 1, 3)
     for module in (broker_rules, cluster, host):
         monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", 2)
-    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not know feature level 2"):
+    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not support feature level 2"):
         await three[2].operations.cluster.finish_upgrade(deadline=soon())
     with pytest.raises(InvalidArgument, match=r"not known to the brokers \[1, 2, 3\]"):
         await three[2].metadata.submit(SetFeatureLevel(2), soon())

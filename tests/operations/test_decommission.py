@@ -61,7 +61,7 @@ async def test_a_needed_controller_voter_stays_until_others_are_back(three: Brok
     await three[1].operations.brokers.decommission(3, deadline=soon())
 
     async def is_waiting() -> bool:
-        return "votes for the controller" in ((await status(three, 1, 3)).reason or "")
+        return "votes in the controller" in ((await status(three, 1, 3)).reason or "")
 
     await until_async(is_waiting)
     await three[1].create_topic("t", 1, 1, deadline=soon())

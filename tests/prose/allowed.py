@@ -4,9 +4,5 @@ from typing import Final
 
 ALLOWED: Final[dict[str, str]] = {}
 
-PENDING: Final = (
-    "partitions/node",
-    "partitions/operations",
-    "partitions/replica",
-)
+PENDING: Final[tuple[str, ...]] = ()
 """Files and directories whose lines are not rewritten yet."""

@@ -57,8 +57,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _formats(
         "rest-of-a-snapshot-of-producers-ignored",
         "replica/producers:SnapshotRun.take",
-        "if position < len(payload):  # what",
-        "if False:  # what",
+        "if position < len(payload):  # fields",
+        "if False:  # fields",
         _STATE,
     ),
     _formats(

@@ -26,7 +26,7 @@ MOVES_SHOWN: Final = 20
 
 @click.command()
 @node_argument
-@wait_options("the broker holds nothing any more and is removed")
+@wait_options("the broker holds no replicas any more and is removed")
 @watch_option("Print the progress whenever it changes, until it is finished.")
 @operator_verb("Print the progress as JSON, with --watch a line for each change.")
 def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb) -> None:
