@@ -261,6 +261,11 @@ class RaftCore(ReadableCore):
 
     # work to do, and work done
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether `ready` may return work."""
+        return self._is_dirty
+
     def ready(self) -> Ready | None:
         """Return the work to do now, or None. See `raftlog.raft.ready` for the order."""
         if not self._is_dirty:

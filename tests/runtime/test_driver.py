@@ -22,6 +22,19 @@ def test_committed_entries_are_the_same_on_every_replica() -> None:
         assert world.files(1) == world.files(2) == world.files(3)
 
 
+def test_a_commit_takes_only_turns_that_have_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        world.converge()
+        driver, turns = world.drivers[leader], []
+        turn = driver._turn
+        monkeypatch.setattr(driver, "_turn", lambda: (turns.append(bool(driver._dirty)), turn()))
+        world.commit(leader, b"value")
+        world.run(0.01)
+        assert turns == [True] * 4  # the proposal, the sync here, and the acknowledgement of each follower
+
+
 def test_segments_roll_at_the_same_entry_everywhere() -> None:
     with World() as world:
         world.fill(world.leader(), 60)

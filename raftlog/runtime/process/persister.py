@@ -71,7 +71,7 @@ class Persister:
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
         self._waits = DurableWaits()
-        self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
+        self._larges = LargeAppends(disk, journal, self._large_journaled, self._disk_failed)
         self._unwritten: dict[GroupKey, PartitionReplica] = {}
         """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
         self._unmarked: dict[GroupKey, None] = {}
@@ -96,9 +96,12 @@ class Persister:
 
     def append(self, operations: Sequence[Operation]) -> None:
         """Journal operations that no caller waits for; they are written with the next turn."""
+        self._journal(operations)
+        self._want_turn()
+
+    def _journal(self, operations: Sequence[Operation]) -> None:
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
         self.checkpoints.has_news = True
-        self._want_turn()
 
     def append_marks(self, marks: Sequence[Created]) -> None:
         """Journal that groups were created; new entries stay out of their files until that is durable."""
@@ -152,7 +155,7 @@ class Persister:
         """Journal what the turn gathered, with one call for all groups, and let it be written."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
-            self.append(gathered)
+            self._journal(gathered)
         for group in self._cuts:
             group.cut_sequence = self._last_sequence
             self._wait(self._last_sequence, self._advance, group)  # a part that follows a cut may wait for it
@@ -167,11 +170,15 @@ class Persister:
         part.sequence = sequence
         self._wait(sequence, self._advance, group)
 
+    def _large_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
+        """Note a large part that was journaled between turns; the next one writes it."""
+        self._journaled(group, part, sequence)
+        self._want_turn()
+
     def _wait(self, sequence: JournalSequence, action: Callable[..., None], subject: object) -> None:
         self._waits.add(sequence, action, subject)
         if sequence <= self.journal.durable_sequence:
             asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
-        self._want_turn()
 
     def write_soon(self, group: PartitionReplica) -> None:
         """Schedule the write of journaled entries: a few go to the files together, at the latest with the next tick.

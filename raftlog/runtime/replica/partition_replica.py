@@ -390,7 +390,8 @@ class PartitionReplica(ReadableReplica):
         self._open.settle(entries.last, self.core.leader)
         self.log.release(entries.last)
         self.core.advance(applied=entries.last)
-        self._host.mark_dirty(self)
+        if self.core.is_dirty or self._trims.is_waiting or self.on_turn is not None:
+            self._host.mark_dirty(self)
 
     def settle_committed(self) -> None:
         """Settle proposals that another leader committed, durable here or not.
