@@ -27,7 +27,7 @@ def shown(verdict: Verdict) -> str:
 def test_the_table_of_states_is_that_of_the_code() -> None:
     expected = [
         [
-            "nobody" if known is None else known.name.lower(),
+            "unknown" if known is None else known.name.lower(),
             order.value,
             *(shown(cells[state]) for state in MemberState),
         ]
