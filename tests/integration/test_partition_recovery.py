@@ -96,7 +96,7 @@ def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> 
         assert metric(node, "raftlog_partitions_quarantined") == 1
         described = node.get(f"/v1/partitions/kafka/{topic}/0")["replicas"]
         said = {replica["node_id"]: replica["problem"] for replica in described}[node.node_id]
-        assert f"offset {ENOUGH}: the CRC does not match; it is being repaired (tried again: no other replica" in said
+        assert f"offset {ENOUGH}: the CRC does not match; it is being repaired (retrying: no other replica" in said
     cluster.wait_unhealthy(f"offset {ENOUGH}: the CRC does not match; it is being repaired")
     holder = holders(cluster, topic)[0]
     assert holder.get(f"/topics/{topic}/partitions/0/records?offset={ENOUGH + 1}&timeout=2000&max_bytes=1")

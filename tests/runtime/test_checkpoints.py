@@ -19,7 +19,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Compare every checkpoint to the groups; return the number of groups in each."""
     drivers: dict[Checkpoints, Driver] = {}
     looks: list[int] = []
-    begin, adopt, look = Checkpoints._begin, Driver.start, Checkpoints._look_at
+    begin, adopt, look = Checkpoints._begin, Driver.start, Checkpoints._prepare_groups
 
     def start(driver: Driver) -> None:
         drivers[driver.persister.checkpoints] = driver
@@ -42,7 +42,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         looks.append(0)
 
     monkeypatch.setattr(Driver, "start", start)
-    monkeypatch.setattr(Checkpoints, "_look_at", look_at)
+    monkeypatch.setattr(Checkpoints, "_prepare_groups", look_at)
     monkeypatch.setattr(Checkpoints, "_begin", compared)
     looks.append(0)
     return looks

@@ -202,7 +202,7 @@ def test_a_damaged_last_entry_of_a_large_append_ends_the_log_and_is_the_voting_p
     assert (recovered.lost_from, recovered.log.last_index, recovered.voting_position) == (4, 3, (4, 7))
     [damage] = recovered.damage
     assert (damage.index, damage.offset, damage.position) == (4, recovered.log.next_offset, position)
-    assert "nothing says which offset follows" in str(damage.error())
+    assert "the offset behind it is not known" in str(damage.error())
     assert kept_aside(twin) == [lost]
     assert twin.read_all() == [entry.batch for entry in twin.entries[:3]]
 

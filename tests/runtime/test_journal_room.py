@@ -142,7 +142,7 @@ def test_why_refused_predicts_the_append(spare: int, counts: list[int], flushes:
     index = 1
     for count in counts:
         before = (journal.pending_bytes, journal.is_idle)
-        said = journal.why_refused(count * len(BATCH))
+        said = journal.append_error(count * len(BATCH))
         assert (journal.pending_bytes, journal.is_idle) == before
         raised = why_append_raises(opened, entries_of(index, count))
         assert (type(said), str(said)) == (type(raised), str(raised))
@@ -158,13 +158,13 @@ def test_the_room_of_admitted_entries_stays_theirs_on_a_full_disk() -> None:
     opened = new(capacity=3 * SMALL.file_bytes)
     disk, journal, _ = opened
     index = 1
-    while journal.why_refused(2 * len(BATCH)) is None:
+    while journal.append_error(2 * len(BATCH)) is None:
         journal.append([JournaledHardState(TWO, Term(index), None), Cut(TWO, Index(1))])
         journal.append([entries_of(index, 2)], may_use_reserve=True)
         index += 2
         journal.flush()
         disk.complete_all()
-    refusal = journal.why_refused(2 * len(BATCH))
+    refusal = journal.append_error(2 * len(BATCH))
     assert isinstance(refusal, StorageFull)
     assert type(why_append_raises(opened, entries_of(index, 2))) is StorageFull
     journal.append([entries_of(index, 2)], may_use_reserve=True)
@@ -173,7 +173,7 @@ def test_the_room_of_admitted_entries_stays_theirs_on_a_full_disk() -> None:
     assert journal.is_checkpoint_due
     journal.checkpoint([state(ONE, index + 1), state(TWO, 1, term=index)])
     disk.complete_all()
-    assert journal.why_refused(2 * len(BATCH)) is None
+    assert journal.append_error(2 * len(BATCH)) is None
     _, fold = reopened(disk)
     assert fold.groups[ONE].last_index == index + 1
 
@@ -181,7 +181,7 @@ def test_the_room_of_admitted_entries_stays_theirs_on_a_full_disk() -> None:
 def test_entries_that_were_admitted_wait_beyond_the_bound_for_new_ones_but_not_beyond_the_reserve() -> None:
     _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
     index = 1
-    while journal.why_refused(len(BATCH)) is None:
+    while journal.append_error(len(BATCH)) is None:
         append_one(journal, index)
         index += 1
     journal.append([entries_of(index, 10)], may_use_reserve=True)
@@ -195,7 +195,7 @@ def test_a_journal_that_waits_for_its_checkpoint_takes_what_was_admitted_before(
     with pytest.raises(Overloaded, match="checkpoint"):
         fill(opened, 1, 60)
     index = opened.journal.live_bytes // 4096
-    assert isinstance(opened.journal.why_refused(1), Overloaded)
+    assert isinstance(opened.journal.append_error(1), Overloaded)
     opened.journal.append([Append(TWO, Index(index), Index(index), [BATCH])], may_use_reserve=True)
 
 
@@ -205,7 +205,7 @@ def test_why_refused_returns_the_failure_that_ended_the_journal() -> None:
     journal.flush()
     disk.fail_sync()
     disk.complete_all()
-    assert isinstance(journal.why_refused(1), SyncFailed)
+    assert isinstance(journal.append_error(1), SyncFailed)
     _, closed, _ = new()
     closed.close()
-    assert isinstance(closed.why_refused(1), LogClosed)
+    assert isinstance(closed.append_error(1), LogClosed)

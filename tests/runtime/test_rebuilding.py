@@ -175,7 +175,7 @@ def test_a_leader_s_offer_does_not_end_a_rebuild() -> None:
         task = begin_rebuild(world)
         end = EntryId(Index(group.log.last_index + 9), Term(99))
         offer = InstallOffer(ReplicaId(NodeId(2), UUID(int=2)), world.ids[0], Term(99), 1, end, end.index)
-        world.do(1, lambda: catch_up.offered(group, offer))
+        world.do(1, lambda: catch_up.take_offer(group, offer))
         assert not catch_up.is_fetching
         world.run_until(task.done)
         assert len(task.result().lost) == 1

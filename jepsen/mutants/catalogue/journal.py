@@ -116,8 +116,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _journal(
         "replay-trusts-large-appends",
         "log/replay:Replay._take_row",
-        "why = ReadableLog.batch_error(packed, row, batch)",
-        "why: str | None = None",
+        "reason = ReadableLog.batch_error(packed, row, batch)",
+        "reason: str | None = None",
         _RECOVERY,
     ),
     _journal(

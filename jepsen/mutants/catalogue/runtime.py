@@ -125,21 +125,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # checkpoints
     _runtime(
         "checkpoint-of-unwritten-entries",
-        "process/checkpoints:Checkpoints._look_at",
+        "process/checkpoints:Checkpoints._prepare_groups",
         "if group.is_frozen or log.written_index < log.last_index:",
         "if group.is_frozen:",
         _WAITS,
     ),
     _runtime(
         "checkpoint-without-rows",
-        "process/checkpoints:Checkpoints._look_at",
+        "process/checkpoints:Checkpoints._prepare_groups",
         "if segments.published_index < log.last_index:",
         "if False:",
         _WAITS,
     ),
     _runtime(
         "checkpoint-of-old-states",
-        "process/checkpoints:Checkpoints._look_at",
+        "process/checkpoints:Checkpoints._prepare_groups",
         "self._to_sync[key] = group",
         "pass",
         _CHECKPOINTS,
@@ -211,8 +211,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "ended-means-failed",
         "replica/proposals:Proposals.end",
-        'OutcomeUnknown(f"{self._name}: {why}")',
-        'NotLeader(f"{self._name}: {why}", None)',
+        'OutcomeUnknown(f"{self._name}: {reason}")',
+        'NotLeader(f"{self._name}: {reason}", None)',
         _DRIVER,
     ),
     # the log of a group
@@ -254,7 +254,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "drop-up-to-an-uncommitted-roll",
         "log/leftovers:end_of_leftovers",
-        "while doomed and segments[len(doomed)].base_index > applied:",
+        "while removed and segments[len(removed)].base_index > applied:",
         "while False:",
         _OUTCOMES,
     ),
@@ -268,14 +268,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # trims and rolls
     _runtime(
         "follow-an-uncommitted-trim",
-        "replica/trims:Trims.go_on",
+        "replica/trims:Trims.advance",
         "while log.noted and log.noted[0][0] <= group.applied_index:",
         "while log.noted:",
         _TRIMS,
     ),
     _runtime(
         "uncommitted-trims-in-files",
-        "replica/trims:Trims._look_into_files",
+        "replica/trims:Trims._search_files",
         "last = min(group.applied_index, Index(log.noted_from - 1))",
         "last = Index(log.noted_from - 1)",
         _WAITS,
@@ -333,7 +333,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "install-what-is-not-wanted",
         "transfer/installation:Installation._change_places",
-        " or not group.core.wants_install(found.boundary)",
+        " or not group.core.wants_install(result.boundary)",
         "",
         _WAITS,
     ),

@@ -29,7 +29,7 @@ from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.raft import Ready, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.replica_directory import move_aside
-from raftlog.runtime.process.abandonment import give_up
+from raftlog.runtime.process.abandonment import abandon
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId
@@ -221,7 +221,7 @@ class Assignments(BackgroundLoop):
         """Set the replica's files aside, by an operator's order, and begin again empty; return their new directory."""
         self._forget(group)
         self._node.leaders.forget(group.key)
-        kept = await give_up(self._node.driver, group)
+        kept = await abandon(self._node.driver, group)
         self._changed.set()
         return kept
 

@@ -160,7 +160,7 @@ class Journal:
 
     # taking operations
 
-    def why_refused(self, size_bytes: int) -> RaftlogError | None:
+    def append_error(self, size_bytes: int) -> RaftlogError | None:
         """Return the error that an append of entries with `size_bytes` of batches would raise now, else None.
 
         Takes nothing, but makes room for them. A caller that admits entries by this, and appends them later, counts

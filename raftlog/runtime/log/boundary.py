@@ -15,8 +15,8 @@ def boundary_of(segments: SegmentedLog) -> EntryId:
     if not segments.segments or segments.uncompacted_from.base_index <= 1:
         return ORIGIN
     first = segments.uncompacted_from
-    # Damaged: what stands before it is committed, so nobody will ask with another term than the right one, and this
-    # replica asks nobody until it is repaired.
+    # Damaged: the entry before it is committed, so no replica will ask for it with a wrong term, and this replica does
+    # not ask others until it is repaired.
     return entry_before(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
 
 

@@ -20,7 +20,7 @@ from raftlog.types import Index
 _WALK_BYTES = 1 << 20
 
 
-class _FoundConfiguration(NamedTuple):
+class _StoredConfiguration(NamedTuple):
     configuration: Configuration
     replaces_index: Index | None
     """Index of the configuration that it replaces; None when the log does not have it."""
@@ -66,7 +66,7 @@ def _latest(log: ReadableLog) -> Index:
     return latest
 
 
-def _configuration_at(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
+def _configuration_at(log: ReadableLog, index: Index) -> _StoredConfiguration | None:
     """Return the configuration of the entry at `index`.
 
     It comes from a roll if the log begins or is compacted above it, or if the entry is damaged."""
@@ -80,17 +80,17 @@ def _configuration_at(log: ReadableLog, index: Index) -> _FoundConfiguration | N
         return _in_roll(log, index)
     kind, payload = read_control(batch)
     if kind is ControlKind.ROLL:
-        return _FoundConfiguration(configuration_of_roll(decode_roll(payload)), None)
-    return _FoundConfiguration(*decode_configuration(payload, index))
+        return _StoredConfiguration(configuration_of_roll(decode_roll(payload)), None)
+    return _StoredConfiguration(*decode_configuration(payload, index))
 
 
-def _in_newest_roll(log: ReadableLog) -> _FoundConfiguration | None:
+def _in_newest_roll(log: ReadableLog) -> _StoredConfiguration | None:
     """Return the configuration of the last readable roll, if there is one."""
     rolls = (read_roll(segment) for segment in reversed(log.segments))
-    return next((_FoundConfiguration(configuration_of_roll(roll), None) for roll in rolls if roll), None)
+    return next((_StoredConfiguration(configuration_of_roll(roll), None) for roll in rolls if roll), None)
 
 
-def _in_roll(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
+def _in_roll(log: ReadableLog, index: Index) -> _StoredConfiguration | None:
     """Return the configuration of entry `index` from a roll that has it, otherwise that of the nearest roll below."""
     best = None
     for segment in log.segments:
@@ -99,4 +99,4 @@ def _in_roll(log: ReadableLog, index: Index) -> _FoundConfiguration | None:
             best = roll
         if roll and roll.configuration_index >= index:
             break
-    return _FoundConfiguration(configuration_of_roll(best), None) if best else None
+    return _StoredConfiguration(configuration_of_roll(best), None) if best else None

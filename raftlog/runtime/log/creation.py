@@ -44,12 +44,12 @@ class DirectoryCreation:
             _check_left_over(disk, path)
             delete_tree(disk, path)
         make_directory_unsynced(disk, internal(path))
-        # The topic's directory may be there already: made for another partition, whose sync is slow or never came.
+        # The topic's directory may be there already: made for another partition, not synced yet.
         directories = [above for above in reversed(ancestors(internal(path))) if is_inside(above, self._data_dir)]
         self._meta = stage_json(disk, internal(path, META), meta_fields(REPLICA, {"group_id": str(self.group_id)}))
         return SyncTargets([self._meta], [*directories, internal(path)])
 
-    def go_on(self) -> SyncTargets:
+    def write_roll(self) -> SyncTargets:
         """Put the meta file in its place, and write the first roll, if there is one."""
         assert self._meta is not None, f"{self.path}: begin first"
         self._meta.close()
@@ -76,7 +76,7 @@ class DirectoryCreation:
         """Run all stages with their syncs; blocking."""
         try:
             self._disk.sync(*self.begin())
-            self._disk.sync(*self.go_on())
+            self._disk.sync(*self.write_roll())
         except BaseException:
             self.abandon()
             raise
@@ -102,7 +102,7 @@ def _check_left_over(disk: Disk, path: str) -> None:
     finally:
         file.close()
     if not is_first_roll:
-        raise FormatError(f"{path} holds a log that the journal does not know of; move it away before it is made anew")
+        raise FormatError(f"{path} holds a log that is not in the journal; move it away, and retry")
 
 
 def _first_roll_size(data: bytes) -> int:

@@ -60,7 +60,7 @@ class GroupFiles:
         if segment.files.log.size() > segment.end_position:
             segment.log_changes.note()
             segment.files.log.truncate(segment.end_position)
-        if segment.files.index.size() > segment.index_bytes:  # rows that wait for the file find their old ones there
+        if segment.files.index.size() > segment.index_bytes:  # rows that wait for the file find their old bytes there
             segment.index_changes.note()
             segment.files.index.truncate(segment.index_bytes)
 

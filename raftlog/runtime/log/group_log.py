@@ -87,7 +87,7 @@ class GroupLog(LogView):
         self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))
         """Greatest committed mark of compaction that is known; after a restart from the rolls. Never falls."""
 
-    # what Raft asks
+    # interface of Raft
 
     @property
     def boundary(self) -> EntryId:
@@ -138,7 +138,7 @@ class GroupLog(LogView):
             header = read_header(batch)
             if header.base_offset != offset or header.leader_epoch != entry.term:
                 assert type(batch) is bytearray, (
-                    f"entry {entry.index}@{entry.term} says offset {header.base_offset}, epoch {header.leader_epoch} "
+                    f"entry {entry.index}@{entry.term} has offset {header.base_offset}, epoch {header.leader_epoch} "
                     f"where {offset} follows"
                 )
                 stamp(batch, Offset(offset), entry.term)
@@ -271,7 +271,7 @@ class GroupLog(LogView):
         del self._recent[:dropped]
         self._recent_first = Index(self._recent_first + dropped)
 
-    # finding
+    # reading
 
     def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
         """Return client batches from the one that holds `offset` on, below `end`; at least one if there is any.
@@ -289,7 +289,9 @@ class GroupLog(LogView):
                     raise descriptors_exhausted(path, error) from None
                 raise CorruptBatch(path, Position(0), Offset(offset), f"it cannot be read: {error}") from None
             max_bytes -= sum(map(len, found))
-            offset = read_header(found[-1]).next_offset if found else max(offset, min(end, written))  # else gaps alone
+            offset = (
+                read_header(found[-1]).next_offset if found else max(offset, min(end, written))
+            )  # otherwise only gaps
             if offset < written or max_bytes <= 0:
                 return found
         for entry in self._recent[self.written_index + 1 - self._recent_first :]:
@@ -384,10 +386,10 @@ class GroupLog(LogView):
         """Delete the segments below `offset`, a segment's base; the log start is at or above it, durably.
 
         Raises `CorruptBatch` and `DescriptorsExhausted`: nothing changed."""
-        doomed = self.segments.segments_below(offset)
-        if not doomed:
+        removed = self.segments.segments_below(offset)
+        if not removed:
             return
-        kept = self.segments.segments[len(doomed)]
+        kept = self.segments.segments[len(removed)]
         boundary = self._boundary_before(kept)
         self.segments.drop_below(offset)
         self._raise_boundary(boundary)
@@ -415,7 +417,7 @@ class GroupLog(LogView):
 
     def _read_boundary(self) -> None:
         found = boundary_of(self.segments)
-        if found.index >= self._boundary.index:  # it can have been raised for a compaction that has not come so far
+        if found.index >= self._boundary.index:  # a compaction that has not come so far can have raised it
             self._raise_boundary(found)
 
     # compaction
@@ -436,7 +438,7 @@ class GroupLog(LogView):
 
     def replace(self, segments: SegmentedLog) -> None:
         """Become another log: fetched segments replace the old ones, which are closed already."""
-        segments.generation += self.segments.generation + 2  # whoever copied the old one notices
+        segments.generation += self.segments.generation + 2  # a replica that copies the old one notices
         self._adopt(segments)
 
     def refill(self, segments: SegmentedLog) -> None:

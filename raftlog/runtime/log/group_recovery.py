@@ -90,7 +90,7 @@ class GroupRecovery:
         self._remove_leftovers(start)
         replay = Replay(self._disk, self._path, self.segments)
         if self._synced.broken:
-            self._lose(*self._synced.broken)
+            self._note_lost(*self._synced.broken)
         else:
             self._replay(replay, self._entries(start.index if start else self._folded.keep_to + 1))
         return self._finish(replay)
@@ -110,7 +110,7 @@ class GroupRecovery:
         for base in [base for base in self._files.bases if base < first]:
             self._files.remove(base)
 
-    # what the journal holds
+    # replay
 
     def _entries(self, first: int) -> Iterator[JournalEntry]:
         if self._fold is None:
@@ -122,40 +122,40 @@ class GroupRecovery:
             entries = self._settle_pending(self._synced.pending, entries)
             if self._lost:
                 return
-        why = replay.run(entries)
+        reason = replay.run(entries)
         self._damage += replay.damage
-        if why:
-            self._lose(Offset(self.segments[-1].base_offset if self.segments else 0), why)
+        if reason:
+            self._note_lost(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
 
     def _settle_pending(self, pending: Adopted, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
         """Take the offset behind a damaged entry from the entry that follows it."""
         following = next(entries, None)
         segment = self.segments[-1]
         assert pending.pending is not None, f"{pending} has no row"
-        row, why = unpack_row(pending.pending), pending.broken or ""
+        row, reason = unpack_row(pending.pending), pending.broken or ""
         if following is None or following.offset < row.offset:
-            self._lose(Offset(segment.base_offset), f"{why}, and nothing says which offset follows")
+            self._note_lost(Offset(segment.base_offset), f"{reason}, and the offset behind it is not known")
             return entries
         segment.adopt_by_row(pending.pending, following.offset)
-        self._damage.append(damage_of(segment.files.log, row, why))
+        self._damage.append(damage_of(segment.files.log, row, reason))
         return chain([following], entries)
 
     # the end
 
-    def _lose(self, base: Offset, why: str) -> None:
+    def _note_lost(self, base: Offset, reason: str) -> None:
         """Note that entries are lost: the log ends here now."""
         segment = self.segments[-1] if self.segments else None
         position = segment.end_position if segment and segment.base_offset == base else 0
         offset = segment.next_offset if segment else base
         index = segment.next_index if segment else 1
         file = f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}"
-        self._lost = Damage(file, Position(position), Offset(offset), Index(index), None, why)
+        self._lost = Damage(file, Position(position), Offset(offset), Index(index), None, reason)
 
     def _finish(self, replay: Replay) -> RecoveredGroup:
         if self.segments and not self.segments[-1].rows:
             self.segments.pop().close()
         if replay.full_error and not self.segments and self._folded.log_start_offset:
-            raise replay.full_error  # nothing would say at which index the log begins
+            raise replay.full_error  # the first index of the log would be unknown
         if self._lost:
             self._damage.append(self._lost)
         self._tidy_files()

@@ -11,10 +11,10 @@ def end_of_leftovers(log: SegmentedLog, applied: Index) -> Offset | None:
 
     Never beyond a roll that is not committed, or that may still come: a cut of it would leave no log at all."""
     segments = log.segments
-    doomed = log.segments_below(log.log_start_offset)
-    while doomed and segments[len(doomed)].base_index > applied:
-        doomed = doomed[:-1]
-    return Offset(segments[len(doomed)].base_offset) if doomed else None
+    removed = log.segments_below(log.log_start_offset)
+    while removed and segments[len(removed)].base_index > applied:
+        removed = removed[:-1]
+    return Offset(segments[len(removed)].base_offset) if removed else None
 
 
 def has_leftovers(log: SegmentedLog) -> bool:

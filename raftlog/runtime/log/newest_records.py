@@ -22,7 +22,7 @@ class OfflineEntry(NamedTuple):
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     batch: bytes
     where: str
-    why: str | None
+    reason: str | None
 
 
 class _Newest(NamedTuple):
@@ -39,16 +39,16 @@ class NewestRecords:
         self.log_start = log_start
         self.by_key: dict[bytes, _Newest] = {}
         """Newest record by key, by offset for a record without one, or by the last offset of an undecodable batch."""
-        self.why: str | None = None
+        self.reason: str | None = None
         """Error of the first damaged entry."""
 
     def take(self, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
         """Take entries as long as they lie below the end; return the first that does not."""
-        if head is not None and head.why is None:
+        if head is not None and head.reason is None:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
         while head is not None and head.index < self.end:
-            if head.why is not None:
-                self.why = self.why or f"entry {head.index} in {head.where}: {head.why}"
+            if head.reason is not None:
+                self.reason = self.reason or f"entry {head.index} in {head.where}: {head.reason}"
             elif not read_header(head.batch).is_control:
                 self._take(head)
             head = next(stream, None)
@@ -88,8 +88,8 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
     are replaced beyond it stay."""
     start = max(each.log_start for each in replicas)
     for replica in replicas:
-        if replica.why is not None:
-            return replica.why
+        if replica.reason is not None:
+            return replica.reason
     found = [replica.from_offset(start) for replica in replicas]
     mark: Offset | None = None
     newest: dict[bytes, _Newest] = {}
@@ -114,7 +114,7 @@ def _mark_in(entries: Iterator[OfflineEntry]) -> Offset:
     """Return the greatest mark of compaction that stands in a log."""
     greatest = Offset(0)
     for entry in entries:
-        header = read_header(entry.batch) if entry.why is None else None
+        header = read_header(entry.batch) if entry.reason is None else None
         if header is None or not header.is_control:
             continue
         kind, payload = read_control(entry.batch, header)
@@ -129,7 +129,7 @@ def _keys_from(end: Index, below: Offset, entries: Iterator[OfflineEntry]) -> fr
     """Return the keys of the records from entry `end` on, below an offset; an unreadable entry has none."""
     keys: set[bytes] = set()
     for entry in entries:
-        if entry.index >= end and entry.why is None and not read_header(entry.batch).is_control:
+        if entry.index >= end and entry.reason is None and not read_header(entry.batch).is_control:
             with suppress(UndecodableBatch):
                 keys.update(
                     [

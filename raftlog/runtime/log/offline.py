@@ -48,7 +48,7 @@ class OfflineReplica(NamedTuple):
             return min(self.folded.commit_hint, self.folded.last_index)
         last = Index(0)
         for found in self.entries(disk):
-            if found.why is not None:
+            if found.reason is not None:
                 break
             last = found.index
         return last
@@ -74,9 +74,9 @@ class OfflineReplica(NamedTuple):
                     index = stored.index
                     if keep_to is not None and index > keep_to:
                         return
-                    why = None if stored.row_only else stored.why
+                    reason = None if stored.row_only else stored.why
                     where = f"{segment.files.log.path} at position {stored.position}"
-                    yield base, OfflineEntry(Index(index), bytes(stored.batch), where, why)
+                    yield base, OfflineEntry(Index(index), bytes(stored.batch), where, reason)
 
     def uncompacted_from(self, disk: Disk) -> Index:
         """Return the entry from which on nothing was compacted."""
@@ -107,8 +107,8 @@ def _by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
         batch = file.read(row.position, row.length)
     finally:
         file.close()
-    why = None if len(batch) == row.length else "the file ends too early"
-    return OfflineEntry(Index(row.index), batch, f"{name} at position {row.position}", why)
+    reason = None if len(batch) == row.length else "the file ends too early"
+    return OfflineEntry(Index(row.index), batch, f"{name} at position {row.position}", reason)
 
 
 def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
@@ -178,8 +178,8 @@ def _difference(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry
     for path, head in zip(paths, heads, strict=True):
         if head is None or head.index != index:
             return f"{path} lacks entry {index}"
-        if head.why is not None:
-            return f"entry {index} in {head.where}: {head.why}"
+        if head.reason is not None:
+            return f"entry {index} in {head.where}: {head.reason}"
         assert reference is not None, "the first one was looked at first"
         if head.batch != reference.batch:
             at = first_difference(head.batch, reference.batch)

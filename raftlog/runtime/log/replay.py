@@ -119,15 +119,15 @@ class Replay:
     def run(self, entries: Iterable[JournalEntry]) -> str | None:
         """Take all entries; return the reason when the log ends before one of them, else None. Raises `OSError`."""
         before: JournalEntry | None = None
-        why = None
+        reason = None
         for entry in entries:
-            if before and (why := self._take(before, entry.offset)):
+            if before and (reason := self._take(before, entry.offset)):
                 break
             before = entry
-        if before and why is None:
-            why = self._take(before, None)
+        if before and reason is None:
+            reason = self._take(before, None)
         self._write()
-        return why
+        return reason
 
     @property
     def full_error(self) -> OSError | None:
@@ -135,8 +135,8 @@ class Replay:
         return self._full
 
     def _take(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
-        if self._full is None and (why := self._place(entry)):
-            return why
+        if self._full is None and (reason := self._place(entry)):
+            return reason
         if self._full is not None:
             self._hold(entry)
         elif entry.batch is None:
@@ -165,7 +165,7 @@ class Replay:
                 return f"entry {entry.index} is the first one and no roll"
         elif (entry.index, entry.offset) != (segment.next_index, segment.next_offset):
             return (
-                f"the journal goes on with entry {entry.index} at offset {entry.offset}, "
+                f"the journal continues with entry {entry.index} at offset {entry.offset}, "
                 f"where {segment.next_index} at offset {segment.next_offset} follows"
             )
         if is_roll:
@@ -228,15 +228,15 @@ class Replay:
         if row.position != segment.end_position:
             return f"the journal has entry {row.index} at position {row.position}, where {segment.end_position} follows"
         batch = memoryview(segment.files.log.read(row.position, row.length))
-        why = ReadableLog.batch_error(packed, row, batch)
-        if why is None:
+        reason = ReadableLog.batch_error(packed, row, batch)
+        if reason is None:
             self._note_control(Index(row.index), batch)
             segment.adopt_scanned(batch, read_header(batch))
             return None
         behind = _offset_behind(packed, row, batch, next_offset)
         if behind is None:
-            return f"{why}, and nothing says which offset follows"
-        self.damage.append(damage_of(segment.files.log, row, why))
+            return f"{reason}, and the offset behind it is not known"
+        self.damage.append(damage_of(segment.files.log, row, reason))
         segment.adopt_by_row(packed, behind)
         return None
 

@@ -58,21 +58,21 @@ def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
 
     With `heals` the meta file is then written again. Raises `FormatError` for a directory of another kind or version.
     """
-    why = "it is missing"
+    reason = "it is missing"
     try:
         meta = read_meta(disk, path, REPLICA)
         if meta is not None:
             return meta.uuid("group_id")
     except SmallFileDamaged as error:
-        why = str(error)
+        reason = str(error)
     if disk.exists(internal(path, CHECKPOINT)):
         return None  # a log without a group
     group_id = group_in_rolls(disk, path)
     if group_id is not None and heals:
-        _logger.warning("the meta file of %s is written again, for group %s as its roll says: %s", path, group_id, why)
+        _logger.warning("the meta file of %s is written again from a roll, for group %s: %s", path, group_id, reason)
         make_replica_directory(disk, path, group_id)
     elif group_id is None and segment_bases(disk, path):
-        _logger.error("%s: nothing says to which group this directory belongs; it stays as it is: %s", path, why)
+        _logger.error("%s: the group of this directory is unknown; it is left as it is: %s", path, reason)
     return group_id
 
 
@@ -143,7 +143,7 @@ def _end_move(disk: Disk, data_dir: str, path: str) -> None:
         return
     disk.sync([], [parent, internal(data_dir, _TRASH)])
     if parent != data_dir and not disk.list_directory(parent):
-        disk.remove_directory(parent)  # that of a topic which has no partition here any more
+        disk.remove_directory(parent)  # of a topic without partitions here
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
@@ -181,7 +181,7 @@ class Trash:
         self._is_empty = False
         if self._disk.exists(path):
             move_to_trash(self._disk, self._data_dir, path, group_id)
-        else:  # an attempt failed behind the renaming
+        else:  # an earlier attempt failed after the renaming
             _end_move(self._disk, self._data_dir, path)
 
     def note_moved(self) -> None:

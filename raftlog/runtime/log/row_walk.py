@@ -22,9 +22,9 @@ def walk_rows(log: ReadableLog, segment: Segment, first: int = 0) -> Iterator[Wa
     following = first
     while following < segment.rows:
         try:
-            for number, row, batch, why in log.walk(segment, following):
+            for number, row, batch, reason in log.walk(segment, following):
                 following = number + 1
-                yield WalkedRow(number, batch, None if why is None else log.corrupt(segment, row, why))
+                yield WalkedRow(number, batch, None if reason is None else log.corrupt(segment, row, reason))
             return
         except CorruptBatch as error:
             yield WalkedRow(following, memoryview(b""), error, False)

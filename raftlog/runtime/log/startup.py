@@ -79,8 +79,8 @@ def _open_group(
     if path is None:
         path = f"{data_dir}/{group_id}"
         if disk.exists(path):
-            _logger.error("%s is not known any more; it is kept in %s", path, move_aside(disk, data_dir, path))
-        _logger.error("%s: the directory of this group is gone; it will be filled again by its leader", path)
+            _logger.error("%s belongs to no known replica; it was moved to %s", path, move_aside(disk, data_dir, path))
+        _logger.error("%s: the directory of this group is missing; its leader will fill it again", path)
         DirectoryCreation(disk, data_dir, path, group_id, None).run(config.recent_bytes_max)
     recovered = recover_group(disk, path, folded, fold)
     log = GroupLog(recovered.log, config.recent_bytes_max)
@@ -152,7 +152,7 @@ def take_installed_place(disk: Disk, data_dir: str, path: str, group_id: uuid.UU
     installing, parent = installing_path(data_dir, group_id), path.rpartition("/")[0]
     if disk.exists(path):
         move_to_trash(disk, data_dir, path, group_id)
-        make_directory(disk, parent)  # it goes with the last directory in it
+        make_directory(disk, parent)  # it was removed with the last directory in it
     disk.rename(installing, path)
     disk.sync([], [parent, installing.rpartition("/")[0]])
 

@@ -40,8 +40,8 @@ class SyncedSegments:
             return
         base = self._first_base()
         if base is None:
-            why = "the file with the log start is missing, or its first entry cannot be read"
-            self.broken = (self._folded.log_start_offset, why)
+            reason = "the file with the log start is missing, or its first entry cannot be read"
+            self.broken = (self._folded.log_start_offset, reason)
         while base is not None:
             base = self._adopt_one(base)
 
@@ -57,7 +57,7 @@ class SyncedSegments:
         """Take over one file; return the base offset of the next one, if it is to follow."""
         before = self.segments[-1] if self.segments else None
         index = before.next_index if before else self._base_index(base)
-        assert index is not None, f"{self._path}: nobody knows where segment {base} begins"
+        assert index is not None, f"{self._path}: the first index of segment {base} is not known"
         segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
         self.segments.append(segment)
         adopted = self._adopt_rows(segment)
@@ -114,7 +114,7 @@ class SyncedSegments:
         before = self.segments[-2]
         return Term(before.row(before.rows - 1).term)
 
-    # which file is the first
+    # the first file
 
     def _first_base(self) -> Offset | None:
         """Return the last file at or below the log start that is no newer than `keep_to`; its roll is committed.

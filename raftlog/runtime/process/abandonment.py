@@ -1,6 +1,6 @@
-"""Removal of a disk's copy of a group, or of its right to one, by an operator who lets another copy go on alone.
+"""Removal of a disk's copy of a group, or of its right to one, by an operator who lets another copy continue alone.
 
-    the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal says `removed`
+    the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal has `removed`
 
 Nothing is deleted. A crash in between leaves a replica without its directory: it begins empty, and votes only for logs
 at least as fresh as the one that it had. The same holds when it joins again. Term and vote stay with the mark, so that
@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # the driver owns this
 _logger = logging.getLogger(__name__)
 
 
-async def give_up(driver: "Driver", group: PartitionReplica) -> str:
-    """Give the copy up, and return the directory where it is kept.
+async def abandon(driver: "Driver", group: PartitionReplica) -> str:
+    """Abandon the copy, and return the directory where it is kept.
 
     Raises the error that ended the journal, and `OSError`, which ends the process too."""
     persister = driver.persister
@@ -46,7 +46,7 @@ async def give_up(driver: "Driver", group: PartitionReplica) -> str:
         raise
     await persister.append_durably(persister.removal_of(group))
     persister.end_leaving(group)
-    _logger.warning("%s was given up by an operator's order; it is kept in %s", group.path, kept)
+    _logger.warning("%s was abandoned by an operator's order; it is kept in %s", group.path, kept)
     return kept
 
 
@@ -55,7 +55,7 @@ async def renounce(driver: "Driver", group_id: UUID) -> None:
 
     Raises `Unavailable` while a replica is being made or removed here, and the error that ended the journal."""
     key = group_id.bytes
-    assert key not in driver.groups, f"{group_id}: there is a replica here, which can be given up"
+    assert key not in driver.groups, f"{group_id}: there is a replica here, which can be abandoned"
     if driver.creations.is_under_way(key) or driver.persister.is_leaving(key):
         raise Unavailable(f"{driver.data_dir}: a replica of group {group_id} is being made or removed; retry")
     driver.persister.checkpoints.note_renounced(key)

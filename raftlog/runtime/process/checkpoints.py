@@ -32,9 +32,9 @@ from raftlog.types import Index, Term
 
 _SLICE: Final = 32
 """Groups that are looked at in one turn of the loop: a millisecond or two."""
-_ASKED_SHARE: Final = 1 / 8
+_REQUESTED_SHARE: Final = 1 / 8
 """Part of the interval after which a requested checkpoint is made."""
-_LOOKS_MAX: Final = 4
+_VISITS_MAX: Final = 4
 """Looks at each changed group, on average, before the rest is looked at in one turn: some groups change constantly."""
 
 
@@ -63,7 +63,7 @@ class Checkpoints:
         later."""
         self.has_news = True
         """Whether something was journaled since a checkpoint was begun."""
-        self._is_asked_for = False
+        self._is_requested = False
         self._states: dict[GroupKey, Encoded] = {}
         """Encoded state of each group for the next checkpoint, unless the group is in `_changed`."""
         self._changed: dict[GroupKey, PartitionReplica] = {}
@@ -72,7 +72,7 @@ class Checkpoints:
         """Groups that were looked at and whose files may not be synced."""
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
-        self._looks_left: int | None = None
+        self._visits_left: int | None = None
         """Looks that are left while a checkpoint is prepared, else `None`."""
         self._number: JournalSequence | None = None
         """Number of the checkpoint that was begun and is not completed."""
@@ -126,33 +126,33 @@ class Checkpoints:
 
     def ask(self) -> int:
         """Make a checkpoint soon; return the number of completed checkpoints once it is complete."""
-        self._is_asked_for = self.has_news = True
+        self._is_requested = self.has_news = True
         return self.begun + 1
 
     def maybe_begin(self, now: float) -> None:
         """Begin to prepare a checkpoint when the journal has grown enough or the interval has passed."""
-        interval_s = self._interval_s * (_ASKED_SHARE if self._is_asked_for else 1)
+        interval_s = self._interval_s * (_REQUESTED_SHARE if self._is_requested else 1)
         is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= interval_s)
-        is_busy = self._looks_left is not None or self._number is not None
+        is_busy = self._visits_left is not None or self._number is not None
         if is_time and self.has_news and not is_busy and self._journal.failure is None:
-            self._looks_left = _LOOKS_MAX * len(self._changed)
+            self._visits_left = _VISITS_MAX * len(self._changed)
             self._prepare(now)
 
     def _prepare(self, now: float) -> None:
         """Look at some of the groups that changed, until few are left."""
-        assert self._looks_left is not None, "nothing is being prepared"
+        assert self._visits_left is not None, "nothing is being prepared"
         if self._journal.failure is not None:
             return
-        if len(self._changed) > _SLICE and self._looks_left > 0:
-            self._looks_left -= _SLICE
-            if self._look_at(_SLICE):
+        if len(self._changed) > _SLICE and self._visits_left > 0:
+            self._visits_left -= _SLICE
+            if self._prepare_groups(_SLICE):
                 self._soon(partial(self._prepare, now))
                 return
-        elif self._look_at(len(self._changed)):
+        elif self._prepare_groups(len(self._changed)):
             self._begin(now)
-        self._looks_left = None  # begun, or retried at the next tick
+        self._visits_left = None  # begun, or retried at the next tick
 
-    def _look_at(self, count: int) -> bool:
+    def _prepare_groups(self, count: int) -> bool:
         """Look at the groups that changed first; false when one of them keeps the checkpoint from beginning."""
         for key, group in list(islice(self._changed.items(), count)):
             log = group.log
@@ -176,7 +176,7 @@ class Checkpoints:
             self._number = self._journal.begin_encoded_checkpoint(states)
         except RaftlogError:
             return  # no room in the journal
-        self._last_at, self.has_news, self._is_asked_for = now, False, False
+        self._last_at, self.has_news, self._is_requested = now, False, False
         self.begun += 1
         self._journal.flush()
         self._waiting.extend(self._to_sync.values())

@@ -169,7 +169,7 @@ class Compactor:
             if isinstance(error, OSError) and error.errno not in TEMPORARY_ERRORS:
                 port.persister.stop_with(error)
                 return
-            _logger.warning("compaction of %s was given up for now: %s", group.path, error)
+            _logger.warning("compaction of %s failed and will be retried: %s", group.path, error)
             self.ask(group)
         finally:
             self._close_run()

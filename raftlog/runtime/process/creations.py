@@ -5,7 +5,7 @@
 Work is cut into slices of a few groups, so that no turn of the loop takes long. A crash before the marks are durable
 leaves directories that hold at most a first roll, which are made again. Nothing of a batch that failed counts.
 
-    a group with the mark `removed` is never made from its first roll: its members may have gone on without this disk"""
+    a group with the mark `removed` is never made from its first roll: its members may be ahead of this disk"""
 
 import asyncio
 import uuid
@@ -131,7 +131,7 @@ class Creations:
             for each in batch:
                 makings.append(self._making(*each))
             await self._stage(makings, DirectoryCreation.begin)
-            await self._stage(makings, DirectoryCreation.go_on)
+            await self._stage(makings, DirectoryCreation.write_roll)
             while begun < len(makings):
                 some = makings[begun : begun + _SLICE]
                 self._begin([(making, *making.finish(self._port.config.recent_bytes_max)) for making in some])

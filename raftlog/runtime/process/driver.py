@@ -261,7 +261,7 @@ class Driver:
 
     def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
         """Handle a heartbeat of another process."""
-        self._peers.hear(node, beat)
+        self._peers.note_beat(node, beat)
 
     async def serve(self, node: NodeId, request: object) -> object:
         """Answer a bulk request of another replica; raises `RaftlogError` when it cannot be served."""
@@ -281,8 +281,8 @@ class Driver:
             self._dirty.append(group)
             self._want_turn()
 
-    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        return self.failure or self._journal_room.why_refused(size_bytes, is_essential=is_essential)
+    def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+        return self.failure or self._journal_room.append_error(size_bytes, is_essential=is_essential)
 
     def note_admitted(self, size_bytes: int) -> None:
         self._journal_room.note_admitted(size_bytes)
@@ -337,7 +337,7 @@ class Driver:
         for group, ready in taken:
             self._finish(group, ready)
             self.on_step(group, ready)
-        self.catch_up.turned()
+        self.catch_up.note_turn()
 
     def _take(self, group: PartitionReplica) -> Ready | None:
         """Return the group's Ready, if it has one, and update whether the group needs ticks."""
@@ -368,7 +368,7 @@ class Driver:
         for request in ready.reads_failed:
             settle_read(request, NotLeader(f"{group.path}: the read was not served; retry", group.core.leader))
         if ready.install_offer is not None:
-            self.catch_up.offered(group, ready.install_offer)
+            self.catch_up.take_offer(group, ready.install_offer)
 
     def _journal_durable(self, _: JournalSequence) -> None:
         self.ticker.note_disk_moved()

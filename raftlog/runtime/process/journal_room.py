@@ -19,13 +19,13 @@ class JournalRoom:
         self.admitted_bytes = 0
         """Size of entries that are on their way to the journal; 0 at the end of a turn."""
 
-    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+    def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         """Return the error that refuses entries of that size now; small essential ones may use the reserve."""
         if is_essential and size_bytes < self._large_append_bytes:
-            return self._why_frozen()
-        return self._journal.why_refused(min(size_bytes, self._large_append_bytes) + self.admitted_bytes)
+            return self._frozen_error()
+        return self._journal.append_error(min(size_bytes, self._large_append_bytes) + self.admitted_bytes)
 
-    def _why_frozen(self) -> RaftlogError | None:
+    def _frozen_error(self) -> RaftlogError | None:
         """Return an error while the journal's last room is kept for a checkpoint, else `None`."""
         if not self._journal.is_reserve_low:
             return None
@@ -46,7 +46,7 @@ class JournalRoom:
             is_essential = any(is_trim(entry.payload) for entry in message.entries)
             if not is_essential:
                 return False
-        if self.why_refused(size, is_essential=is_essential) is not None:
+        if self.append_error(size, is_essential=is_essential) is not None:
             return False
         if not group.admission.admits(message, group.log):
             return False

@@ -70,8 +70,8 @@ class Outbox:
         notice = self._notices.get((key, append.to))
         if notice is None:
             return
-        told = min(append.committed, append.previous.index + len(append.entries))
-        if notice.term == append.term and notice.committed <= told:
+        sent_commit = min(append.committed, append.previous.index + len(append.entries))
+        if notice.term == append.term and notice.committed <= sent_commit:
             del self._notices[key, append.to]
 
     def _send_notices(self) -> None:

@@ -81,7 +81,7 @@ class PeerLiveness:
                 peer.is_alive = False
                 self.on_change(node, False)
 
-    def hear(self, node: NodeId, beat: ProcessBeat) -> None:
+    def note_beat(self, node: NodeId, beat: ProcessBeat) -> None:
         """Take a heartbeat that arrived; beats of nodes without a shared group have no effect."""
         peer = self._peers.get(node)
         if peer is None:

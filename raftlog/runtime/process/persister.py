@@ -322,10 +322,10 @@ class Persister:
         Directories for which no descriptor was left are retried with the next call."""
         if self.checkpoints.is_under_way:
             return False
-        gone = [key for key, group in self._leaving.items() if group.is_removed and not self._larges.is_syncing(key)]
+        removed = [key for key, group in self._leaving.items() if group.is_removed and not self._larges.is_syncing(key)]
         count = len(self._leaving)
         try:
-            for key in gone:
+            for key in removed:
                 self.trash.take(self._leaving[key].path, self._leaving[key].group_id)
                 del self._leaving[key]
             self.trash.empty()

@@ -59,17 +59,17 @@ def room_error(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhau
 
     `None` when there is room, and for a replica that does not lead or hands leadership over: the core refuses those."""
     if group.log.lacks_descriptors:
-        why = ""
+        reason = ""
     elif group.is_disk_full:
-        why = "no space left"
+        reason = "no space left"
     elif room.is_low:
-        why = room.in_words
+        reason = room.in_words
     elif group.is_majority_full:
-        why = "the disks of too many of its replicas have no room"
+        reason = "the disks of too many of its replicas have no room"
     else:
         return None
     if group.core.role is not Role.LEADER or group.core.status().is_handing_over:
         return None
     if group.log.lacks_descriptors:
         return descriptors_exhausted(group.name)
-    return StorageFull(f"{group.name}: {why}; delete records or topics, or add space, and try again")
+    return StorageFull(f"{group.name}: {reason}; delete records or topics, or add space, and try again")

@@ -28,7 +28,7 @@ class Host(Protocol[G]):
 
     room: DiskRoom
 
-    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+    def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         """Return the error that refuses entries of that size now; small essential ones may use the reserve."""
         ...
 

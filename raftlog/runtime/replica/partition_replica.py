@@ -208,7 +208,7 @@ class PartitionReplica(ReadableReplica):
             return self._refuse(error)
 
     def _append(self, batches: Sequence[bytearray], size: int, *, is_essential: bool = False) -> Accepted:
-        refusal = self._why_refused(size, is_essential or self.is_essential)
+        refusal = self._append_error(size, is_essential or self.is_essential)
         if refusal is not None:
             raise refusal
         self._host.note_admitted(size)
@@ -278,7 +278,7 @@ class PartitionReplica(ReadableReplica):
     def write_entries(self) -> None:
         self._host.write_entries(self)
 
-    def _why_refused(self, size: int, is_essential: bool) -> RaftlogError | None:
+    def _append_error(self, size: int, is_essential: bool) -> RaftlogError | None:
         if self.is_closed:
             return self._closed()
         if self.stopped:
@@ -286,7 +286,7 @@ class PartitionReplica(ReadableReplica):
         if self.is_frozen:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
         no_room = None if is_essential else room_error(self, self._host.room)
-        return no_room or self._host.why_refused(size, is_essential=is_essential)
+        return no_room or self._host.append_error(size, is_essential=is_essential)
 
     def _not_taking_part(self) -> Unavailable:
         return Unavailable(f"{self.name}: its replica here was stopped: {self.stopped}")
@@ -336,7 +336,7 @@ class PartitionReplica(ReadableReplica):
         """Return the core's next Ready; an entry to send that cannot be read ends the leadership first."""
         self.rolls.ahead_bytes = 0
         if self._trims.is_waiting:
-            self._trims.go_on()
+            self._trims.advance()
         try:
             ready = self.core.ready()
         except CorruptBatch as error:
@@ -386,7 +386,7 @@ class PartitionReplica(ReadableReplica):
         else:
             self.high_watermark = watermark
         if self.log.noted or self._trims.is_waiting:
-            self._trims.go_on()
+            self._trims.advance()
         self._open.settle(entries.last, self.core.leader)
         self.log.release(entries.last)
         self.core.advance(applied=entries.last)
@@ -400,20 +400,20 @@ class PartitionReplica(ReadableReplica):
         if self.core.role is not Role.LEADER and not self.is_frozen:
             self._open.settle(self.core.committed_index, self.core.leader)
 
-    def step_down(self, why: str) -> bool:
+    def step_down(self, reason: str) -> bool:
         """Step down without a transfer target; return False when the replica does not lead."""
-        is_stepped_down = self.core.role is Role.LEADER and self.core.step_down(why)
+        is_stepped_down = self.core.role is Role.LEADER and self.core.step_down(reason)
         if is_stepped_down:
             self._host.mark_dirty(self)
         return is_stepped_down
 
-    def stop(self, why: str) -> None:
+    def stop(self, reason: str) -> None:
         """Stop taking part: no message, no request, no tick; files and promises on disk stay.
 
         Open proposals have the outcome `unknown`, as after a lost leadership."""
         if self.stopped is None:
             self.core.step_down("stopped")
-            self.stopped = why
+            self.stopped = reason
             error = self._not_taking_part()
             self._open.end(error)
             for read in self._reads:
@@ -433,14 +433,14 @@ class PartitionReplica(ReadableReplica):
         )
         self._open.settle(applied, self.core.leader)
 
-    def end(self, why: RaftlogError) -> None:
+    def end(self, reason: RaftlogError) -> None:
         """Close the replica: open proposals have the outcome `unknown`."""
         self.is_closed = True
-        self.closed_by = self.closed_by or why
-        self._open.end(why)
+        self.closed_by = self.closed_by or reason
+        self._open.end(reason)
         for read in self._reads:
             if not read.done():
-                read.set_exception(LogClosed(f"{self.name}: {why}"))
+                read.set_exception(LogClosed(f"{self.name}: {reason}"))
         if self.on_end is not None:
             self.on_end()
 

@@ -76,11 +76,11 @@ class Proposals:
             else:
                 future.set_exception(outcome)
 
-    def end(self, why: RaftlogError) -> None:
+    def end(self, reason: RaftlogError) -> None:
         """Fail all open proposals with `OutcomeUnknown`."""
         for each in self._open:
             if not each.future.done():
-                each.future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
+                each.future.set_exception(OutcomeUnknown(f"{self._name}: {reason}"))
         self._open.clear()
 
     def _outcome(

@@ -57,14 +57,14 @@ class Trims(Generic[G]):
         self._group, self._host = group, host
         self._owed = Offset(0)
         """Committed trim that is not on its way to the journal yet; 0: none."""
-        self._looked_to = group.applied_index
+        self._searched_to = group.applied_index
         """Index up to which the files were searched for trim entries that existed when the log was opened."""
         self._is_repair = False
         """Whether the newest trim removes damaged entries that no replica has any more."""
         self._asks = True
         """Whether the log may be new here, with a mark in its rolls that was not followed yet."""
         self.is_waiting = True
-        """Whether `go_on` may have something to do in the next turn."""
+        """Whether `advance` may have something to do in the next turn."""
 
     @property
     def start(self) -> Offset:
@@ -72,12 +72,12 @@ class Trims(Generic[G]):
         group = self._group
         return max(group.log_start_offset, group.trim_to or Offset(0), self._owed)
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Follow committed trims, and delete files, as far as that can be done now. Raises `FormatError`."""
         group, log = self._group, self._group.log
         if group.is_closed or group.is_frozen:
             return
-        self._look_into_files()
+        self._search_files()
         if self._asks:
             self._asks = False
             if log.mark != NO_MARK:
@@ -88,12 +88,12 @@ class Trims(Generic[G]):
             self._journal()
         self._drop(although_damaged=False)
 
-    def _follow(self, said: TrimEntry | CompactedTo) -> None:
+    def _follow(self, entry: TrimEntry | CompactedTo) -> None:
         """Apply a committed trim or mark of compaction."""
-        if isinstance(said, TrimEntry):
-            self.owe(said.log_start_offset)
+        if isinstance(entry, TrimEntry):
+            self.owe(entry.log_start_offset)
         else:
-            self._group.log.note_mark(said)
+            self._group.log.note_mark(entry)
             self._host.compact(self._group)
 
     def owe(self, offset: Offset) -> None:
@@ -139,18 +139,18 @@ class Trims(Generic[G]):
 
     def restart_at(self, applied: Index) -> None:
         """Continue with a log that was fetched, whose start follows every trim up to `applied`."""
-        self._looked_to = applied
+        self._searched_to = applied
         self._asks = self.is_waiting = True
 
-    def _look_into_files(self) -> None:
+    def _search_files(self) -> None:
         """Search the files for committed trims and marks that a restart found.
 
         The search stops at a damaged entry until it is repaired; a later trim makes up for one that is lost this way.
         """
         group, log = self._group, self._group.log
         last = min(group.applied_index, Index(log.noted_from - 1))
-        while self._looked_to < last and group.damage is None:
-            first = Index(max(self._looked_to, log.boundary.index) + 1)
+        while self._searched_to < last and group.damage is None:
+            first = Index(max(self._searched_to, log.boundary.index) + 1)
             try:
                 entries = log.entries(first, last - first + 1, _READ_BYTES) if first <= last else ()
             except CorruptBatch as error:
@@ -165,7 +165,7 @@ class Trims(Generic[G]):
                         self._follow(decode_trim(payload))
                     elif kind is ControlKind.COMPACTED_TO:
                         self._follow(decode_compacted_to(payload))
-            self._looked_to = entries[-1].index if entries else last
+            self._searched_to = entries[-1].index if entries else last
 
     def _journal(self) -> None:
         group = self._group
@@ -189,7 +189,7 @@ class Trims(Generic[G]):
                 group.note_damage(error)
             except DescriptorsExhausted:
                 pass  # left over, and retried with the next turn
-        self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or has_leftovers(log.segments)
+        self.is_waiting = bool(self._owed) or self._searched_to < log.noted_from - 1 or has_leftovers(log.segments)
 
     def _may_drop(self, although_damaged: bool) -> bool:
         """Return whether files and log agree, and no change of the files is under way."""

@@ -48,9 +48,9 @@ class CatchUp:
         self._failures: dict[GroupKey, int] = {}
         """Number of consecutive failures of a group's repair."""
 
-    # what is lacking
+    # missing entries
 
-    def offered(self, group: PartitionReplica, offer: InstallOffer) -> None:
+    def take_offer(self, group: PartitionReplica, offer: InstallOffer) -> None:
         """Fetch from a leader that offers its log: too many entries are missing here, or it has trimmed them."""
         key = group.key
         if key in self._rebuilds:
@@ -73,7 +73,7 @@ class CatchUp:
         """Bytes of batches that were taken."""
         return self._bytes_fetched + sum(fetching.bytes_taken for fetching, _ in self._fetches.values())
 
-    def turned(self) -> None:
+    def note_turn(self) -> None:
         """Wake the tasks that wait for the end of a turn; called by the driver."""
         if self._turn_waits:
             waits, self._turn_waits = self._turn_waits, []
@@ -96,8 +96,8 @@ class CatchUp:
                 await fetching.run()
                 event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why="done")
         except (RaftlogError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why=why)
+            reason = str(error) or type(error).__name__
+            event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why=reason)
             await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
         finally:
             self._bytes_fetched += fetching.bytes_taken
@@ -117,7 +117,7 @@ class CatchUp:
             if group.damage is not None and not group.is_closed and self._port.failure is None:
                 self.repair(group)
 
-    # what is damaged
+    # damaged entries
 
     def repair(self, group: PartitionReplica) -> None:
         """Begin a repair after damage was found, unless the log is being replaced: then it follows that."""
@@ -135,7 +135,7 @@ class CatchUp:
         task = self._rebuilds.get(group.key)
         if task is None:
             if group.key in self._installing:
-                raise Unavailable(f"{group.name}: a leader's log takes the place of this one just now; look again")
+                raise Unavailable(f"{group.name}: a leader's log is replacing this one; retry")
             self.forget(group)
             work = Rebuild(self._port, group, term_min).run()
             task = self._port.loop.create_task(work, name=f"rebuilding of {group.path}")
@@ -143,7 +143,7 @@ class CatchUp:
             task.add_done_callback(partial(self._rebuilt, group))
         await asyncio.wait([task])
         if task.cancelled():
-            raise Unavailable(f"{group.name}: the replica was removed, or the process stops; look again")
+            raise Unavailable(f"{group.name}: the replica was removed, or the process stops; retry")
         return task.result()
 
     def is_rebuilding(self, group: PartitionReplica) -> bool:
@@ -153,7 +153,7 @@ class CatchUp:
         if self._rebuilds.get(group.key) is task:
             del self._rebuilds[group.key]
         if not task.cancelled() and task.exception() is not None:
-            _logger.warning("%s does not go on alone: %s", group.path, task.exception())
+            _logger.warning("%s does not continue alone: %s", group.path, task.exception())
         if group.damage is not None and not group.is_closed and self._port.failure is None:
             self.repair(group)
 
@@ -185,8 +185,8 @@ class CatchUp:
             if group.damage is not None:
                 await asyncio.sleep(self._port.config.retry_pause_ms / 1000)
         except (RaftlogError, OSError, TimeoutError) as error:
-            _logger.warning("%s of %s was given up for now: %s", what, group.path, error)
-            group.repair_note = f"tried again: {error}"
+            _logger.warning("%s of %s failed and will be retried: %s", what, group.path, error)
+            group.repair_note = f"retrying: {error}"
             failures = self._failures[key] = min(self._failures.get(key, 0) + 1, _DOUBLINGS_MAX)
             await asyncio.sleep(self._port.config.retry_pause_ms / 1000 * 2 ** (failures - 1))
         finally:

@@ -28,10 +28,10 @@ class FileCopy:
 
     async def ask_files(self, below: Offset) -> FilesResult:
         """Return the list of the files to copy. Raises as `copy`."""
-        found = await ask(self._port, self._source, FilesRequest(self._group.key, below))
-        if not isinstance(found, FilesResult) or not found.base_offsets:
+        result = await ask(self._port, self._source, FilesRequest(self._group.key, below))
+        if not isinstance(result, FilesResult) or not result.base_offsets:
             raise self._unsound("it has no such files")
-        return found
+        return result
 
     async def copy(self, files: FilesResult, segments: SegmentedLog) -> None:
         """Fill an empty log. Raises `RaftlogError`, `OSError` or `TimeoutError`."""
@@ -51,11 +51,11 @@ class FileCopy:
 
     async def _piece(self, files: FilesResult, base_offset: Offset, row: int) -> tuple[bytes, ...]:
         chunk = self._port.config.transfer_chunk_bytes
-        asked = PieceRequest(self._group.key, files.version, base_offset, row, chunk)
-        found = await ask(self._port, self._source, asked)
-        if not isinstance(found, PieceResult):
+        request = PieceRequest(self._group.key, files.version, base_offset, row, chunk)
+        result = await ask(self._port, self._source, request)
+        if not isinstance(result, PieceResult):
             raise self._unsound("no piece")
-        return found.batches
+        return result.batches
 
     def _take(self, segments: SegmentedLog, batch: bytes) -> None:
         header = read_header(batch) if len(batch) >= HEADER_SIZE else None
@@ -69,9 +69,9 @@ class FileCopy:
             return
         if roll is not None or not segments.segments:
             raise self._unsound(f"no roll that begins a file at offset {header.base_offset}")
-        why = gap_error(batch, header, segments.active.next_index, segments.active.compacted_to)
-        if why is not None:
-            raise self._unsound(why)
+        reason = gap_error(batch, header, segments.active.next_index, segments.active.compacted_to)
+        if reason is not None:
+            raise self._unsound(reason)
         segments.append_stamped(batch, header)
 
     @staticmethod
@@ -99,4 +99,4 @@ class FileCopy:
         return roll
 
     def _unsound(self, what: str) -> Unavailable:
-        return Unavailable(f"node {self._source} was asked for the files of {self._group.name}: {what}")
+        return Unavailable(f"node {self._source} did not return the files of {self._group.name}: {what}")

@@ -42,54 +42,54 @@ class Installation:
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
-        found = await ask(self._port, self._source, LogRequest(self._group.key))
-        if not isinstance(found, LogResult):
-            raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
-        if not self._group.core.wants_install(found.boundary):
+        result = await ask(self._port, self._source, LogRequest(self._group.key))
+        if not isinstance(result, LogResult):
+            raise Unavailable(f"node {self._source} answered with {type(result).__name__}")
+        if not self._group.core.wants_install(result.boundary):
             return
         copying = FileCopy(self._port, self._group, self._source)
-        files = await copying.ask_files(found.base_offset) if found.files else None
-        if files is not None and (files.boundary, files.below) != (found.boundary, found.base_offset):
+        files = await copying.ask_files(result.base_offset) if result.files else None
+        if files is not None and (files.boundary, files.below) != (result.boundary, result.base_offset):
             raise Unavailable(f"node {self._source} compacts {self._group.name} just now")
-        segments = self._replacement.begin(files.base_offsets[0] if files else found.base_offset)
+        segments = self._replacement.begin(files.base_offsets[0] if files else result.base_offset)
         try:
             if files is not None:
                 await copying.copy(files, segments)
-            self._append_roll(segments, found)
+            self._append_roll(segments, result)
             end = await self._replacement.sync(segments)
         finally:
             segments.close()
             self.bytes_taken = copying.bytes_taken
-        await self._change_places(found, files.log_start_offset if files else found.base_offset, end)
+        await self._change_places(result, files.log_start_offset if files else result.base_offset, end)
 
-    def _append_roll(self, segments: SegmentedLog, found: LogResult) -> None:
+    def _append_roll(self, segments: SegmentedLog, result: LogResult) -> None:
         """Append the roll; raise `Unavailable` for anything but the roll of this group behind the boundary."""
-        index, term, batch = found.first
+        index, term, batch = result.first
         header = read_header(batch)
         is_sound = end_of_entries((entry_of(index, term, batch),), self._group.group_id) is not None
-        if is_sound and is_control(batch) and header.base_offset == found.base_offset:
+        if is_sound and is_control(batch) and header.base_offset == result.base_offset:
             kind, payload = read_control(batch, header)
             if kind is ControlKind.ROLL:
                 segments.begin_segment(batch, header, decode_roll(payload), term)
                 segments.write()
                 return
-        raise Unavailable(f"node {self._source} sent something else than the roll behind {found.boundary}")
+        raise Unavailable(f"node {self._source} sent something else than the roll behind {result.boundary}")
 
     def _may_change_places(self) -> bool:
         """Return whether nothing is on its way to the old log, and no checkpoint needs its files in place."""
         group = self._group
         if group.is_closed or self._port.failure is not None:
-            return True  # to find out that there is nothing to do
+            return True  # the caller then finds that nothing is to do
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
         return is_idle and not self._port.persister.checkpoints.is_under_way
 
-    async def _change_places(self, found: LogResult, start: Offset, end: LogEnd) -> None:
+    async def _change_places(self, result: LogResult, start: Offset, end: LogEnd) -> None:
         port, group = self._port, self._group
         while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
             await asyncio.sleep(port.config.tick_ms / 1000)
-        if group.is_closed or port.failure or not group.core.wants_install(found.boundary):
+        if group.is_closed or port.failure or not group.core.wants_install(result.boundary):
             return
-        await self._replacement.become_log(start, end, None, found.first.index)
-        _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, start)
+        await self._replacement.become_log(start, end, None, result.first.index)
+        _logger.info("%s restarts at offset %s, where the leader's log begins", group.path, start)
         self._replacement.resume()
         port.note_members(group)

@@ -53,23 +53,23 @@ class LogFetch:
         """Fetch the leader's entries. Raises `RaftlogError`, `OSError` or `TimeoutError`; entries taken before stay."""
         core = self._group.core
         after = core.last_id
-        found = await self._ask(after)
-        if isinstance(found, LogsDiverge):
+        result = await self._ask(after)
+        if isinstance(result, LogsDiverge):
             after = EntryId(core.committed_index, self._group.log.term_at(core.committed_index))
-            found = await self._ask(after)
-        while isinstance(found, FetchResult) and found.entries and self._is_wanted:
-            last = EntryId(found.entries[-1].index, found.entries[-1].term)
-            if last.index >= found.last_index:
-                await self._take(after, found)
-                return  # what is appended from now on is sent anyway
+            result = await self._ask(after)
+        while isinstance(result, FetchResult) and result.entries and self._is_wanted:
+            last = EntryId(result.entries[-1].index, result.entries[-1].term)
+            if last.index >= result.last_index:
+                await self._take(after, result)
+                return  # later entries are sent by Raft
             ahead = self._port.loop.create_task(self._ask(last))
             try:
-                await self._take(after, found)
-                found, after = await ahead, last
+                await self._take(after, result)
+                result, after = await ahead, last
             finally:
                 ahead.cancel()
                 if ahead.done() and not ahead.cancelled():
-                    ahead.exception()  # nobody waits for it any more
+                    ahead.exception()  # no caller waits for it any more
 
     @property
     def _is_wanted(self) -> bool:
@@ -79,19 +79,19 @@ class LogFetch:
 
     async def _ask(self, after: EntryId) -> FetchResult | LogsDiverge:
         config = self._port.config
-        asked = FetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
-        found = await ask(self._port, self.leader.node_id, asked)
-        if isinstance(found, (FetchResult, LogsDiverge)):
-            return found
-        raise FormatError(f"node {self.leader.node_id} answered with {type(found).__name__}")
+        request = FetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
+        result = await ask(self._port, self.leader.node_id, request)
+        if isinstance(result, (FetchResult, LogsDiverge)):
+            return result
+        raise FormatError(f"node {self.leader.node_id} answered with {type(result).__name__}")
 
-    async def _take(self, after: EntryId, found: FetchResult) -> None:
-        for start in range(0, len(found.entries), _SLICE_ENTRIES):
-            some = found.entries[start : start + _SLICE_ENTRIES]
+    async def _take(self, after: EntryId, result: FetchResult) -> None:
+        for start in range(0, len(result.entries), _SLICE_ENTRIES):
+            some = result.entries[start : start + _SLICE_ENTRIES]
             await self._wait_for_room()
             if not self._is_wanted:
                 return
-            self._append(after, some, found.committed)
+            self._append(after, some, result.committed)
             after = EntryId(some[-1].index, some[-1].term)
             await asyncio.sleep(0)
 
@@ -104,8 +104,8 @@ class LogFetch:
         port.receive(self.leader.node_id, [Envelope(group.key, request)])
         last = entries[-1]
         if group.core.last_id.index < last.index and self._is_wanted:
-            why = port.why_refused(0) or "there is no room for them, or they are not sound"
-            raise Unavailable(f"entries {entries[0].index} to {last.index} of {group.path} were not taken: {why}")
+            reason = port.append_error(0) or "there is no room for them, or they are not sound"
+            raise Unavailable(f"entries {entries[0].index} to {last.index} of {group.path} were not taken: {reason}")
         size = sum(entry.size_bytes for entry in entries)
         self._unsynced.append((last.index, size))
         self._unsynced_bytes += size

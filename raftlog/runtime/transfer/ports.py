@@ -39,7 +39,7 @@ class AppendPort(PeerPort, Protocol):
         """Take messages of another process."""
         ...
 
-    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+    def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         """Return the error that an append of that size would raise now, else None."""
         ...
 

@@ -50,7 +50,7 @@ class Rebuilt(NamedTuple):
     kept_in: list[str]
 
 
-class _Found(NamedTuple):
+class _CopiedRow(NamedTuple):
     """Row of the old log: its bytes, None for damaged ones; the index and offset that follow it."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
@@ -102,13 +102,13 @@ class Rebuild:
 
     async def _copy(self, segments: SegmentedLog) -> None:
         loop, count, size, began = self._port.loop, 0, 0, self._port.loop.time()
-        if not self._old.segments:  # nothing is left anywhere: the group begins again
+        if not self._old.segments:  # no entry is left on any replica: the group begins again
             self._configuration = Configuration(Index(0), (self._port.me,))
             self._take(segments, Index(1), self._roll(1, self._port.wall_ms(), Offset(0), Term(0)))
         for segment in self._old.segments:
-            for found in self._entries(segment):
-                batch = found.batch if found.batch is not None else self._gap(segments, segment, found)
-                self._take(segments, found.index, batch)
+            for result in self._entries(segment):
+                batch = result.batch if result.batch is not None else self._gap(segments, segment, result)
+                self._take(segments, result.index, batch)
                 count, size = count + 1, size + len(batch)
                 if count >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
                     segments.write()
@@ -116,7 +116,7 @@ class Rebuild:
                     count, size, began = 0, 0, loop.time()
         segments.write()
 
-    def _entries(self, segment: Segment) -> Iterator[_Found]:
+    def _entries(self, segment: Segment) -> Iterator[_CopiedRow]:
         for number, batch, error, is_placed in walk_rows(self._old, segment):
             index = Index(segment.index_of(number))
             if error is None:
@@ -126,13 +126,13 @@ class Rebuild:
                 yield self._sound(segment, index, healed)
             else:
                 self._keep(segment, number, batch)
-                yield _Found(index, None, *self._behind(segment, number))
+                yield _CopiedRow(index, None, *self._behind(segment, number))
 
     @staticmethod
-    def _sound(segment: Segment, index: Index, batch: Buffer) -> _Found:
+    def _sound(segment: Segment, index: Index, batch: Buffer) -> _CopiedRow:
         header = read_header(batch)
         last = last_index_of(batch, header, index) if segment.missing else index
-        return _Found(index, batch, last + 1, Offset(header.next_offset))
+        return _CopiedRow(index, batch, last + 1, Offset(header.next_offset))
 
     def _behind(self, segment: Segment, number: int) -> tuple[int, Offset]:
         """Return index and offset behind a damaged entry, the offset from the next plausible row."""
@@ -158,17 +158,17 @@ class Rebuild:
             file.close()
         self._done.kept_in.append(kept)
 
-    def _gap(self, segments: SegmentedLog, segment: Segment, found: _Found) -> Buffer:
+    def _gap(self, segments: SegmentedLog, segment: Segment, result: _CopiedRow) -> Buffer:
         """Return a gap in place of the damaged entry.
 
         For a roll, return a roll: it still begins its segment, with the content that it must have had."""
         offset, term = Offset(segments.next_offset), self._previous_term
-        if found.index == segment.base_index:
+        if result.index == segment.base_index:
             return self._roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
-        end = max(offset, found.end)
+        end = max(offset, result.end)
         if end > offset:
             self._done.lost.append((offset, end))
-        gap = Gap(found.index, found.next_index - 1, offset, end, term, REASON_LOST)
+        gap = Gap(result.index, result.next_index - 1, offset, end, term, REASON_LOST)
         return gap_batch(gap, self._port.wall_ms())
 
     def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1) -> Buffer:
@@ -226,9 +226,11 @@ class Rebuild:
             await asyncio.sleep(port.config.tick_ms / 1000)
         is_other = group.log.segments is not self._old or group.log.last_index != last or group.core.leader is not None
         if group.is_closed or port.failure is not None or is_other:
-            raise Unavailable(f"{group.name} changed meanwhile; nothing was done, look at it again")
+            raise Unavailable(f"{group.name} changed meanwhile; nothing was done; retry")
         await self._replacement.become_log(group.log_start_offset, end, configuration_index, Index(end.id.index))
-        _logger.warning("%s goes on alone, by an operator's order; lost: %s", group.path, self._done.lost or "nothing")
+        _logger.warning(
+            "%s continues alone, by an operator's order; lost: %s", group.path, self._done.lost or "nothing"
+        )
         group.damage = group.damaged = group.repair_note = None
         group.core.lift_quarantine()
         self._replacement.resume()

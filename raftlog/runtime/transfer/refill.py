@@ -49,7 +49,7 @@ class Refill:
         segments = self._replacement.begin(files.base_offsets[0])
         try:
             await self._copying.copy(files, segments)
-            await self._copy_own(segments)
+            await self._copy_rest(segments)
             await self._change_places(segments, min(files.log_start_offset, files.below))
         finally:
             segments.close()
@@ -66,7 +66,7 @@ class Refill:
                 f"{group.name}: the other replica's files end before offset {files.below}; not those here"
             )
 
-    async def _copy_own(self, segments: SegmentedLog) -> None:
+    async def _copy_rest(self, segments: SegmentedLog) -> None:
         while segments.last_index < self._group.log.written_index:
             self._copy_slice(segments)
             await asyncio.sleep(0)
@@ -102,7 +102,7 @@ class Refill:
             segments.close()
             group.log.refill(await self._replacement.take_place(start, end))
             port.compact(group)
-            _logger.warning("%s: what is compacted was damaged, and was copied from another replica", group.path)
+            _logger.warning("%s: damaged compacted segments were copied from another replica", group.path)
         finally:
             self._replacement.resume()
 

@@ -46,9 +46,9 @@ class Repair:
     def __init__(self, port: LogPort, group: PartitionReplica) -> None:
         self._port = port
         self._group = group
-        self._left: list[DamagedEntry] = []
+        self._unrepaired: list[DamagedEntry] = []
         """Damaged entries that no other replica had, in order, at most `DAMAGED_MAX` of them."""
-        self._mended = 0
+        self._repaired_count = 0
         self._compacted: CorruptBatch | None = None
         """First damage in the compacted part, whose entries cannot be read by index."""
         self._latest_configuration = Index(0)
@@ -60,21 +60,21 @@ class Repair:
         Raises `Unavailable` when damage is left that no other replica could repair, and errors of reading and writing.
         """
         group = self._group
-        await self._mend_known()
-        log, met = group.log, group.damage_count
+        await self._repair_known()
+        log, damages_before = group.log, group.damage_count
         generation, written = log.segments.generation, log.written_index
-        await self._look_through()
-        if self._mended:
+        await self._read_all()
+        if self._repaired_count:
             await self._sync()
-        if self._compacted is not None and not self._left:
+        if self._compacted is not None and not self._unrepaired:
             await self._refill(self._compacted)
-        if self._left:
-            group.damage, group.damaged = self._left[0].error, tuple(self._left)
-            await self._begin_like_others()
+        if self._unrepaired:
+            group.damage, group.damaged = self._unrepaired[0].error, tuple(self._unrepaired)
+            await self._follow_log_start()
             raise Unavailable(f"no other replica has it yet: {group.damage}")
         is_cut = log.segments.generation != generation or log.written_index < written
-        if is_cut or group.damage_count != met:
-            raise Unavailable("it changed meanwhile, and is looked at again")
+        if is_cut or group.damage_count != damages_before:
+            raise Unavailable("the log changed meanwhile; the repair is repeated")
         self._lift()
 
     def _lift(self) -> None:
@@ -82,22 +82,22 @@ class Repair:
         group.log.note_repaired()
         known = configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
         group.core.restore_configurations(known)
-        event(_logger, "replica_repaired", group=group.name, entries=self._mended, why=str(group.damage))
+        event(_logger, "replica_repaired", group=group.name, entries=self._repaired_count, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
         port.persister.settle_cut(group)
-        port.compact(group)  # damage ended what was under way
+        port.compact(group)  # damage ended the run under way
         port.mark_dirty(group)
 
-    # looking
+    # reading
 
-    async def _mend_known(self) -> None:
+    async def _repair_known(self) -> None:
         """Repair the damage that was found by a reader first, because other readers may want the entry."""
         index = self._index_of(self._group.damage)
         if index is None or index < uncompacted_from(self._group.log.segments):
             return
         if self._damage_at(index) is not None:
-            await self._mend(index)
+            await self._repair_entry(index)
 
     def _index_of(self, damage: CorruptBatch | None) -> Index | None:
         """Return the entry at the damaged position, by the rows; None when that is not in a segment of this log."""
@@ -119,25 +119,25 @@ class Repair:
             return error
         return None
 
-    async def _look_through(self) -> None:
+    async def _read_all(self) -> None:
         """Read every entry, and repair the bad ones, or note those that cannot be repaired."""
         segments = self._group.log.segments.segments
         total, before = max(1, self._group.log.segments.size_bytes), 0
         for segment in segments:
-            await self._look_through_one(segment, before, total)
+            await self._read_segment(segment, before, total)
             before += segment.end_position
 
-    async def _look_through_one(self, segment: Segment, before: int, total: int) -> None:
+    async def _read_segment(self, segment: Segment, before: int, total: int) -> None:
         loop, number = self._port.loop, 0
         while number < segment.rows:
             began = loop.time()
-            number = await self._look_at(segment, number)
+            number = await self._read_slice(segment, number)
             read = before + (segment.row(number).position if number < segment.rows else segment.end_position)
             share = min(1.0, read / total)
-            self._group.repair_note = f"{self._mended} entries repaired, {share:.0%} of {total:,} bytes read"
+            self._group.repair_note = f"{self._repaired_count} entries repaired, {share:.0%} of {total:,} bytes read"
             await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
 
-    async def _look_at(self, segment: Segment, first: int) -> int:
+    async def _read_slice(self, segment: Segment, first: int) -> int:
         """Read rows from `first` on, as many as a slice has; return the number of the row after the last one."""
         group, size, number = self._group, 0, first
         for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
@@ -152,7 +152,7 @@ class Repair:
             elif not is_placed:
                 await self._rebuild_or_note(index, error)
             elif not repair_row(segment, number) or self._damage_at(index) is not None:
-                await self._mend_or_note(index, error)
+                await self._repair_or_note(index, error)
             size += len(batch)
             if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
                 break
@@ -162,10 +162,10 @@ class Repair:
         if is_control(batch) and read_control(batch)[0] is ControlKind.CONFIGURATION:
             self._latest_configuration = max(index, self._latest_configuration)
 
-    # mending
+    # repairing
 
-    async def _mend_or_note(self, index: Index, error: CorruptBatch) -> None:
-        if not await self._mend(index):
+    async def _repair_or_note(self, index: Index, error: CorruptBatch) -> None:
+        if not await self._repair_entry(index):
             await self._rebuild_or_note(index, error)
             return
         for _, batch in self._group.log.segments.read_entries(index, index, 1):
@@ -181,26 +181,26 @@ class Repair:
                 batch = await self._entry(leader.node_id, index)
                 if batch is not None:
                     group.log.segments.rebuild_entry(index, batch)
-                    self._note_mended()
+                    self._note_repaired()
                     self._note_configuration(index, batch)
                     return
             except (RaftlogError, OSError, TimeoutError) as refused:
                 _logger.info("%s: entry %s cannot be rebuilt: %s", group.path, index, refused)
-        self._note_left(index, error)
+        self._note_unrepaired(index, error)
 
-    def _note_left(self, index: Index, error: CorruptBatch) -> None:
+    def _note_unrepaired(self, index: Index, error: CorruptBatch) -> None:
         segments = self._group.log.segments
         segment = segments.segment_of_index(index)
         number = segment.number_of(index)
         end = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
-        if len(self._left) < DAMAGED_MAX:
-            self._left.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
+        if len(self._unrepaired) < DAMAGED_MAX:
+            self._unrepaired.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
 
-    def _note_mended(self) -> None:
+    def _note_repaired(self) -> None:
         self._port.entries_repaired += 1
-        self._mended += 1
+        self._repaired_count += 1
 
-    async def _mend(self, index: Index) -> bool:
+    async def _repair_entry(self, index: Index) -> bool:
         """Request the entry from one replica after the other; return true when one of them had it."""
         group = self._group
         for node in self._sources():
@@ -210,36 +210,38 @@ class Repair:
                     if index > group.log.written_index:
                         return False
                     group.log.segments.repair_batch(index, batch)
-                    self._note_mended()
+                    self._note_repaired()
                     return True
             except (RaftlogError, OSError, TimeoutError) as error:
-                _logger.info("%s: node %s could not give entry %s: %s", group.path, node, index, error)
+                _logger.info("%s: node %s did not return entry %s: %s", group.path, node, index, error)
         return False
 
     async def _entry(self, node: NodeId, index: Index) -> bytes | None:
         chunk = self._port.config.transfer_chunk_bytes
         answer = await ask(self._port, node, EntriesRequest(self._group.key, index, index, chunk))
-        found = answer.entries if isinstance(answer, EntriesResult) else ()
-        return found[0].batch if found and found[0].index == index else None
+        result = answer.entries if isinstance(answer, EntriesResult) else ()
+        return result[0].batch if result and result[0].index == index else None
 
-    async def _begin_like_others(self) -> None:
+    async def _follow_log_start(self) -> None:
         """Begin the log as late as another replica's, when that has trimmed or compacted the damaged entries.
 
         Nothing below its beginning needs repair. Raises `Unavailable` when ours changed so: a new round follows."""
         group = self._group
         for node in self._sources():
             try:
-                found = await ask(self._port, node, LogRequest(group.key))
+                result = await ask(self._port, node, LogRequest(group.key))
             except (RaftlogError, OSError, TimeoutError) as error:
-                _logger.info("%s: node %s could not say where its log begins: %s", group.path, node, error)
+                _logger.info("%s: node %s did not return the beginning of its log: %s", group.path, node, error)
                 continue
             own = uncompacted_from(group.log.segments) - 1
-            if not isinstance(found, LogResult) or self._left[0].index > found.boundary.index:
+            if not isinstance(result, LogResult) or self._unrepaired[0].index > result.boundary.index:
                 continue
-            if found.files and found.boundary.index > own:
-                await self._refill(self._left[0].error)
-            elif not found.files and found.boundary.index >= own and group.trim_damaged(found.base_offset):
-                raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
+            if result.files and result.boundary.index > own:
+                await self._refill(self._unrepaired[0].error)
+            elif not result.files and result.boundary.index >= own and group.trim_damaged(result.base_offset):
+                raise Unavailable(
+                    "the damaged entries were trimmed elsewhere, and are trimmed here; the repair is repeated"
+                )
 
     def _sources(self) -> list[NodeId]:
         """Return the nodes of the other members, the leader first.
@@ -261,13 +263,13 @@ class Repair:
             except (RaftlogError, OSError, TimeoutError) as error:
                 if self._port.failure is not None:
                     raise
-                _logger.info("%s: node %s could not give what is compacted: %s", group.path, node, error)
+                _logger.info("%s: node %s did not return its compacted files: %s", group.path, node, error)
             else:
                 self._port.entries_repaired += 1
-                raise Unavailable("what is compacted was copied from another replica, and is looked at again")
+                raise Unavailable("the compacted part was copied from another replica; the repair is repeated")
         index = self._index_of(damage)
         if index is not None:
-            self._note_left(index, damage)
+            self._note_unrepaired(index, damage)
 
     async def _sync(self) -> None:
         """Make the repairs durable; a failed sync ends the process."""

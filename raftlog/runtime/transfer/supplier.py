@@ -109,7 +109,7 @@ class Supplier:
 
         Raises `Unavailable` for entries that this node does not have, and `CorruptBatch`."""
         if not isinstance(request, BulkRequest):
-            raise Unavailable(f"node {node} asks for {type(request).__name__}, which is not known here")
+            raise Unavailable(f"node {node} requested {type(request).__name__}, which is not known here")
         group = self._group(request.group)
         try:
             if isinstance(request, FetchRequest):
@@ -133,16 +133,16 @@ class Supplier:
         log = group.log
         first_index = Index(log.boundary.index + 1)
         if group.damage is not None or first_index > min(group.applied_index, log.written_index):
-            raise Unavailable(f"{group.path} has no sound log to give away")
+            raise Unavailable(f"{group.path} has no sound log to copy")
         [(row, batch)] = log.segments.read_entries(first_index, first_index, 1)
         first = StoredEntry(first_index, Term(row.term), bytes(batch))
         return LogResult(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
 
-    def _files(self, group: PartitionReplica, asked: FilesRequest) -> FilesResult:
+    def _files(self, group: PartitionReplica, request: FilesRequest) -> FilesResult:
         log, segments = group.log, group.log.segments
         if group.damage is not None or self._port.is_compacting(group):
-            raise Unavailable(f"{group.path} is being compacted, or damaged; ask again")
-        boundary = _boundary_at(group, asked.below) or log.boundary
+            raise Unavailable(f"{group.path} is being compacted, or damaged; retry")
+        boundary = _boundary_at(group, request.below) or log.boundary
         below = segments.row_at(Index(boundary.index + 1)).offset
         bases = tuple(Offset(segment.base_offset) for segment in _segments_below(log, boundary))
         self._copied_at[group.key] = self._port.loop.time()
@@ -152,16 +152,16 @@ class Supplier:
         """Return the version of the log's files; pieces of different versions do not fit together."""
         return self._port.boot_epoch, group.log.segments.generation
 
-    def _piece(self, group: PartitionReplica, node: NodeId, asked: PieceRequest) -> PieceResult:
-        segment = group.log.segments.segment_of_offset(asked.base_offset)
-        if self._version(group) != asked.version or segment.base_offset != asked.base_offset:
-            raise Unavailable(f"{group.path} was changed meanwhile; begin anew")
+    def _piece(self, group: PartitionReplica, node: NodeId, request: PieceRequest) -> PieceResult:
+        segment = group.log.segments.segment_of_offset(request.base_offset)
+        if self._version(group) != request.version or segment.base_offset != request.base_offset:
+            raise Unavailable(f"{group.path} was changed meanwhile; restart the copy")
         self._copied_at[group.key] = self._port.loop.time()
-        if asked.row >= segment.rows:
+        if request.row >= segment.rows:
             return PieceResult(())
-        found = group.log.segments.read_rows(segment, asked.row, self._size(asked.bytes_max), _ENTRIES_MAX)
-        self._count(group, node, sum(len(batch) for _, batch in found))
-        return PieceResult(tuple(bytes(batch) for _, batch in found))
+        result = group.log.segments.read_rows(segment, request.row, self._size(request.bytes_max), _ENTRIES_MAX)
+        self._count(group, node, sum(len(batch) for _, batch in result))
+        return PieceResult(tuple(bytes(batch) for _, batch in result))
 
     def is_copied(self, group: PartitionReplica) -> bool:
         """Return whether a replica copies the files of a compacted log, judged by the time of its latest request."""
@@ -171,19 +171,19 @@ class Supplier:
             return False
         return at is not None
 
-    def _entries(self, group: PartitionReplica, asked: EntriesRequest) -> EntriesResult:
+    def _entries(self, group: PartitionReplica, request: EntriesRequest) -> EntriesResult:
         log = group.log
         first = uncompacted_from(log.segments)
-        if not first <= asked.first_index <= log.written_index:
+        if not first <= request.first_index <= log.written_index:
             raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
-        last = Index(min(asked.last_index, log.written_index))
-        stored = log.segments.read_entries(asked.first_index, last, self._size(asked.bytes_max))
+        last = Index(min(request.last_index, log.written_index))
+        stored = log.segments.read_entries(request.first_index, last, self._size(request.bytes_max))
         return EntriesResult(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
 
-    def _append(self, group: PartitionReplica, node: NodeId, asked: FetchRequest) -> FetchResult | LogsDiverge:
-        nobody = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # whoever asked knows who it is
+    def _append(self, group: PartitionReplica, node: NodeId, request: FetchRequest) -> FetchResult | LogsDiverge:
+        no_sender = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # the requester fills in its own id
         wanted = SupplyRequest(
-            nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max)
+            no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._size(request.bytes_max)
         )
         supplied = group.core.supply(wanted)
         if supplied is Unsupplied.PARTED:
