@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -125,16 +125,20 @@ class OperatorVerb(NamedTuple):
             self.ask(shown)
 
 
-def operator_verb(json_help: str | None = None) -> Callable[[F], F]:
-    """Add `--json`, if it has a help text, and `--bootstrap`, as one argument `verb`. Apply it next to the function."""
+def operator_command(
+    json_help: str | None = None, *, name: str | None = None, group: click.Group | None = None
+) -> Callable[[Callable[..., object]], click.Command]:
+    """Make a command of a function that takes `verb`, with `--json`, if it has a help text, and `--bootstrap`.
 
-    def decorated(function: F) -> F:
+    The command is one of `group`, if given."""
+
+    def decorated(function: Callable[..., object]) -> click.Command:
         @functools.wraps(function)
-        def call(*, bootstrap: list[str], as_json: bool = False, **options: Any) -> Any:
+        def call(*, bootstrap: list[str], as_json: bool = False, **options: Any) -> object:
             return function(verb=OperatorVerb(bootstrap, as_json), **options)
 
-        with_brokers = bootstrap_option(cast(F, call))
-        return with_brokers if json_help is None else json_option(json_help)(with_brokers)
+        command = (click.command if group is None else group.command)(name)(call)
+        return bootstrap_option(command if json_help is None else json_option(json_help)(command))
 
     return decorated
 

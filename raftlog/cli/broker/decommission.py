@@ -10,7 +10,7 @@ from raftlog.cli.operator_verbs import (
     WaitProgress,
     first_status,
     node_argument,
-    operator_verb,
+    operator_command,
     wait,
     wait_options,
     watch,
@@ -24,11 +24,10 @@ from raftlog.values.placement import LeavingPartition
 MOVES_SHOWN: Final = 20
 
 
-@click.command()
+@operator_command("Print the progress as JSON, with --watch a line for each change.")
 @node_argument
 @wait_options("the broker holds no replicas any more and is removed")
 @watch_option("Print the progress whenever it changes, until it is finished.")
-@operator_verb("Print the progress as JSON, with --watch a line for each change.")
 def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb) -> None:
     """Move all replicas of the broker NODE to other brokers, then remove it from the cluster for good.
 
@@ -68,10 +67,9 @@ async def _decommission(
     return await ask()
 
 
-@click.command()
+@operator_command("Print it as JSON, with --watch a line for each change.")
 @node_argument
 @watch_option("Print it again whenever it changes, until it is finished.")
-@operator_verb("Print it as JSON, with --watch a line for each change.")
 def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
     """Show the progress of the decommission of the broker NODE: replicas and bytes left, moves, and waits."""
 
@@ -86,9 +84,8 @@ def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
     verb.ask(look)
 
 
-@click.command()
+@operator_command("Print the node id as JSON.")
 @node_argument
-@operator_verb("Print the node id as JSON.")
 def recommission(node: int, verb: OperatorVerb) -> None:
     """Cancel the decommission of the broker NODE. Replicas that were moved already stay at the other brokers."""
     answer = verb.ask(lambda client: client.admin.recommission(node))

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-import click
-
-from raftlog.cli.operator_verbs import OperatorVerb, node_argument, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, node_argument, operator_command
 from raftlog.cli.tables import Columns, age, properties, red, show, size, table_of, yes_no
 from raftlog.values.brokers import BrokerDescription
 
 
-@click.command()
-@operator_verb("Print the brokers as a JSON array, as /v1/brokers has them.")
+@operator_command("Print the brokers as a JSON array, as /v1/brokers has them.")
 def list_brokers(verb: OperatorVerb) -> None:
     """List the brokers of the cluster: whether they answer, drain or are in maintenance, addresses, disks, releases."""
     verb.output(verb.ask(lambda client: client.admin.brokers()), _show_all)
@@ -28,9 +25,8 @@ def status_of(row: BrokerDescription) -> str:
     return "maintenance" if status == "active" else f"{status}, maintenance"
 
 
-@click.command()
+@operator_command("Print the broker as JSON, as /v1/brokers/{id} has it.")
 @node_argument
-@operator_verb("Print the broker as JSON, as /v1/brokers/{id} has it.")
 def show_broker(node: int, verb: OperatorVerb) -> None:
     """Show all details of the broker NODE."""
     verb.output(verb.ask(lambda client: client.admin.broker(node)), _show)

@@ -12,7 +12,7 @@ from raftlog.cli.operator_verbs import (
     expected_version_option,
     first_status,
     node_argument,
-    operator_verb,
+    operator_command,
     wait,
     wait_options,
     watch_option,
@@ -33,11 +33,10 @@ def maintenance() -> None:
     """Put a broker into maintenance mode: it transfers its leaderships, and gets no new ones or replicas."""
 
 
-@maintenance.command()
+@operator_command("Print the progress as JSON.", group=maintenance)
 @node_argument
 @_expected
 @wait_options("NODE no longer leads partitions that other brokers can lead")
-@operator_verb("Print the progress as JSON.")
 def enable(node: int, expected_version: int | None, waits: bool, timeout_s: float, verb: OperatorVerb) -> None:
     """Put the broker NODE into maintenance mode: it leads no partitions until `disable`, also after restarts."""
     found = verb.ask(lambda client: _enable(client, node, expected_version, waits, timeout_s))
@@ -67,20 +66,20 @@ async def _enable(client: BrokerClient, node: int, expected: int | None, waits: 
     return await client.admin.maintenance(node)
 
 
-@maintenance.command()
+@operator_command("Print the node id and the version as JSON.", group=maintenance)
 @node_argument
 @_expected
-@operator_verb("Print the node id and the version as JSON.")
 def disable(node: int, expected_version: int | None, verb: OperatorVerb) -> None:
     """End maintenance mode of the broker NODE. Some seconds later it leads its preferred partitions again."""
     answer = verb.ask(lambda client: client.admin.set_maintenance(node, False, expected_version=expected_version))
     verb.output(answer, f"node {node} left maintenance mode; check it with `raftlog cluster health`")
 
 
-@maintenance.command()
+@operator_command(
+    "Print a JSON array with a row for each broker, with --watch a line for each change.", group=maintenance
+)
 @click.argument("node", metavar="[NODE]", type=click.IntRange(min=0), required=False)
 @watch_option("Print it again whenever it changes, until Ctrl-C.")
-@operator_verb("Print a JSON array with a row for each broker, with --watch a line for each change.")
 def status(node: int | None, watches: bool, verb: OperatorVerb) -> None:
     """Show the brokers in maintenance mode and their progress, or only NODE."""
     verb.show_or_watch(watches, lambda client: _statuses(client, node), lambda rows: _show(rows, verb.as_json))

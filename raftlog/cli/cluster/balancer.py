@@ -2,7 +2,7 @@
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, watch_option
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command, watch_option
 from raftlog.cli.tables import counted, nodes, properties, show
 from raftlog.client import BrokerClient
 from raftlog.values.placement import BalancerStatus
@@ -13,9 +13,8 @@ def balancer() -> None:
     """Show the state of the balancer. `raftlog cluster config set balancer.mode=…` controls it."""
 
 
-@balancer.command()
+@operator_command("Print it as JSON, with --watch a line for each change.", group=balancer)
 @watch_option("Print it again whenever it changes, until Ctrl-C.")
-@operator_verb("Print it as JSON, with --watch a line for each change.")
 def status(watches: bool, verb: OperatorVerb) -> None:
     """Show the balancer's activity, and the conditions that stop it."""
 
@@ -44,8 +43,7 @@ def _show(found: BalancerStatus) -> None:
     )
 
 
-@click.command()
-@operator_verb("Print the number of partitions to move as JSON.")
+@operator_command("Print the number of partitions to move as JSON.")
 def balance(verb: OperatorVerb) -> None:
     """Balance replicas and leaders now, even if balancer.mode is off."""
     answer = verb.ask(lambda client: client.admin.rebalance())

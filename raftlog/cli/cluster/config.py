@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, expected_version_option, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, expected_version_option, operator_command
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
@@ -23,8 +23,7 @@ def config() -> None:
     """Show and change settings of the cluster. All brokers apply changes at once, without a restart."""
 
 
-@config.command(name="list")
-@operator_verb("Print the settings as a JSON object.")
+@operator_command("Print the settings as a JSON object.", name="list", group=config)
 def list_settings(verb: OperatorVerb) -> None:
     """List all settings with their values and defaults."""
     values, schema = verb.ask(_values_and_schema)
@@ -39,9 +38,8 @@ async def _values_and_schema(
     return await client.admin.cluster_config(), await client.admin.cluster_config_schema()
 
 
-@config.command()
+@operator_command("Print the value as JSON.", group=config)
 @click.argument("name")
-@operator_verb("Print the value as JSON.")
 def get(name: str, verb: OperatorVerb) -> None:
     """Print the value of the setting NAME."""
     values = verb.ask(lambda client: client.admin.cluster_config())
@@ -50,11 +48,10 @@ def get(name: str, verb: OperatorVerb) -> None:
     verb.output(values[name], _text(values[name]))
 
 
-@config.command(name="set")
+@operator_command("Print the version of the settings as JSON.", name="set", group=config)
 @click.argument("settings", metavar="NAME=VALUE…", nargs=-1, required=True)
 @_dry_run
 @_expected
-@operator_verb("Print the version of the settings as JSON.")
 def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
     """Set settings of the cluster, all or none of them."""
     texts = _read(settings)
@@ -67,11 +64,10 @@ def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int
     _output_change(verb, change, f"set {', '.join(settings)}", dry_run)
 
 
-@config.command()
+@operator_command("Print the version of the settings as JSON.", group=config)
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
 @_dry_run
 @_expected
-@operator_verb("Print the version of the settings as JSON.")
 def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
     """Reset settings of the cluster to their defaults."""
 
@@ -81,8 +77,7 @@ def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, v
     _output_change(verb, change, f"unset {', '.join(names)}", dry_run)
 
 
-@config.command()
-@operator_verb("Print it as a JSON object, as /v1/cluster_config/schema has it.")
+@operator_command("Print it as a JSON object, as /v1/cluster_config/schema has it.", group=config)
 def schema(verb: OperatorVerb) -> None:
     """Show description, default and allowed values of each setting."""
     verb.output(verb.ask(lambda client: client.admin.cluster_config_schema()), _show_schema)

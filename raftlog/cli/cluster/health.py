@@ -7,7 +7,7 @@ from typing import Final
 import click
 from msgspec import to_builtins
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command, until_ctrl_c, watch, watch_option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import nodes, properties, red, show, yes_no
 from raftlog.client import BrokerClient, ClusterHealth
@@ -16,9 +16,8 @@ from raftlog.values.value import to_json
 PARTITIONS_SHOWN: Final = 10
 
 
-@click.command()
+@operator_command("Print the health as JSON, with --watch a line for each change.")
 @watch_option("Print again whenever something changes, until Ctrl-C.", "watch")
-@operator_verb("Print the health as JSON, with --watch a line for each change.")
 def health(watch: bool, verb: OperatorVerb) -> None:
     """Show whether the cluster is healthy, and the reasons if not. Exit code 1 if it is unhealthy."""
     with until_ctrl_c(watch):

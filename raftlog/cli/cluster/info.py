@@ -5,7 +5,7 @@ import asyncio
 import click
 import orjson
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.tables import Columns, or_dash, show, table_of, yes_no
 from raftlog.client import BrokerClient, BrokerDescription
 
@@ -22,8 +22,7 @@ _BROKER: Columns[BrokerDescription] = {
 }
 
 
-@click.command()
-@operator_verb("Print the cluster as JSON.")
+@operator_command("Print the cluster as JSON.")
 def info(verb: OperatorVerb) -> None:
     """Show the cluster's id and its brokers."""
     cluster_id, controller, brokers = asyncio.run(_info(verb))

@@ -2,7 +2,7 @@
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option
 from raftlog.client import BrokerClient
 from raftlog.errors import Unavailable
@@ -11,7 +11,7 @@ from raftlog.values.brokers import LogLevel
 LEVELS = ("debug", "info", "warning", "error")
 
 
-@click.command()
+@operator_command("Print the new level as JSON.")
 @click.argument("name", metavar="LOGGER")
 @click.argument("level", type=click.Choice(LEVELS))
 @option(
@@ -23,7 +23,6 @@ LEVELS = ("debug", "info", "warning", "error")
     help="Seconds until the level is reset; 0: not before the broker restarts.",
 )
 @option("--node", type=click.IntRange(min=0), help="Broker to change; without it, the broker that answers.")
-@operator_verb("Print the new level as JSON.")
 def log_level(name: str, level: str, expires_s: int, node: int | None, verb: OperatorVerb) -> None:
     """Set the level of LOGGER at a broker to LEVEL for a while. Loggers are `raftlog` and its modules."""
     answer = verb.ask(lambda client: _set(client, name, level, expires_s, node))

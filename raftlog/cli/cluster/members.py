@@ -4,15 +4,14 @@ import asyncio
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, until_ctrl_c, watch, watch_option
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command, until_ctrl_c, watch, watch_option
 from raftlog.cli.tables import Columns, age, green, red, show, size, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import BrokerLoad, ClusterMember, ClusterMembers
 
 
-@click.command()
+@operator_command("Print the members as JSON, with --watch a line for each change.")
 @watch_option("Print again whenever a state changes, until Ctrl-C.", "watch")
-@operator_verb("Print the members as JSON, with --watch a line for each change.")
 def members(watch: bool, verb: OperatorVerb) -> None:
     """Show the state of each broker according to gossip: a hint that decides no leader and moves no replica.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
@@ -19,9 +19,8 @@ _BROKER: Columns[BrokerLevels] = {
 }
 
 
-@click.command()
+@operator_command("Print the levels as JSON.")
 @option("--finish", is_flag=True, help="Raise the feature level for good: brokers cannot return to the old release.")
-@operator_verb("Print the levels as JSON.")
 def upgrade(finish: bool, verb: OperatorVerb) -> None:
     """Show the progress of an upgrade, and finish it once all brokers run the new release.
 

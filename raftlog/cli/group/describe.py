@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import click
 import orjson
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb, watch_option
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command, watch_option
 from raftlog.cli.tables import Columns, counted, escaped, properties, show, table_of
 from raftlog.client import BrokerClient, ConsumerDescription, GroupDescription, PartitionLag
 from raftlog.errors import UnknownGroup
@@ -14,8 +14,7 @@ from raftlog.errors import UnknownGroup
 Json = dict[str, object]
 
 
-@click.command(name="list")
-@operator_verb("Print a JSON array with an object for each group.")
+@operator_command("Print a JSON array with an object for each group.", name="list")
 def list_groups(verb: OperatorVerb) -> None:
     """List all groups with members or committed offsets."""
     groups = verb.ask(lambda client: client.groups.describe_all())
@@ -25,18 +24,16 @@ def list_groups(verb: OperatorVerb) -> None:
         show(table_of(groups, _LISTED))
 
 
-@click.command()
+@operator_command("Print it as a JSON object, with --watch a line for each change.")
 @click.argument("name", metavar="GROUP")
 @watch_option("Print it again whenever it changes, until Ctrl-C.")
-@operator_verb("Print it as a JSON object, with --watch a line for each change.")
 def describe(name: str, watches: bool, verb: OperatorVerb) -> None:
     """Show the state of GROUP, its members, and committed offset, end and lag of each partition."""
     verb.show_or_watch(watches, lambda client: _group_report(client, name), lambda found: _show(found, verb.as_json))
 
 
-@click.command()
+@operator_command("Print it as a JSON object.")
 @click.argument("name", metavar="GROUP")
-@operator_verb("Print it as a JSON object.")
 def lag(name: str, verb: OperatorVerb) -> None:
     """Show the number of records that GROUP has not read yet, by partition and in total."""
     lags = verb.ask(lambda client: client.groups.lag(name))

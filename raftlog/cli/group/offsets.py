@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import click
 import orjson
 
-from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option, partition_place
 from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.types import TopicPartition
 
 
-@click.command()
+@operator_command("Print the offsets as JSON.")
 @click.argument("name", metavar="GROUP")
 @option(
     "--commit",
@@ -21,7 +21,6 @@ from raftlog.types import TopicPartition
     help="Commit this offset first; one below the committed offset has no effect (use `reset-offsets`). "
     "May be repeated.",
 )
-@operator_verb("Print the offsets as JSON.")
 def offsets(name: str, commits: tuple[str, ...], verb: OperatorVerb) -> None:
     """Show the committed offsets of GROUP."""
     wanted = _read_commits(commits)
@@ -52,11 +51,10 @@ def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
     return commits
 
 
-@click.command()
+@operator_command()
 @click.argument("name", metavar="GROUP")
 @click.argument("topic")
 @yes_option
-@operator_verb()
 def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete the committed offsets of GROUP in TOPIC. Later members start by their reset policy."""
     confirm(f"Delete all committed offsets of {name} in {topic}?", yes)
@@ -64,10 +62,9 @@ def delete_offsets(name: str, topic: str, yes: bool, verb: OperatorVerb) -> None
     click.echo(f"deleted the committed offsets of {name} in {topic}")
 
 
-@click.command()
+@operator_command()
 @click.argument("name", metavar="GROUP")
 @yes_option
-@operator_verb()
 def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete GROUP, which must have no members, and its committed offsets."""
     confirm(f"Delete the group {name} and all its committed offsets?", yes)

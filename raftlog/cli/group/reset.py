@@ -7,7 +7,7 @@ import click
 from rich.table import Table
 
 from raftlog.cli.json_lines import milliseconds
-from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option
 from raftlog.cli.tables import Columns, counted, show, table_of
 from raftlog.client import OffsetReset
@@ -55,7 +55,7 @@ def read_scope(_context: click.Context, _parameter: click.Parameter, texts: Sequ
     return scope
 
 
-@click.command()
+@operator_command("Print the offsets as JSON; needs --yes or --dry-run.")
 @click.argument("name", metavar="GROUP")
 @option(
     "--to",
@@ -75,7 +75,6 @@ def read_scope(_context: click.Context, _parameter: click.Parameter, texts: Sequ
 )
 @option("--dry-run", is_flag=True, help="Show the new offsets without changing them.")
 @yes_option
-@operator_verb("Print the offsets as JSON; needs --yes or --dry-run.")
 def reset_offsets(name: str, to: ResetTarget, scope: ResetScope, dry_run: bool, yes: bool, verb: OperatorVerb) -> None:
     """Move the committed offsets of GROUP, back or forth. It must have no members: stop them first."""
     if verb.as_json and not (yes or dry_run):

@@ -2,16 +2,15 @@
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, partition_place
 
 
-@click.command()
+@operator_command("Print the leader as JSON.")
 @click.argument("partition", metavar="TOPIC/PARTITION")
 @option(
     "--to", "target", type=click.IntRange(min=0), metavar="NODE", help="New leader; without it, any eligible replica."
 )
-@operator_verb("Print the leader as JSON.")
 def transfer_leadership(partition: str, target: int | None, verb: OperatorVerb) -> None:
     """Transfer the leadership of TOPIC/PARTITION to another replica, which becomes the preferred leader.
 

@@ -2,23 +2,21 @@
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, partition_place
 from raftlog.cli.tables import Columns, nodes, properties, rate, show, size, table_of, yes_no
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica
 
 
-@click.command()
+@operator_command("Print the partitions as a JSON array, as /v1/cluster/partitions has them.")
 @option("--topic", help="Only the partitions of this topic, which may be internal, such as __consumer_offsets.")
-@operator_verb("Print the partitions as a JSON array, as /v1/cluster/partitions has them.")
 def list_partitions(topic: str | None, verb: OperatorVerb) -> None:
     """List partitions with their leaders and replicas. A leader that does not answer is not shown."""
     verb.output(verb.ask(lambda client: client.admin.partitions(topic)), lambda rows: show(table_of(rows, _PARTITION)))
 
 
-@click.command()
+@operator_command("Print the partition as JSON, as /v1/partitions/kafka/{topic}/{partition} has it.")
 @click.argument("partition", metavar="TOPIC/PARTITION")
-@operator_verb("Print the partition as JSON, as /v1/partitions/kafka/{topic}/{partition} has it.")
 def show_partition(partition: str, verb: OperatorVerb) -> None:
     """Show offsets and replicas of TOPIC/PARTITION as its leader reports them.
 

@@ -8,7 +8,7 @@ from raftlog.cli.operator_verbs import (
     OperatorVerb,
     WaitProgress,
     expected_version_option,
-    operator_verb,
+    operator_command,
     wait,
     wait_options,
     watch_option,
@@ -22,7 +22,7 @@ _STATUS_COMMAND = "raftlog partition moves"
 _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
 
 
-@click.command()
+@operator_command("Print the version of the order as JSON.")
 @click.argument("partition", metavar="TOPIC/PARTITION")
 @option(
     "--to",
@@ -34,7 +34,6 @@ _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
 )
 @expected_version_option("Refuse unless the assignment still has this version, which `raftlog partition show` prints.")
 @wait_options("the new replicas have caught up and the old ones are removed")
-@operator_verb("Print the version of the order as JSON.")
 def move(
     partition: str,
     targets: list[int],
@@ -83,9 +82,8 @@ def _progress_of(move: Reconfiguration) -> WaitProgress:
     return WaitProgress(False, text) if left is None or not whole else WaitProgress(False, text, moved, left + moved)
 
 
-@click.command()
+@operator_command("Print them as a JSON array, with --watch a line for each change.")
 @watch_option("Print them again whenever something changes, until Ctrl-C.")
-@operator_verb("Print them as a JSON array, with --watch a line for each change.")
 def moves(watches: bool, verb: OperatorVerb) -> None:
     """Show the partitions that are being moved: from and to which brokers, bytes left, and waits."""
     verb.show_or_watch(watches, lambda client: client.admin.reconfigurations(), lambda rows: verb.output(rows, _show))
@@ -109,11 +107,10 @@ _MOVE: Columns[Reconfiguration] = {
 }
 
 
-@click.command()
+@operator_command("Print the cancelled moves as JSON.")
 @click.argument("partition", metavar="[TOPIC/PARTITION]", required=False)
 @option("--all", "all_of_them", is_flag=True, help="Cancel all moves.")
 @option("--node", type=click.IntRange(min=0), help="Cancel all moves from or to this broker.")
-@operator_verb("Print the cancelled moves as JSON.")
 def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb: OperatorVerb) -> None:
     """Cancel the move of TOPIC/PARTITION, or of several partitions: the present voters stay.
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, partition_place
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
@@ -18,7 +18,7 @@ RECOVERY_MS: Final = 600_000
 """
 
 
-@click.command()
+@operator_command("Print the result as JSON.")
 @click.argument("partition", metavar="TOPIC/PARTITION")
 @option(
     "--accept-loss",
@@ -27,7 +27,6 @@ RECOVERY_MS: Final = 600_000
     ".raftlog/damaged. Without it nothing is changed.",
 )
 @option("--survivor", type=int, metavar="NODE", help="Broker whose replica to recover from. [default: the best one]")
-@operator_verb("Print the result as JSON.")
 def recover(partition: str, accept_loss: bool, survivor: int | None, verb: OperatorVerb) -> None:
     """Show the replicas of TOPIC/PARTITION and what a recovery would lose; with --accept-loss, do it.
 

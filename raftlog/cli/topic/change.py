@@ -4,18 +4,17 @@ from collections.abc import Mapping
 
 import click
 
-from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option, settings_option
 from raftlog.cli.tables import counted
 from raftlog.config import TopicConfig
 
 
-@click.command()
+@operator_command()
 @click.argument("name")
 @settings_option("Setting to change; may be repeated.", "--config", "-c", "config")
 @option("--reset", "resets", multiple=True, metavar="KEY", help="Setting to reset to its default; may be repeated.")
 @yes_option
-@operator_verb()
 def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
     """Change settings of the topic NAME.
 
@@ -51,10 +50,9 @@ def _is_less(after: str, before: str) -> bool:
     return int(after) >= 0 and (before == "-1" or not before.isdecimal() or int(after) < int(before))
 
 
-@click.command()
+@operator_command()
 @click.argument("name")
 @yes_option
-@operator_verb()
 def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete the topic NAME and all its records, on all replicas and for good."""
     if not yes:

@@ -7,7 +7,7 @@ import click
 import orjson
 
 from raftlog.cli.consume.position import StartPosition, locate, read_position
-from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_verb, yes_option
+from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed, exit_code_of
 from raftlog.cli.tables import Columns, counted, show, table_of
@@ -34,7 +34,7 @@ def _read_before(context: click.Context, parameter: click.Parameter, text: str) 
     return read_position(context, parameter, text)
 
 
-@click.command()
+@operator_command("Print the first offset of each partition as JSON; needs --yes.")
 @click.argument("name", metavar="TOPIC")
 @option(
     "--before",
@@ -54,7 +54,6 @@ def _read_before(context: click.Context, parameter: click.Parameter, text: str) 
 )
 @option("--all", "all_partitions", is_flag=True, help="Trim all partitions.")
 @yes_option
-@operator_verb("Print the first offset of each partition as JSON; needs --yes.")
 def trim(
     name: str,
     before: StartPosition,

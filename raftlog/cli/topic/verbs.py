@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 import orjson
 
-from raftlog.cli.operator_verbs import OperatorVerb, operator_verb
+from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, settings_option
 from raftlog.cli.tables import Columns, counted, nodes, red, show, table_of
 from raftlog.cli.topic.change import alter, delete
@@ -31,7 +31,7 @@ topic.add_command(delete)
 topic.add_command(trim)
 
 
-@topic.command()
+@operator_command("Print the topic as JSON.", group=topic)
 @click.argument("name")
 @option("--partitions", "-p", type=click.IntRange(min=1), default=1, help="Number of partitions.")
 @option(
@@ -42,7 +42,6 @@ topic.add_command(trim)
 )
 @settings_option("Setting of the topic, such as retention.ms=3600000; may be repeated.", "--config", "-c", "config")
 @option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
-@operator_verb("Print the topic as JSON.")
 def create(
     name: str,
     partitions: int,
@@ -77,8 +76,7 @@ async def _exists(client: BrokerClient, name: str, error: RaftlogError) -> bool:
     return isinstance(error, TopicExists) or (error.outcome == "failed" and name in await client.topics())
 
 
-@topic.command(name="list")
-@operator_verb("Print a JSON array with an object for each topic.")
+@operator_command("Print a JSON array with an object for each topic.", name="list", group=topic)
 def list_topics(verb: OperatorVerb) -> None:
     """List all topics, with their numbers of partitions and replicas."""
     topics = verb.ask(lambda client: client.list_topics())
@@ -92,9 +90,8 @@ def list_topics(verb: OperatorVerb) -> None:
         show(table_of(topics, _TOPIC))
 
 
-@topic.command()
+@operator_command("Print the topic as JSON.", group=topic)
 @click.argument("name")
-@operator_verb("Print the topic as JSON.")
 def describe(name: str, verb: OperatorVerb) -> None:
     """Show partitions with their leaders, replicas and offsets, and settings of the topic NAME."""
     description, ranges, overrides = asyncio.run(_describe(verb.bootstrap, name))
