@@ -388,7 +388,7 @@ class Instance:
         await self._store(lambda now: now._replace(anchors=_only({**now.anchors, **anchors}, owned)), deadline)
 
     async def commit(
-        self, consumed: Sequence[Consumed] | None, *, is_waited_for: bool, deadline: Deadline
+        self, consumed: Sequence[Consumed] | None, is_waited_for: bool, deadline: Deadline
     ) -> list[CommitOutcome]:
         """Commit the offsets after these records, or with None after all delivered ones.
 

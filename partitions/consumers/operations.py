@@ -6,7 +6,7 @@ docs/REPLICATION.md names them. Called through `coordinator.router` by the servi
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -37,20 +37,29 @@ from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.types import Offset, TopicPartition
 
 A = TypeVar("A")
-Q = TypeVar("Q", InstanceNamed, Subscribe, Assign, Seek, InstancePoll, CommitConsumed, CommittedOf)
 
 
-def _at(
-    serve: Callable[[Instance, Q, Deadline], Awaitable[A]], *, is_confirmed: bool = False
-) -> Callable[[Registry, GroupCoordinator, Q, Deadline], Awaitable[A]]:
-    """Return a handler that serves at the named instance. `is_confirmed`: check that this is still the coordinator."""
+Handler: TypeAlias = Callable[[Registry, GroupCoordinator, Any, Deadline], Awaitable[A]]
 
-    async def served(registry: Registry, coordinator: GroupCoordinator, asked: Q, deadline: Deadline) -> A:
+
+def _at(method: Callable[..., Awaitable[A]]) -> Handler[A]:
+    """Return a handler that passes the request's fields and the deadline to a method of the named instance."""
+
+    async def served(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
         async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked[:2]) as instance:
-            answer = await serve(instance, asked, deadline)
-            if is_confirmed:
-                await coordinator.confirm(deadline)
-            return answer
+            return await method(instance, *asked[2:], deadline)
+
+    return served
+
+
+def _state(read: Callable[[Instance], A]) -> Handler[A]:
+    """Return a handler that reads the named instance's state, and checks that this is still the coordinator."""
+
+    async def served(registry: Registry, coordinator: GroupCoordinator, asked: InstanceNamed, deadline: Deadline) -> A:
+        async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked) as instance:
+            found = read(instance)
+            await coordinator.confirm(deadline)
+            return found
 
     return served
 
@@ -80,40 +89,8 @@ async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: Inst
         await registry.delete(coordinator, instance, is_wanted=True, deadline=deadline)
 
 
-async def _subscribe(instance: Instance, asked: Subscribe, deadline: Deadline) -> None:
-    await instance.subscribe(asked.topics, asked.pattern, deadline)
-
-
-async def _subscription(instance: Instance, _: InstanceNamed, __: Deadline) -> Subscribed:
-    return instance.subscribed
-
-
-async def _unsubscribe(instance: Instance, _: InstanceNamed, deadline: Deadline) -> None:
-    await instance.unsubscribe(deadline)
-
-
-async def _assign(instance: Instance, asked: Assign, deadline: Deadline) -> None:
-    await instance.assign(asked.partitions, deadline)
-
-
-async def _assignment(instance: Instance, _: InstanceNamed, __: Deadline) -> list[TopicPartition]:
-    return list(instance.assignment)
-
-
-async def _seek(instance: Instance, asked: Seek, deadline: Deadline) -> None:
-    await instance.seek(asked.positions, deadline)
-
-
-async def _poll(instance: Instance, asked: InstancePoll, _: Deadline) -> PollDelivery:
-    return await instance.poll(asked.poll_id, asked.wait_ms, asked.max_bytes, asked.formats)
-
-
-async def _commit(instance: Instance, asked: CommitConsumed, deadline: Deadline) -> list[CommitOutcome]:
-    return await instance.commit(asked.consumed, is_waited_for=asked.is_waited_for, deadline=deadline)
-
-
-async def _committed(instance: Instance, asked: CommittedOf, deadline: Deadline) -> list[CommittedHere]:
-    return await instance.committed(asked.partitions, deadline)
+async def _poll(instance: Instance, *asked: Any) -> PollDelivery:
+    return await instance.poll(*asked[:-1])  # its own wait bounds it, not the deadline
 
 
 class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
@@ -157,18 +134,20 @@ class _PackedDelivery(msgspec.Struct, array_like=True):
 _DELIVERIES: Final = msgspec.msgpack.Decoder(_PackedDelivery)
 CREATE: Final = CoordinatorOperation("consumers.create", _create, CreateInstance, is_repeatable=False)
 DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceNamed, is_repeatable=False)
-SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _at(_subscribe), Subscribe)
+SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _at(Instance.subscribe), Subscribe)
 SUBSCRIPTION: Final = CoordinatorOperation(
-    "consumers.subscription", _at(_subscription, is_confirmed=True), InstanceNamed, Subscribed
+    "consumers.subscription", _state(lambda instance: instance.subscribed), InstanceNamed, Subscribed
 )
-UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _at(_unsubscribe), InstanceNamed)
-ASSIGN: Final = CoordinatorOperation("consumers.assign", _at(_assign), Assign)
+UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _at(Instance.unsubscribe), InstanceNamed)
+ASSIGN: Final = CoordinatorOperation("consumers.assign", _at(Instance.assign), Assign)
 ASSIGNMENT: Final = CoordinatorOperation(
-    "consumers.assignment", _at(_assignment, is_confirmed=True), InstanceNamed, list[TopicPartition]
+    "consumers.assignment", _state(lambda instance: list(instance.assignment)), InstanceNamed, list[TopicPartition]
 )
-SEEK: Final = CoordinatorOperation("consumers.seek", _at(_seek), Seek)
+SEEK: Final = CoordinatorOperation("consumers.seek", _at(Instance.seek), Seek)
 POLL: Final = _PollOperation("consumers.poll", _at(_poll), InstancePoll)
 COMMIT: Final = CoordinatorOperation(
-    "consumers.commit", _at(_commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
+    "consumers.commit", _at(Instance.commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
 )
-COMMITTED: Final = CoordinatorOperation("consumers.committed", _at(_committed), CommittedOf, list[CommittedHere])
+COMMITTED: Final = CoordinatorOperation(
+    "consumers.committed", _at(Instance.committed), CommittedOf, list[CommittedHere]
+)
