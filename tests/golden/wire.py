@@ -27,7 +27,7 @@ from raftlog.runtime.rpc.calls import (
     encode_failure,
 )
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, found_of, request_of
+from raftlog.runtime.rpc.frames.bulk_codec import answer_of, call_of, request_of, result_of
 from raftlog.runtime.rpc.frames.codec import TurnDecoder, decode_beat, encode_beat, encode_turn
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
@@ -184,7 +184,7 @@ def _bulk() -> Iterator[Sample]:
                 f"ANSWER {name}" + (f", {number}" if number else ""),
                 found,
                 lambda found: _joined(encode_answer(7, answer_of(found), CONFIG)),
-                lambda data, asked=asked: found_of(asked, decode_answer(_frame(data, FrameKind.ANSWER), CONFIG)[1]),  # type: ignore[arg-type]
+                lambda data, asked=asked: result_of(asked, decode_answer(_frame(data, FrameKind.ANSWER), CONFIG)[1]),  # type: ignore[arg-type]
             )
 
 
