@@ -5,14 +5,17 @@ The scrub belongs to the driver; a deleted topic's files are removed with its Ra
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.coordinator.maintenance import CoordinatorMaintenance
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.partitions.placement.assignments.assignments import Assignments
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 _logger = logging.getLogger(__name__)
+_MAINTENANCE: Final = LOOP_HOLDS.step("maintenance of a replica")
 _SLICE = 64
 """Replicas maintained in one turn of the loop."""
 
@@ -49,7 +52,8 @@ class Housekeeping(BackgroundLoop):
         """Maintain every replica once, and begin the maintenance of coordinators."""
         now_ms = self._wall_ms()
         for number, replica in enumerate(list(self._assignments.replicas.values())):
-            replica.keep_house(now_ms)
+            with _MAINTENANCE:
+                replica.keep_house(now_ms)
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         self._coordinators.begin()

@@ -50,6 +50,9 @@ EVENTS: Final[dict[str, EventKind]] = {
     "stalled": _kind(
         WARNING, "what", "the event loop or the disk stalled; the broker gives its leaderships away for a while"
     ),
+    "loop_held": _kind(
+        INFO, "step held_ms", "a step held the event loop above 5 ms, and half as long again as ever before"
+    ),
     "events_left_out": _kind(
         WARNING, "what count", "that many events of one name exceeded the limit per second and were not written"
     ),

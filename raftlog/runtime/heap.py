@@ -3,11 +3,15 @@
 A full collection walks everything that was ever tracked, 50 to 90 milliseconds for each thousand groups, and nearly all
 of that lives as long as the process. So objects that survived a long full collection are frozen: the collector does not
 look at them again. Nothing that was garbage then is frozen; later garbage is freed by its reference count, unless it is
-part of a cycle: that stays until the process ends. Process-wide, so only for a composition root."""
+part of a cycle: that stays until the process ends. Process-wide, so only for a composition root.
+
+    begin: what was imported is frozen → settle: so is what the start made → long full collections: so are survivors"""
 
 import gc
-import time
 from typing import Any, Final
+
+from raftlog.runtime.histogram import stopwatch
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 FROZEN_FROM_S: Final = 0.005
 """Full collections that are shorter are left alone."""
@@ -20,12 +24,17 @@ class Collections:
     def __init__(self) -> None:
         self.longest_s = 0.0
         """Longest of all full collections so far."""
-        self._began = 0.0
+        self._began = self._counted_s = 0.0
 
     def begin(self) -> None:
         """Freeze the imported objects, and observe from now on."""
         gc.freeze()
         gc.callbacks.append(self._observe)
+
+    def settle(self) -> None:
+        """Free the garbage of the start and freeze the rest, so that no collection under load walks it."""
+        gc.collect()
+        gc.freeze()
 
     def end(self) -> None:
         """Restore the collector to its former state."""
@@ -33,12 +42,13 @@ class Collections:
         gc.unfreeze()
 
     def _observe(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began, self._counted_s = stopwatch(), LOOP_HOLDS.counted_s
+            return
+        LOOP_HOLDS.note_since(self._began, "garbage collection", self._counted_s)
         if info["generation"] != _FULL:
             return
-        if phase == "start":
-            self._began = time.perf_counter()
-            return
-        elapsed_s = time.perf_counter() - self._began
+        elapsed_s = stopwatch() - self._began
         self.longest_s = max(self.longest_s, elapsed_s)
         if elapsed_s >= FROZEN_FROM_S:
             gc.freeze()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from raftlog.errors import InvalidArgument, LogClosed, Overloaded, RaftlogError, StorageFull, SyncFailed
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.files import FILL_BLOCKS_MIN, JournalFile, JournalFiles
 from raftlog.runtime.journal.operations import Append, Cut, JournaledHardState
 from raftlog.types import Index, Term
 from tests.runtime.journal_twin import SMALL
@@ -209,3 +210,29 @@ def test_why_refused_returns_the_failure_that_ended_the_journal() -> None:
     _, closed, _ = new()
     closed.close()
     assert isinstance(closed.append_error(1), LogClosed)
+
+
+@pytest.mark.parametrize("batches", [1, 40])
+def test_the_next_file_is_filled_in_small_slices_in_time(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+    """No append waits for a whole file: it is complete before it is needed, with small frames and with large ones."""
+    config = replace(SMALL, file_bytes=2 << 20, write_bytes_max=1 << 18, checkpoint_bytes=1 << 30)
+    opened = new(config)
+    fill_blocks, slices = JournalFiles._fill, []
+
+    def noted(files: JournalFiles, growing: JournalFile, *blocks: int) -> None:
+        before = growing.blocks
+        fill_blocks(files, growing, *blocks)
+        slices.append(growing.blocks - before)
+
+    monkeypatch.setattr(JournalFiles, "_fill", noted)
+    monkeypatch.setattr(JournalFiles, "_grow_fully", lambda _: pytest.fail("an append fills a file"))
+    index = 1
+    while opened.journal.live_bytes < 5 * config.file_bytes:
+        for _ in range(batches):
+            append_one(opened.journal, index)
+            index += 1
+        opened.journal.flush()
+        opened.disk.complete_all()
+    frame_blocks = 1 if batches == 1 else 11
+    assert sum(slices) >= 3 * config.file_blocks
+    assert max(slices) <= max(FILL_BLOCKS_MIN, 4 * frame_blocks)

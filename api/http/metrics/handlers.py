@@ -1,5 +1,6 @@
 """Handler of GET /metrics; imports `metrics` with the first scrape."""
 
+import asyncio
 import importlib
 from typing import Any
 
@@ -29,8 +30,8 @@ class MetricsHandlers(Handlers):
     async def metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return metrics for Prometheus."""
         if self._metrics is None:
-            # prometheus_client takes 60 ms to import, which a start should not pay for.
-            module = importlib.import_module("raftlog.api.http.metrics.metrics")
+            # prometheus_client takes 60 ms to import, which neither a start nor the loop should pay for.
+            module = await asyncio.to_thread(importlib.import_module, "raftlog.api.http.metrics.metrics")
             self._metrics = module.Metrics(
                 self._broker, self._context.request_metrics, self._context.metrics_partitions_max
             )

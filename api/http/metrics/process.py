@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from raftlog.api.http.metrics.families import counter, counters, gauge, gauges, histogram
 from raftlog.partitions.broker import Broker
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 _SYSTEM: Final = ProcessCollector(registry=None)
 """`process_…`: CPU seconds, resident and virtual memory, open files and their limit, start time."""
@@ -17,6 +18,7 @@ def process_families(broker: Broker) -> Iterator[Metric]:
     """Yield the families of the process as a whole, without those of groups."""
     yield from _disk(broker)
     yield from _queues(broker)
+    yield from _loop_holds()
     yield from _latencies(broker)
     yield from _SYSTEM.collect()
 
@@ -46,6 +48,21 @@ def _queues(broker: Broker) -> Iterator[Metric]:
         "Stalls of the loop or the disk of more than a second.",
         ["what"],
         [([what.name.lower()], count) for what, count in broker.measuring.stalls.items()],
+    )
+
+
+def _loop_holds() -> Iterator[Metric]:
+    yield counters(
+        "loop_holds",
+        "Steps that held the event loop above 5 ms, without the time waiting for a core.",
+        ["step"],
+        [([step], count) for step, count in LOOP_HOLDS.counts.items()],
+    )
+    yield gauges(
+        "loop_hold_longest_seconds",
+        "Longest time for which each of these steps held the event loop.",
+        ["step"],
+        [([step], longest_s) for step, longest_s in LOOP_HOLDS.longest_s.items()],
     )
 
 

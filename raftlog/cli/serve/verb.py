@@ -36,6 +36,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import SYNC_METHODS, BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 logger = logging.getLogger(__name__)
 
@@ -259,20 +260,28 @@ async def _serve(
     settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str
 ) -> None:
     _raise_open_files()
-    Collections().begin()
+    collections = Collections()
+    collections.begin()
+    LOOP_HOLDS.begin()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        await _run(settings, http_settings, host, port, line_format, stop)
+        await _run(settings, http_settings, host, port, line_format, stop, collections)
     except DiskRefused as error:
         logger.error("%s; restarting as that disk", error)
-        await _run(settings, http_settings, host, port, line_format, stop)
+        await _run(settings, http_settings, host, port, line_format, stop, collections)
 
 
 async def _run(
-    settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str, stop: asyncio.Event
+    settings: BrokerSettings,
+    http_settings: dict[str, Any],
+    host: str,
+    port: int,
+    line_format: str,
+    stop: asyncio.Event,
+    collections: Collections,
 ) -> None:
     """Run a broker until it stops. Raises `DiskRefused` when the next start counts as another disk for the cluster."""
     loop = asyncio.get_running_loop()
@@ -287,6 +296,7 @@ async def _run(
     try:
         await listeners.start()
         if await _begin(broker, listeners.advertised, stop):
+            collections.settle()
             _print_ready(broker, listeners.advertised, line_format)
             is_ready.set()
             await _wait_for_end(broker, stop)

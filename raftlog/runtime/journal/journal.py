@@ -33,7 +33,7 @@ from raftlog.runtime.journal.blocks import (
     checksum_seed,
 )
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.runtime.journal.files import FramePlaces, JournalFile, JournalFiles
+from raftlog.runtime.journal.files import FILL_BLOCKS_MAX, FramePlaces, JournalFile, JournalFiles
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.frame import FrameQueue, PendingFrame
 from raftlog.runtime.journal.operations import (
@@ -297,7 +297,7 @@ class Journal:
             self._fail_sync(error)
             return
         self._note_durable(last, start, placed)
-        self._prepare_files()
+        self._prepare_files(4 * sum(place.blocks for _, place in placed.pieces))
         self.on_durable(last)
         self._write_next()
 
@@ -311,12 +311,12 @@ class Journal:
         except OSError as error:
             self._fail(SyncFailed(f"{self.path}: an old file cannot be removed: {error}"))
 
-    def _prepare_files(self) -> None:
-        """Keep room ahead of what `append` asks for, slice by slice."""
+    def _prepare_files(self, at_once: int) -> None:
+        """Keep room ahead of `append`, a slice at a time; four times what was written outruns the writing."""
         ahead = max(self.config.file_blocks // 2, 2 * self.config.write_bytes_max // BLOCK_SIZE)
         wanted = self._reserve_blocks + MARGIN_BLOCKS + ahead
         try:
-            grown = self._files.prepare(self._next, wanted)
+            grown = self._files.prepare(self._next, wanted, at_once)
         except OSError as error:
             self._fail(SyncFailed(f"{self.path}: a new file cannot be written: {error}"))
             return
@@ -369,7 +369,7 @@ class Journal:
     def make_reserve(self) -> None:
         """Look for the room that the reserve should have, if the disk has any by now."""
         if self.failure is None and not self._is_writing:
-            self._prepare_files()
+            self._prepare_files(FILL_BLOCKS_MAX)
 
     def begin_checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
         """Journal every group's state as it is after all operations taken so far, in memory until the next `flush`.

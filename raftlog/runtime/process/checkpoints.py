@@ -25,11 +25,13 @@ from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, JournaledHardState, Mark, encode
 from raftlog.runtime.log.control_entries import member_of, replica_of
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
 from raftlog.types import Index, Term
 
+_ROWS: Final = LOOP_HOLDS.step("index write")
 _SLICE: Final = 32
 """Groups that are looked at in one turn of the loop: a millisecond or two."""
 _REQUESTED_SHARE: Final = 1 / 8
@@ -161,7 +163,8 @@ class Checkpoints:
                 self._write(group)
             if group.is_frozen or log.written_index < log.last_index:
                 return False
-            segments.publish_rows(segments.last_index)
+            with _ROWS:
+                segments.publish_rows(segments.last_index)
             if segments.published_index < log.last_index:
                 return False  # no room on the disk for the rows
             del self._changed[key]

@@ -20,13 +20,14 @@ from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.message_errors import RefusedMessage
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.histogram import Histogram
+from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Cut, GroupKey, VotingPosition
 from raftlog.runtime.log.control_entries import BatchPayloads
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.startup import OpenedGroup, open_groups, open_journal
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 from raftlog.runtime.process.compactor import Compactor
 from raftlog.runtime.process.creations import Creation, Creations, Joining
 from raftlog.runtime.process.descriptor_watch import DescriptorWatch
@@ -376,11 +377,13 @@ class Driver:
 
     def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
         """Run a callback; an unexpected error leaves groups in an unknown state, so it ends the process."""
+        began, counted_s = stopwatch(), LOOP_HOLDS.counted_s
         try:
             work(*arguments)
         except Exception as error:
             self.persister.stop_with(error)
             raise
+        LOOP_HOLDS.note_since(began, work, counted_s)
 
     def _fail(self, failure: RaftlogError) -> None:
         """End all work: the disk failed, or another error needs a restart of the process."""

@@ -7,6 +7,7 @@ installation – share one queue. A failed sync is never retried: it ends the pr
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted, RaftlogError, SyncFailed
 from raftlog.raft import Ready
@@ -28,6 +29,7 @@ from raftlog.runtime.journal.operations import (
 )
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.log.replica_directory import Trash
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 from raftlog.runtime.process.checkpoints import Checkpoints
 from raftlog.runtime.process.durable_waits import DurableWaits
 from raftlog.runtime.process.large_appends import LargeAppends
@@ -37,6 +39,9 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.temporary_errors import lacks_descriptors
 from raftlog.types import Index, Offset, Term
+
+_SEGMENT_WRITE: Final = LOOP_HOLDS.step("segment write")
+_TRIM: Final = LOOP_HOLDS.step("trim")
 
 
 class Persister:
@@ -197,7 +202,8 @@ class Persister:
             self._unwritten[group.key] = group
             return
         try:
-            is_written = group.log.write()
+            with _SEGMENT_WRITE:
+                is_written = group.log.write()
         except OSError as error:
             self._disk_failed(error)
             return
@@ -279,7 +285,8 @@ class Persister:
         group, offset = trim
         if not group.is_closed:
             self.checkpoints.note_changed(group)
-            group.settle_trim(offset)
+            with _TRIM:
+                group.settle_trim(offset)
 
     def remove(self, group: PartitionReplica) -> None:
         """Journal the removal of a group that is closed, and delete its directory once that is durable."""

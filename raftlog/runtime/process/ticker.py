@@ -7,6 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from raftlog.runtime.histogram import Histogram
+from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 
 class Stall(Enum):
@@ -48,7 +49,9 @@ class Ticker:
     def _run(self) -> None:
         assert self._loop is not None, "a tick before the start"
         now = self._loop.time()
-        self.lateness.observe(max(0.0, now - self._ticked_at - self._tick_s))
+        late_s = max(0.0, now - self._ticked_at - self._tick_s)
+        self.lateness.observe(late_s)
+        LOOP_HOLDS.tick(late_s)
         self._timer = self._loop.call_later(self._tick_s, self._run)
         if now - self._ticked_at > self._stall_s:
             self._stalled(Stall.LOOP)
