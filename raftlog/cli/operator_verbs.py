@@ -16,7 +16,7 @@ import click
 from raftlog.cli.options import F, bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient, NotListening
-from raftlog.client.failures import is_passing
+from raftlog.client.failures import is_temporary
 from raftlog.client.outage import Outage
 from raftlog.errors import (
     GroupNotEmpty,
@@ -278,7 +278,7 @@ def _notice_on_interrupt(what: str, status_command: str) -> Iterator[None]:
 
 
 def _outage(seconds: float) -> Outage:
-    return Outage("answer of the brokers", seconds, POLL_SECONDS, is_passing)
+    return Outage("answer of the brokers", seconds, POLL_SECONDS, is_temporary)
 
 
 class _WaitLine:

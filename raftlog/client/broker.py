@@ -13,7 +13,7 @@ from raftlog.client.answers import (
     Produced,
     ProducerIdentity,
 )
-from raftlog.client.calls import ANSWER_MS, Calls, patience_s, quoted, value_of
+from raftlog.client.calls import ANSWER_MS, Calls, answer_timeout_s, quoted, value_of
 from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
 from raftlog.client.topic_names import checked_name
@@ -185,7 +185,7 @@ class BrokerClient(AsyncClosedAtExit):
             query={"acks": acks, "timeout": timeout_ms},
             body=body,
             headers={"Content-Type": BATCHES},
-            timeout_s=patience_s(timeout_ms),
+            timeout_s=answer_timeout_s(timeout_ms),
             repeatable=False,
             place=TopicPartition(topic, partition),
         )
@@ -226,7 +226,7 @@ class BrokerClient(AsyncClosedAtExit):
             headers={"Accept": BATCHES},
             repeatable=True,
             query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
-            timeout_s=patience_s(timeout_ms),
+            timeout_s=answer_timeout_s(timeout_ms),
             place=TopicPartition(topic, partition),
             wait_s=timeout_ms / 1000,
         )

@@ -41,7 +41,7 @@ class Calls:
     ) -> T:
         """Return the answer to a GET request as a declared value."""
         answer = await self.transport.request(
-            "GET", path, query=query, timeout_s=patience_s(timeout_ms), repeatable=True, place=place
+            "GET", path, query=query, timeout_s=answer_timeout_s(timeout_ms), repeatable=True, place=place
         )
         return value_of(kind, answer.body)
 
@@ -81,7 +81,7 @@ class Calls:
             method,
             path,
             query={"timeout": timeout_ms, **(query or {})},
-            timeout_s=patience_s(timeout_ms + wait_ms),
+            timeout_s=answer_timeout_s(timeout_ms + wait_ms),
             repeatable=repeatable or only_reads,
             only_reads=only_reads,
             headers=_JSON if fields is not None else None,
@@ -100,7 +100,7 @@ def _body(fields: object) -> bytes:
         raise InvalidArgument(f"the request cannot be encoded as JSON: {error}") from None
 
 
-def patience_s(timeout_ms: int) -> float:
+def answer_timeout_s(timeout_ms: int) -> float:
     """Return the seconds to wait for an answer that the broker sends within `timeout_ms`."""
     return (timeout_ms + GRACE_MS) / 1000
 

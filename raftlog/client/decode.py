@@ -15,7 +15,7 @@ def checked_batches(body: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         yield header, batch
 
 
-def records_from(header: BatchHeader, batch: memoryview, offset: int) -> list[Record]:
+def records_at_or_above(header: BatchHeader, batch: memoryview, offset: int) -> list[Record]:
     """Return the records of a batch at or above `offset`, which may lie outside of the batch."""
     records = list(read_records(batch))
     if header.base_offset < offset:

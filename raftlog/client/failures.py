@@ -104,6 +104,6 @@ def _undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
     return error
 
 
-def is_passing(error: RaftlogError) -> bool:
+def is_temporary(error: RaftlogError) -> bool:
     """Return whether a refusal may end soon, unlike a full disk or a damaged or closed log."""
     return type(error) in (Unavailable, Overloaded, NotListening)

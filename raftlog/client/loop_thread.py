@@ -1,7 +1,7 @@
 """Event loop in a thread of its own, for callers without one, and the clients that run there.
 
-`waits`, `calls` and `ends` turn a method of an asynchronous client into one of a `ThreadedClient`: the same arguments,
-types and docstring, called in the loop of its thread."""
+`waiting_call`, `loop_call` and `closing_call` turn a method of an asynchronous client into one of a `ThreadedClient`:
+the same arguments, types and docstring, called in the loop of its thread."""
 
 import asyncio
 import threading
@@ -121,7 +121,7 @@ class ThreadedClient(Generic[C]):
             self._thread.close()
 
 
-def waits(
+def waiting_call(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[ThreadedClient[C], P], R]:
     """Wrap a coroutine function of a client as a call that waits for its result."""
@@ -133,7 +133,7 @@ def waits(
     return call
 
 
-def calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
+def loop_call(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
     """Wrap a plain function of a client as a call in the client's loop."""
 
     @wraps(method)
@@ -143,7 +143,9 @@ def calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Thread
     return call
 
 
-def ends(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[ThreadedClient[C], P], R]:
+def closing_call(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[ThreadedClient[C], P], R]:
     """Wrap the function that closes a client as a call that also ends its thread."""
 
     @wraps(method)

@@ -37,12 +37,12 @@ class Outage:
         purpose: str,
         limit_s: float | None = None,
         pause_s_max: float = PAUSE_S_MAX,
-        is_passing: Callable[[RaftlogError], bool] = _is_unavailable,
+        is_temporary: Callable[[RaftlogError], bool] = _is_unavailable,
     ) -> None:
         """Prepare an outage; `purpose` names the request in the warning.
 
-        Without a `limit_s` attempts go on for ever. `repeat` raises at once the errors that are not `is_passing`."""
-        self._purpose, self._limit_s, self._is_passing = purpose, limit_s, is_passing
+        Without a `limit_s` attempts go on for ever. `repeat` raises at once the errors that are not `is_temporary`."""
+        self._purpose, self._limit_s, self._is_temporary = purpose, limit_s, is_temporary
         self._backoff = Backoff(PAUSE_S_MIN, pause_s_max)
         self._began_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -65,7 +65,7 @@ class Outage:
                 try:
                     return await attempt()
                 except RaftlogError as error:
-                    if not self._is_passing(error):
+                    if not self._is_temporary(error):
                         raise
                     await self.pause(error)
 

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Generic, Literal, Self, Unpack
 
 from raftlog import client as asynchronous
 from raftlog.client.consumers.consumer_settings import ConsumerRecord, GroupConsumerOptions
-from raftlog.client.loop_thread import C, LoopThread, P, ThreadedClient, calls, ends, waits
+from raftlog.client.loop_thread import C, LoopThread, P, ThreadedClient, closing_call, loop_call, waiting_call
 from raftlog.client.producers.delivery import Delivered
 from raftlog.client.producers.producer_settings import ProducerOptions
 from raftlog.client.serializers import Deserializer, K, Serializer, V
@@ -51,7 +51,7 @@ def _sends(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, asynchronous.Delivery]],
 ) -> Callable[Concatenate[ThreadedClient[C], P], Delivery]:
     """Wrap a coroutine function that takes a record as a call that waits only until the record is accepted."""
-    call = waits(method)
+    call = waiting_call(method)
 
     @wraps(method)
     def send(self: ThreadedClient[C], /, *args: P.args, **named: P.kwargs) -> Delivery:
@@ -80,9 +80,9 @@ class Producer(ThreadedClient["asynchronous.Producer[K, V]"], Generic[K, V]):
         )
 
     send = _sends(asynchronous.Producer.send)
-    send_and_wait = waits(asynchronous.Producer.send_and_wait)
-    flush = waits(asynchronous.Producer.flush)
-    close = ends(asynchronous.Producer.close)
+    send_and_wait = waiting_call(asynchronous.Producer.send_and_wait)
+    flush = waiting_call(asynchronous.Producer.flush)
+    close = closing_call(asynchronous.Producer.close)
 
     def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
         """Take many records of one partition, bytes or `NewRecord`s; return the delivery of each batch's last."""
@@ -120,21 +120,21 @@ class Consumer(ThreadedClient["asynchronous.Consumer[K, V]"], Generic[K, V]):
     def __iter__(self) -> Self:
         return self
 
-    __next__ = waits(asynchronous.Consumer.__anext__)
-    poll = waits(asynchronous.Consumer.poll)
-    subscribe = calls(asynchronous.Consumer.subscribe)
-    assign = waits(asynchronous.Consumer.assign)
-    position = waits(asynchronous.Consumer.position)
-    seek = calls(asynchronous.Consumer.seek)
-    seek_to_beginning = calls(asynchronous.Consumer.seek_to_beginning)
-    seek_to_end = calls(asynchronous.Consumer.seek_to_end)
-    seek_from_end = calls(asynchronous.Consumer.seek_from_end)
-    seek_to_timestamp = calls(asynchronous.Consumer.seek_to_timestamp)
-    pause = calls(asynchronous.Consumer.pause)
-    resume = calls(asynchronous.Consumer.resume)
-    commit = waits(asynchronous.Consumer.commit)
-    committed = waits(asynchronous.Consumer.committed)
-    close = ends(asynchronous.Consumer.close)
+    __next__ = waiting_call(asynchronous.Consumer.__anext__)
+    poll = waiting_call(asynchronous.Consumer.poll)
+    subscribe = loop_call(asynchronous.Consumer.subscribe)
+    assign = waiting_call(asynchronous.Consumer.assign)
+    position = waiting_call(asynchronous.Consumer.position)
+    seek = loop_call(asynchronous.Consumer.seek)
+    seek_to_beginning = loop_call(asynchronous.Consumer.seek_to_beginning)
+    seek_to_end = loop_call(asynchronous.Consumer.seek_to_end)
+    seek_from_end = loop_call(asynchronous.Consumer.seek_from_end)
+    seek_to_timestamp = loop_call(asynchronous.Consumer.seek_to_timestamp)
+    pause = loop_call(asynchronous.Consumer.pause)
+    resume = loop_call(asynchronous.Consumer.resume)
+    commit = waiting_call(asynchronous.Consumer.commit)
+    committed = waiting_call(asynchronous.Consumer.committed)
+    close = closing_call(asynchronous.Consumer.close)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -149,12 +149,12 @@ class BrokerClient(ThreadedClient[asynchronous.BrokerClient]):
         """Start the client's thread; raise `InvalidArgument`."""
         super().__init__("raftlog-client", lambda: asynchronous.BrokerClient(bootstrap))
 
-    brokers = waits(asynchronous.BrokerClient.brokers)
-    health = waits(asynchronous.BrokerClient.health)
-    topics = waits(asynchronous.BrokerClient.topics)
-    describe_topic = waits(asynchronous.BrokerClient.describe_topic)
-    create_topic = waits(asynchronous.BrokerClient.create_topic)
-    alter_topic_config = waits(asynchronous.BrokerClient.alter_topic_config)
-    delete_topic = waits(asynchronous.BrokerClient.delete_topic)
-    offsets = waits(asynchronous.BrokerClient.offsets)
-    close = ends(asynchronous.BrokerClient.close)
+    brokers = waiting_call(asynchronous.BrokerClient.brokers)
+    health = waiting_call(asynchronous.BrokerClient.health)
+    topics = waiting_call(asynchronous.BrokerClient.topics)
+    describe_topic = waiting_call(asynchronous.BrokerClient.describe_topic)
+    create_topic = waiting_call(asynchronous.BrokerClient.create_topic)
+    alter_topic_config = waiting_call(asynchronous.BrokerClient.alter_topic_config)
+    delete_topic = waiting_call(asynchronous.BrokerClient.delete_topic)
+    offsets = waiting_call(asynchronous.BrokerClient.offsets)
+    close = closing_call(asynchronous.BrokerClient.close)

@@ -96,7 +96,7 @@ class HttpTransport(AsyncClosedAtExit):
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 reason = f"{address}: {_reason(error, timeout_s)}"
                 self._forget(place, address)
-                if method != "GET" and not only_reads and not _never_sent(error):
+                if method != "GET" and not only_reads and not _was_not_sent(error):
                     lost = f"{method} {path} was sent and not answered ({reason})"
                     if not repeatable:
                         raise OutcomeUnknown(lost) from error
@@ -161,11 +161,11 @@ class HttpTransport(AsyncClosedAtExit):
             self.leaders.forget(place, address)
 
 
-class _BrokenOff(aiohttp.ClientError):
+class _ConnectionLost(aiohttp.ClientError):
     """Connection that ended before an answer."""
 
 
-async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Stop aiohttp from sending a request twice when an old connection breaks.
 
     If the second attempt is refused, because the broker just crashed, the error looks as if nothing had been sent."""
@@ -174,10 +174,10 @@ async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _BrokenOff("the connection was closed") from error
+        raise _ConnectionLost("the connection was closed") from error
 
 
-_ONCE = (_sent_once,)
+_ONCE = (_send_once,)
 _REPEATED_BY_AIOHTTP = frozenset(("PUT", "DELETE"))
 """Methods that aiohttp sends again; it repeats reads as well, where it does no harm."""
 
@@ -188,7 +188,7 @@ def _error_of(answer: HttpAnswer, method: str) -> RaftlogError:
     return Unavailable(str(error)) if method == "GET" and error.outcome == "unknown" else error
 
 
-def _never_sent(error: BaseException) -> bool:
+def _was_not_sent(error: BaseException) -> bool:
     """Return whether the request failed before the connection was open."""
     return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 

@@ -204,7 +204,7 @@ def test_buffered_records_are_returned_before_other_reads(begin: int) -> None:
     reading = FetchedRecords(FIRST, Offset(0))
     reading.accept(Fetched(b"".join(partition.batches[:2]), Offset(60), Offset(0)))
     assert offsets(reading.take(5)) == [0, 1, 2, 3, 4]
-    reading.go_on_at(Offset(begin))
+    reading.continue_at(Offset(begin))
     assert (reading.position, reading.next_fetch) == (5, begin)
     reading.accept(Fetched(partition.read(begin, 1), Offset(60), Offset(0)))
     assert offsets(reading.take(100)) == [*range(5, 20), *range(begin, begin // 10 * 10 + 10)]
@@ -357,7 +357,7 @@ async def test_no_more_is_held_than_prefetch_allows(served: Served) -> None:
         while before != broker.fetches:  # until no fetch is pending
             before = broker.fetches
             await asyncio.sleep(0.05)
-        held = sum(reading.held_bytes for reading in consumer._fetching.readings.values())
+        held = sum(reading.held_bytes for reading in consumer._fetcher.readings.values())
         assert 0 < held <= 8 * 16 * 1024
         assert len(await polled(consumer, 15_999)) == 15_999
 

@@ -1,11 +1,11 @@
-"""`Fetching` alone: answers that come late."""
+"""`PartitionFetcher` alone: answers that come late."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 from raftlog.client.answers import Fetched
-from raftlog.client.consumers.fetcher import Fetching
+from raftlog.client.consumers.fetcher import PartitionFetcher
 from raftlog.records import build_batch, stamp
 from raftlog.types import Offset, Term, TopicPartition
 
@@ -43,14 +43,14 @@ async def test_after_a_seek_an_answer_from_before_it_hands_out_nothing() -> None
     settings: Any = SimpleNamespace(
         group=None, auto_offset_reset="error", prefetch_bytes=1 << 20, fetch_bytes=1, fetch_wait_ms=1, give_up_after_s=1
     )
-    fetching = Fetching(client, settings, lambda: None)
-    fetching.begin({PLACE: Offset(50)})
+    fetcher = PartitionFetcher(client, settings, lambda: None)
+    fetcher.begin({PLACE: Offset(50)})
     await turns()
-    fetching.seek(PLACE, Offset(0))
+    fetcher.seek(PLACE, Offset(0))
     await turns()
     client.answer(0)
     await turns()
     client.answer(1)
     await turns()
-    assert [record.offset for record in fetching.take(10)] == list(range(10))
-    await fetching.end([PLACE])
+    assert [record.offset for record in fetcher.take(10)] == list(range(10))
+    await fetcher.end([PLACE])

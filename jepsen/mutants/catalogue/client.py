@@ -44,7 +44,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "broken-off-means-not-sent",
-        "transport:_never_sent",
+        "transport:_was_not_sent",
         "aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError",
         "aiohttp.ClientError",
         _TRANSPORT,
@@ -137,7 +137,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "closed-means-not-sent",
-        "producers/producer_lane:_abandoned",
+        "producers/producer_lane:_closed_error",
         "if is_sent:",
         "if False:",
         _PRODUCER,
@@ -209,15 +209,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "commit-what-is-in-hands",
-        "consumers/handed_records:Handing.processed",
-        "return self._positions_before(self.in_hands, self.handed_out())",
+        "consumers/handed_records:HandedRecords.processed",
+        "return self._positions_before(self.last_handed, self.handed_out())",
         "return self.handed_out()",
         (*_CONSUMER, *_GROUP),
     ),
     _client(
         "commit-what-is-ahead",
-        "consumers/handed_records:Handing.handed_out",
-        "return self._positions_before(self.ahead, positions)",
+        "consumers/handed_records:HandedRecords.handed_out",
+        "return self._positions_before(self.buffered, positions)",
         "return positions",
         (*_CONSUMER, *_GROUP),
     ),
@@ -237,7 +237,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "silent-member-stays",
-        "consumers/group_session:GroupSession._beat",
+        "consumers/group_session:GroupSession._send_heartbeats",
         "if time.monotonic() - self.last_poll_s > self._settings.max_poll_interval_ms / 1000:",
         "if False:",
         _GROUP,
@@ -267,14 +267,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "seek-keeps-the-fetch-under-way",
-        "consumers/fetcher:Fetching.seek",
+        "consumers/fetcher:PartitionFetcher.seek",
         "reading.task.cancel()",
         "pass",
         ("tests/client/test_fetching.py",),
     ),
     _client(
         "reset-in-place-of-an-error",
-        "consumers/fetcher:Fetching._out_of_range",
+        "consumers/fetcher:PartitionFetcher._out_of_range",
         'if self._settings.auto_offset_reset == "error":',
         "if False:",
         _CONSUMER,

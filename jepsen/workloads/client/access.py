@@ -9,7 +9,7 @@ import orjson
 from jepsen.checkers.history import Value, name_and_id
 from jepsen.workloads.client.values import value_in
 from jepsen.workloads.incarnations import labelled, named, short
-from raftlog.client.decode import checked_batches, records_from
+from raftlog.client.decode import checked_batches, records_at_or_above
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import OutcomeUnknown
 from raftlog.types import Offset, TopicPartition
@@ -132,7 +132,7 @@ class Access:
             found.next_offset = header.next_offset
             if header.is_control:
                 continue
-            records = records_from(header, batch, offset)
+            records = records_at_or_above(header, batch, offset)
             found.epochs.append((int(header.base_offset), header.leader_epoch))
             found.offsets += [Offset(record.offset) for record in records]
             found.values += map(value_in, records)

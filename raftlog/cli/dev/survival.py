@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient
-from raftlog.client.decode import checked_batches, records_from
+from raftlog.client.decode import checked_batches, records_at_or_above
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.records import NewRecord, Record, build_batch
 from raftlog.testing import Cluster
@@ -189,7 +189,7 @@ async def everything_stored(client: BrokerClient, place: TopicPartition) -> list
     while offset < end:
         fetched = await client.fetch_batches(*place, offset)
         for header, batch in checked_batches(fetched.body):
-            records += records_from(header, batch, offset)
+            records += records_at_or_above(header, batch, offset)
         assert fetched.body, f"{place} has nothing to read at offset {offset}, and its end is {end}"
         offset = type(offset)(records[-1].offset + 1)
     return records

@@ -19,8 +19,8 @@ import orjson
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.client import BrokerClient, Fetched, OffsetRange
-from raftlog.client.decode import checked_batches, records_from
-from raftlog.client.failures import is_passing
+from raftlog.client.decode import checked_batches, records_at_or_above
+from raftlog.client.failures import is_temporary
 from raftlog.client.outage import Outage
 from raftlog.records import NewRecord, Record
 
@@ -39,7 +39,7 @@ class StoredRecords:
 
     def __init__(self, client: BrokerClient, topic: str, give_up_after_s: float) -> None:
         self._client, self.topic = client, topic
-        self._outage = Outage(f"topic {topic}", give_up_after_s, PAUSE_SECONDS_MAX, is_passing)
+        self._outage = Outage(f"topic {topic}", give_up_after_s, PAUSE_SECONDS_MAX, is_temporary)
 
     async def offsets(self, partition: int) -> OffsetRange:
         return await self._outage.repeat(lambda: self._client.offsets(self.topic, partition))
@@ -145,7 +145,7 @@ async def _stored(reader: StoredRecords, partition: int, first: int, count: int)
         fetched = await reader.fetch(partition, first + len(records))
         before = len(records)
         for header, batch in checked_batches(fetched.body):
-            records += records_from(header, batch, first + len(records))
+            records += records_at_or_above(header, batch, first + len(records))
         if len(records) == before:
             raise _mismatch(reader.topic, partition, f"offset {first + before} cannot be read")
     return records[:count]

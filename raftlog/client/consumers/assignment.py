@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumers.commits import Commits
 from raftlog.client.consumers.consumer_settings import ConsumerSettings, RebalanceListener
-from raftlog.client.consumers.fetcher import Fetching
+from raftlog.client.consumers.fetcher import PartitionFetcher
 from raftlog.client.consumers.group_session import Assigned, GroupSession
-from raftlog.client.consumers.handed_records import Handing
+from raftlog.client.consumers.handed_records import HandedRecords
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.metadata import Metadata
 from raftlog.client.outage import Outage, is_unanswered
@@ -22,7 +22,7 @@ from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
 
-class Assigning:
+class AssignedPartitions:
     """Assignment of a consumer, by `subscribe` or `assign`; one of the two, repeatedly."""
 
     def __init__(
@@ -30,20 +30,20 @@ class Assigning:
         client: BrokerClient,
         metadata: Metadata,
         settings: ConsumerSettings,
-        fetching: Fetching,
-        handing: Handing,
+        fetcher: PartitionFetcher,
+        handed: HandedRecords,
         commits: Commits | None,
     ) -> None:
         """Read nothing yet. `commits` are those of the group, if there is one."""
         self._client, self._metadata, self._settings = client, metadata, settings
-        self._fetching, self._handing, self._commits = fetching, handing, commits
+        self._fetcher, self._handed, self._commits = fetcher, handed, commits
         self._listener = RebalanceListener()
         self._topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self._matched: frozenset[str] = frozenset()
         self._member: GroupSession | None = None
         self._joining: asyncio.Task[Assigned] | None = None
-        self._outage = Outage("topics of the consumer", settings.give_up_after_s, is_passing=is_unanswered)
+        self._outage = Outage("topics of the consumer", settings.give_up_after_s, is_temporary=is_unanswered)
         self._is_manual = self._is_outdated = False
         metadata.changed = self._note_metadata
 
@@ -64,7 +64,7 @@ class Assigning:
         self._is_outdated = True
         if self._commits is not None:
             if self._member is None:
-                woken = self._fetching.arrived.set
+                woken = self._fetcher.arrived.set
                 self._member = GroupSession(self._client, self._metadata, self._settings, woken)
                 self._commits.member = self._member
             self._member.rejoin()
@@ -74,19 +74,19 @@ class Assigning:
         if self._topics or self._pattern is not None:
             raise InvalidArgument("this consumer is subscribed to topics; create another one to assign partitions")
         self._is_manual = True
-        readings = self._fetching.readings
-        await self._fetching.end([place for place in readings if place not in places])
+        readings = self._fetcher.readings
+        await self._fetcher.end([place for place in readings if place not in places])
         new = {place: at for place, at in places.items() if place not in readings}
         for place, at in new.items():
             if at is not None:
-                self._fetching.pending.forget_start(place)
+                self._fetcher.pending.forget_start(place)
         committed: Mapping[TopicPartition, CommittedOffset] = {}
         if self._settings.group is not None and None in new.values():
             committed = await self._client.groups.committed(self._settings.group)
         known = {place: found.offset for place, found in committed.items()}
         if self._commits is not None:
             self._commits.begin(known)
-        self._fetching.begin({place: known.get(place) if at is None else at for place, at in new.items()})
+        self._fetcher.begin({place: known.get(place) if at is None else at for place, at in new.items()})
 
     # during a poll
 
@@ -101,7 +101,7 @@ class Assigning:
         if member.fatal is not None:
             raise member.fatal
         if member.needs_join and self._joining is None:
-            await self._give_away()
+            await self._revoke_all()
             self._joining = asyncio.create_task(self._join(member))
         if self._joining is None:
             return True
@@ -112,13 +112,13 @@ class Assigning:
         self._joining = None
         if joined.exception() is not None:
             member.needs_join = True
-        await self._take_over(joined.result())
+        await self._read_assigned(joined.result())
         return True
 
     async def notify_resets(self) -> None:
         """Call the listener for positions that were outside the log."""
-        while self._fetching.resets:
-            await self._listener.on_reset(*self._fetching.resets.popleft())
+        while self._fetcher.resets:
+            await self._listener.on_reset(*self._fetcher.resets.popleft())
 
     async def close(self) -> None:
         """Commit the offsets, and leave the group."""
@@ -126,31 +126,31 @@ class Assigning:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
         self._outage.end()
-        await self._give_away()
+        await self._revoke_all()
         if self._member is not None:
             await self._member.leave()
 
     # below
 
-    async def _take_over(self, assigned: Assigned) -> None:
+    async def _read_assigned(self, assigned: Assigned) -> None:
         assert self._commits is not None, "there is a group"
         self._commits.begin(assigned)
-        self._fetching.begin(assigned)
+        self._fetcher.begin(assigned)
         await self._listener.on_assigned(list(assigned))
 
-    async def _give_away(self) -> None:
+    async def _revoke_all(self) -> None:
         """Stop reading all partitions, and commit the processed offsets if the member still may."""
-        places = list(self._fetching.readings)
+        places = list(self._fetcher.readings)
         if not places:
             return
-        is_out = self._member is not None and self._member.is_out
-        if self._commits is not None and self._settings.auto_commit and not is_out:
-            await self._commits.commit_quietly(self._handing.processed())
+        may_be_replaced = self._member is not None and self._member.may_be_replaced
+        if self._commits is not None and self._settings.auto_commit and not may_be_replaced:
+            await self._commits.try_commit(self._handed.processed())
         if self._member is not None:
-            notify = self._listener.on_lost if self._member.is_out else self._listener.on_revoked
+            notify = self._listener.on_lost if self._member.may_be_replaced else self._listener.on_revoked
             await notify(places)
-        await self._fetching.end(places)
-        self._handing.forget()
+        await self._fetcher.end(places)
+        self._handed.forget()
 
     async def _subscribed(self) -> tuple[str, ...]:
         if self._pattern is None:
@@ -166,7 +166,7 @@ class Assigning:
         """Read every partition of the topics, without a group; new partitions are read from their beginning.
 
         Returns False while the topics are not known."""
-        readings = self._fetching.readings
+        readings = self._fetcher.readings
         is_first = not readings
         self._is_outdated = False
         self._outage.begin()
@@ -179,12 +179,12 @@ class Assigning:
         except (Unavailable, OutcomeUnknown) as error:
             self._is_outdated = True
             await self._outage.pause(error, ends_at - time.monotonic())
-            self._fetching.arrived.set()  # wakes the poll for another try
+            self._fetcher.arrived.set()  # wakes the poll for another try
             return False
         self._outage.end()
-        await self._fetching.end([place for place in readings if place not in wanted])
+        await self._fetcher.end([place for place in readings if place not in wanted])
         new = sorted(place for place in wanted if place not in readings)
-        self._fetching.begin(dict.fromkeys(new), None if is_first else "earliest")
+        self._fetcher.begin(dict.fromkeys(new), None if is_first else "earliest")
         return True
 
     def _note_metadata(self) -> None:
@@ -193,7 +193,7 @@ class Assigning:
             return
         if self._member is None:
             self._is_outdated = True
-            self._fetching.arrived.set()
+            self._fetcher.arrived.set()
         elif self._pattern is not None and self._metadata.matching != self._matched:
             self._member.rejoin()
         else:

@@ -51,7 +51,7 @@ class Commits:
                 await self._client.groups.commit(self._group, new, member)
                 self._committed.update(new)
 
-    async def commit_quietly(self, positions: Positions) -> None:
+    async def try_commit(self, positions: Positions) -> None:
         """Commit, and log errors instead of raising them."""
         try:
             await self.commit(positions)
@@ -83,7 +83,7 @@ class Commits:
         self._count = 0
         new = self._new(self._processed())
         if new:
-            self._task = asyncio.create_task(self.commit_quietly(new))
+            self._task = asyncio.create_task(self.try_commit(new))
 
     def _new(self, positions: Positions) -> dict[TopicPartition, Offset]:
         return {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}

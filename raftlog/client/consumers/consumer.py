@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, Unpack
 
 from raftlog.client.broker import BrokerClient
-from raftlog.client.consumers.assignment import Assigning
+from raftlog.client.consumers.assignment import AssignedPartitions
 from raftlog.client.consumers.commits import Commits
 from raftlog.client.consumers.consumer_settings import (
     ConsumerRecord,
@@ -28,8 +28,8 @@ from raftlog.client.consumers.consumer_settings import (
     RebalanceListener,
 )
 from raftlog.client.consumers.conversion import Conversion
-from raftlog.client.consumers.fetcher import Fetching
-from raftlog.client.consumers.handed_records import Handing
+from raftlog.client.consumers.fetcher import PartitionFetcher
+from raftlog.client.consumers.handed_records import HandedRecords
 from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, Start, as_partition
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.metadata import Metadata
@@ -68,13 +68,13 @@ class Consumer(Generic[K, V]):
         settings = self.settings = ConsumerSettings(**options)
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, settings.metadata_refresh_s)
-        self._fetching = Fetching(self._client, settings, self._metadata.refresh_soon)
-        self._handing = Handing(self._fetching.readings)
+        self._fetcher = PartitionFetcher(self._client, settings, self._metadata.refresh_soon)
+        self._handed = HandedRecords(self._fetcher.readings)
         self._commits: Commits | None = None
         if settings.group is not None:
-            self._commits = Commits(self._client, settings.group, self._handing.processed)
-        self._assigning = Assigning(
-            self._client, self._metadata, settings, self._fetching, self._handing, self._commits
+            self._commits = Commits(self._client, settings.group, self._handed.processed)
+        self._assigned_partitions = AssignedPartitions(
+            self._client, self._metadata, settings, self._fetcher, self._handed, self._commits
         )
         self._conversion = Conversion(key_deserializer, value_deserializer, where)
         self._is_closed = False
@@ -88,7 +88,7 @@ class Consumer(Generic[K, V]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self._handing.in_hands = ()  # the block has processed them
+            self._handed.last_handed = ()  # the block has processed them
         await self.close()
 
     # subscription and assignment
@@ -103,7 +103,7 @@ class Consumer(Generic[K, V]):
         """Read these topics (one str is one topic), or those whose whole names match `pattern`.
 
         In a group the consumer reads its assigned share, otherwise every partition. Raises `InvalidArgument`."""
-        self._assigning.subscribe(checked_names(topics), pattern, listener)
+        self._assigned_partitions.subscribe(checked_names(topics), pattern, listener)
 
     async def assign(self, partitions: Iterable[Place] | Starts) -> None:
         """Read exactly these partitions, from the given offsets or the committed offsets of the group.
@@ -111,14 +111,14 @@ class Consumer(Generic[K, V]):
         The consumer is then no member of the group. Partitions that it reads already continue. Raises
         `InvalidArgument`."""
         given: Mapping[Any, int | None] = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
-        await self._assigning.assign(
+        await self._assigned_partitions.assign(
             {as_partition(place): None if at is None else Offset(at) for place, at in given.items()}
         )
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """Partitions that are read at present."""
-        return frozenset(self._fetching.readings)
+        return frozenset(self._fetcher.readings)
 
     # records
 
@@ -126,11 +126,11 @@ class Consumer(Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        handing = self._handing
+        handed = self._handed
         while True:
-            while not handing.ahead:
+            while not handed.buffered:
                 taken = await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
-                handing.ahead.extend(taken)
+                handed.buffered.extend(taken)
             if found := self._converted(1):
                 return found[0]
 
@@ -145,50 +145,50 @@ class Consumer(Generic[K, V]):
         count = max_records or self.settings.max_poll_records
         ends_at = time.monotonic() + timeout_ms / 1000
         while True:
-            if self._handing.ahead:
+            if self._handed.buffered:
                 self._note_processed()
             else:
                 taken = await self._take(count, ends_at)
                 if self._conversion.is_identity:
-                    self._handing.in_hands = taken
+                    self._handed.last_handed = taken
                     return taken  # type: ignore[return-value]  # K and V are bytes
-                self._handing.ahead.extend(taken)
+                self._handed.buffered.extend(taken)
             records = self._converted(count)
             if records or time.monotonic() >= ends_at:
                 return records
 
     def _converted(self, count: int) -> list[ConsumerRecord[K, V]]:
-        """Convert up to `count` records from `ahead`, until one fails; raise the error if it is the first."""
-        handing = self._handing
+        """Convert up to `count` records from `buffered`, until one fails; raise the error if it is the first."""
+        handed = self._handed
         if self._conversion.is_identity:
-            handing.in_hands = records = handing.from_ahead(count)
+            handed.last_handed = records = handed.take_buffered(count)
             return records  # type: ignore[return-value]  # K and V are bytes
         converted: list[ConsumerRecord[K, V]] = []
         given: list[ConsumerRecord] = []
         try:
-            while handing.ahead and len(given) < count:
-                record = self._conversion.apply(handing.ahead[0])
-                raw = handing.ahead.popleft()
+            while handed.buffered and len(given) < count:
+                record = self._conversion.apply(handed.buffered[0])
+                raw = handed.buffered.popleft()
                 if record is not None:
                     converted.append(record)
                     given.append(raw)
         except Exception:  # of the deserializer or the filter; the record is the next one
             if not given:
                 raise
-        handing.in_hands = given
+        handed.last_handed = given
         return converted
 
     async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
         self._note_processed()
         await asyncio.sleep(0)  # lets the fetches run, even if the caller polls without pause
-        arrived = self._fetching.arrived
+        arrived = self._fetcher.arrived
         while True:
             if self._is_closed:
                 raise LogClosed("the consumer is closed")
             arrived.clear()
-            if await self._assigning.is_settled(ends_at):
-                records = self._fetching.take(count)
-                await self._assigning.notify_resets()
+            if await self._assigned_partitions.is_settled(ends_at):
+                records = self._fetcher.take(count)
+                await self._assigned_partitions.notify_resets()
                 if records:
                     return records
             left_s = ends_at - time.monotonic()
@@ -199,7 +199,7 @@ class Consumer(Generic[K, V]):
                     await arrived.wait()
 
     def _note_processed(self) -> None:
-        done, self._handing.in_hands = len(self._handing.in_hands), ()
+        done, self._handed.last_handed = len(self._handed.last_handed), ()
         if self._commits is not None and self.settings.auto_commit:
             interval_s = self.settings.auto_commit_interval_ms / 1000
             self._commits.note(done, self.settings.auto_commit_records, interval_s)
@@ -211,13 +211,13 @@ class Consumer(Generic[K, V]):
 
         Raises the error that prevents its lookup, and `UnknownPartition` if the partition is not assigned."""
         place = as_partition(partition)
-        if place not in self._fetching.readings:
+        if place not in self._fetcher.readings:
             raise UnknownPartition(f"{place} is not assigned to this consumer")
-        reading = self._fetching.readings[place]
+        reading = self._fetcher.readings[place]
         await reading.located.wait()
         if reading.position is None and reading.error is not None:
             raise reading.error
-        return self._handing.handed_out()[place]
+        return self._handed.handed_out()[place]
 
     # Seeks and pauses are plain calls. For a partition that is not assigned they apply at its assignment.
 
@@ -262,7 +262,7 @@ class Consumer(Generic[K, V]):
         member; a
         lost answer is `OutcomeUnknown`."""
         commits = self._require_commits()
-        given: Mapping[Any, int] = self._handing.handed_out() if offsets is None else offsets
+        given: Mapping[Any, int] = self._handed.handed_out() if offsets is None else offsets
         await commits.commit({as_partition(place): Offset(offset) for place, offset in given.items()})
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
@@ -276,11 +276,11 @@ class Consumer(Generic[K, V]):
         if self._is_closed:
             return
         self._is_closed = True
-        self._fetching.arrived.set()
+        self._fetcher.arrived.set()
         try:
-            await self._assigning.close()
+            await self._assigned_partitions.close()
         finally:
-            await self._fetching.end(list(self._fetching.readings))
+            await self._fetcher.end(list(self._fetcher.readings))
             if self._commits is not None:
                 await self._commits.close()
             await self._metadata.close()
@@ -294,20 +294,20 @@ class Consumer(Generic[K, V]):
     def _seek(self, partitions: Sequence[Place], start: Start) -> None:
         assigned, others = self._by_assignment(partitions)
         for place in assigned:
-            self._handing.forget(place)
-            self._fetching.seek(place, start)
+            self._handed.forget(place)
+            self._fetcher.seek(place, start)
         if others or not assigned:
-            self._fetching.pending.seek(others, start)
+            self._fetcher.pending.seek(others, start)
 
     def _pause(self, partitions: Sequence[Place], is_paused: bool) -> None:
         assigned, others = self._by_assignment(partitions)
         for place in assigned:
-            self._fetching.pause(place, is_paused)
+            self._fetcher.pause(place, is_paused)
         if others or not assigned:
-            self._fetching.pending.pause(others, is_paused)
+            self._fetcher.pending.pause(others, is_paused)
 
     def _by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Partitions that are assigned, or without partitions all of these, and the others."""
-        readings = self._fetching.readings
+        readings = self._fetcher.readings
         places = [as_partition(each) for each in partitions] if partitions else list(readings)
         return [place for place in places if place in readings], [place for place in places if place not in readings]

@@ -69,7 +69,7 @@ class FetchedRecords:
         self.error = error
         self.located.set()
 
-    def go_on_at(self, offset: Offset) -> None:
+    def continue_at(self, offset: Offset) -> None:
         """Continue at this offset after the held records."""
         if self._header is not None or self._batches:
             self._batches.append(offset)

@@ -32,11 +32,11 @@ _log = logging.getLogger("raftlog.client")
 ResetNote = tuple[TopicPartition, OffsetOutOfRange, Offset]
 
 
-class Fetching:
+class PartitionFetcher:
     """Partitions that are read. `arrived` is set when there may be records or an error to take."""
 
-    def __init__(self, client: BrokerClient, settings: ConsumerSettings, out_of_date: Callable[[], None]) -> None:
-        self._client, self._settings, self._out_of_date = client, settings, out_of_date
+    def __init__(self, client: BrokerClient, settings: ConsumerSettings, on_stale: Callable[[], None]) -> None:
+        self._client, self._settings, self._on_stale = client, settings, on_stale
         self.readings: dict[TopicPartition, FetchedRecords] = {}
         self.arrived = asyncio.Event()
         self.resets: deque[ResetNote] = deque()
@@ -102,7 +102,7 @@ class Fetching:
         """Return the error of a partition, and read on after one that passes; other errors last until a seek."""
         error = reading.error
         assert error is not None, "there is an error"
-        if self._is_passing(error):
+        if self._is_temporary(error):
             reading.error = None
             self._start(reading)
         return error
@@ -134,10 +134,10 @@ class Fetching:
             except OffsetOutOfRange as error:
                 self._out_of_range(reading, error)
             except RaftlogError as error:
-                if not self._is_passing(error):
+                if not self._is_temporary(error):
                     self._fail(reading, error)
                     return
-                self._out_of_date()
+                self._on_stale()
                 try:
                     await outage.pause(error)
                 except RaftlogError:
@@ -178,11 +178,11 @@ class Fetching:
         else:
             to = error.first if self._settings.auto_offset_reset == "earliest" else error.end
             _log.warning("%s; reading continues at offset %d", error, to)
-            reading.go_on_at(to)
+            reading.continue_at(to)
             self.resets.append((reading.place, error, to))
         self.arrived.set()
 
-    def _is_passing(self, error: RaftlogError) -> bool:
+    def _is_temporary(self, error: RaftlogError) -> bool:
         """Return whether to retry: a group waits for a deleted topic until it rebalances, `assign` fails."""
         if isinstance(error, UnknownTopic | UnknownPartition):
             return self._waits_for_topics

@@ -69,7 +69,7 @@ class GroupSession:
 
     async def join(self, topics: Sequence[str]) -> Assigned:
         """Wait for a new generation, and return its assignment; raise an error that prevents it."""
-        await self._stop_beating()
+        await self._stop_heartbeats()
         self.needs_join, self.is_lost = False, False
         with Outage(f"joining consumer group {self._group}", self._settings.give_up_after_s) as outage:
             while True:
@@ -85,7 +85,7 @@ class GroupSession:
         return {place: committed[place].offset if place in committed else None for place in partitions}
 
     @property
-    def is_out(self) -> bool:
+    def may_be_replaced(self) -> bool:
         """Whether its partitions may belong to other members by now."""
         return self.is_lost or self.fatal is not None
 
@@ -121,7 +121,7 @@ class GroupSession:
 
     async def leave(self) -> None:
         """Leave the group at once; a static member stays until its session ends, for its restart (KIP-345)."""
-        await self._stop_beating()
+        await self._stop_heartbeats()
         if self._state.member_id and self._settings.instance_id is None:
             with contextlib.suppress(RaftlogError):  # the member has left, or its session will expire
                 await self._client.groups.leave(self._group, [(self._state.member_id, None)], timeout_ms=LEAVE_MS)
@@ -151,7 +151,7 @@ class GroupSession:
         )
         self._state.joined(member.member_id, member.generation)
         self.last_poll_s = time.monotonic()
-        self._beating = asyncio.create_task(self._beat(member))
+        self._beating = asyncio.create_task(self._send_heartbeats(member))
         return decode_assignment(synced.assignment).partitions
 
     async def _committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
@@ -174,12 +174,12 @@ class GroupSession:
         shares = ASSIGNORS[joined.protocol](subscriptions, there)
         return {member_id: encode_assignment(partitions) for member_id, partitions in shares.items()}
 
-    async def _beat(self, member: Membership) -> None:
+    async def _send_heartbeats(self, member: Membership) -> None:
         pause_s = self._settings.session_timeout_ms / 3000
         outage = Outage(f"heartbeats of consumer group {self._group}", pause_s_max=pause_s)
         while self.fatal is None and not self.is_lost:
             if time.monotonic() - self.last_poll_s > self._settings.max_poll_interval_ms / 1000:
-                await self._leave_silent()
+                await self._leave_idle()
                 return
             try:
                 await self._client.groups.heartbeat(self._group, member, wait_ms=round(pause_s * 1000))
@@ -191,14 +191,14 @@ class GroupSession:
                 self.note(error)
                 await outage.pause(error)
 
-    async def _leave_silent(self) -> None:
+    async def _leave_idle(self) -> None:
         """Leave the group because the application stopped polling."""
         self._beating = None
         await self.leave()
         self.needs_join = self.is_lost = True
         self._woken()
 
-    async def _stop_beating(self) -> None:
+    async def _stop_heartbeats(self) -> None:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)

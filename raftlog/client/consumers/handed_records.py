@@ -2,7 +2,7 @@
 
     processed ≤ handed out ≤ position of the fetching, partition by partition
 
-`ahead` are records taken for iteration and not handed out yet. `in_hands` were handed out last: the next call for
+`buffered` are records taken for iteration and not handed out yet. `last_handed` were handed out last: the next call for
 records marks them as processed."""
 
 from collections import deque
@@ -14,36 +14,36 @@ from raftlog.client.consumers.fetched_records import FetchedRecords
 from raftlog.types import Offset, TopicPartition
 
 
-class Handing:
+class HandedRecords:
     """Handed-out records of the partitions that are read."""
 
     def __init__(self, readings: dict[TopicPartition, FetchedRecords]) -> None:
         self._readings = readings
-        self.ahead: Final[deque[ConsumerRecord]] = deque()
+        self.buffered: Final[deque[ConsumerRecord]] = deque()
         """Records for iteration, always in the same object: iteration holds it while a rebalance changes it."""
-        self.in_hands: Sequence[ConsumerRecord] = ()
+        self.last_handed: Sequence[ConsumerRecord] = ()
 
     def processed(self) -> dict[TopicPartition, Offset]:
         """Return the offsets after the processed records."""
-        return self._positions_before(self.in_hands, self.handed_out())
+        return self._positions_before(self.last_handed, self.handed_out())
 
     def handed_out(self) -> dict[TopicPartition, Offset]:
         """Return the offsets after the records handed out."""
         readings = self._readings.items()
         positions = {place: reading.position for place, reading in readings if reading.position is not None}
-        return self._positions_before(self.ahead, positions)
+        return self._positions_before(self.buffered, positions)
 
-    def from_ahead(self, count: int) -> list[ConsumerRecord]:
+    def take_buffered(self, count: int) -> list[ConsumerRecord]:
         """Take at most `count` records that wait for iteration; they are handed out first."""
-        return [self.ahead.popleft() for _ in range(min(count, len(self.ahead)))]
+        return [self.buffered.popleft() for _ in range(min(count, len(self.buffered)))]
 
     def forget(self, place: TopicPartition | None = None) -> None:
         """Drop the waiting and the last records of this partition, or of all."""
-        kept = [record for record in self.ahead if place is not None and (record.topic, record.partition) != place]
-        self.ahead.clear()
-        self.ahead.extend(kept)
-        self.in_hands = [
-            record for record in self.in_hands if place is not None and (record.topic, record.partition) != place
+        kept = [record for record in self.buffered if place is not None and (record.topic, record.partition) != place]
+        self.buffered.clear()
+        self.buffered.extend(kept)
+        self.last_handed = [
+            record for record in self.last_handed if place is not None and (record.topic, record.partition) != place
         ]
 
     def _positions_before(

@@ -23,9 +23,9 @@ from raftlog.client.metadata import Metadata
 from raftlog.client.outage import Outage
 from raftlog.client.producers.delivery import Batch, Delivered, Delivery, RecordHeaders, size_of
 from raftlog.client.producers.identities import Identities
+from raftlog.client.producers.partition_chooser import PartitionChooser
 from raftlog.client.producers.producer_lane import ProducerLane
 from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, ProducerOptions, ProducerSettings
-from raftlog.client.producers.spreading import Spreading
 from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
 from raftlog.client.topic_names import checked_name
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
@@ -58,7 +58,7 @@ class Producer(Generic[K, V]):
         self._identities = (
             Identities(self._client, self.settings.request_timeout_ms) if self.settings.idempotent else None
         )
-        self._spreadings: dict[str, Spreading] = {}
+        self._spreadings: dict[str, PartitionChooser] = {}
         self._lanes: dict[TopicPartition, ProducerLane] = {}
         self._records = 0
         self._bytes = 0
@@ -108,7 +108,7 @@ class Producer(Generic[K, V]):
         size = size_of(value_bytes, key_bytes, record_headers)
         spreading = self._spreadings.get(topic)
         if spreading is None:
-            spreading = await self._spread(topic)
+            spreading = await self._chooser(topic)
         limit = spreading.topic.message_bytes_max
         if size + HEADER_SIZE > limit:
             _require_fitting(
@@ -148,7 +148,7 @@ class Producer(Generic[K, V]):
         delivery of the last record of each batch. Raises as `send`."""
         if not records:
             return []
-        spreading = self._spreadings.get(topic) or await self._spread(topic)
+        spreading = self._spreadings.get(topic) or await self._chooser(topic)
         lane = spreading.lane(partition, None)
         limit = spreading.topic.message_bytes_max
         batches = self._batches(TopicPartition(topic, partition), records, limit)
@@ -190,7 +190,7 @@ class Producer(Generic[K, V]):
         on it says how many there are.
         """
         await self._until_ended(None)
-        self._raise_unseen()
+        self._raise_unreported()
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush and end; `timeout_s` bounds it, and by itself the delivery timeout does.
@@ -209,11 +209,11 @@ class Producer(Generic[K, V]):
         finally:
             await self._metadata.close()
             await self._client.close()
-        self._raise_unseen()
+        self._raise_unreported()
 
     # parts of `send`
 
-    async def _spread(self, topic: str) -> Spreading:
+    async def _chooser(self, topic: str) -> PartitionChooser:
         """Return the spreading of a topic; request its description, and at first use a producer id, with retries."""
         checked_name(topic)
         with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
@@ -229,7 +229,7 @@ class Producer(Generic[K, V]):
                     await outage.pause(error)
         found = self._spreadings.get(topic)
         if found is None:
-            found = self._spreadings[topic] = Spreading(topic, described, self.settings, self._lane)
+            found = self._spreadings[topic] = PartitionChooser(topic, described, self.settings, self._lane)
         return found
 
     def _lane(self, topic: str, partition: int) -> ProducerLane:
@@ -240,7 +240,7 @@ class Producer(Generic[K, V]):
             limit = self.settings.batch_bytes
             if described is not None:
                 limit = min(limit, described.message_bytes_max - HEADER_SIZE)
-            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._settled)
+            lane = ProducerLane(place, self._client, self.settings, self._identities, limit, self._note_result)
             self._lanes[place] = lane
         return lane
 
@@ -250,28 +250,28 @@ class Producer(Generic[K, V]):
             if described is None:
                 del self._spreadings[name]
             elif described != spreading.topic:
-                self._spreadings[name] = Spreading(name, described, self.settings, self._lane)
+                self._spreadings[name] = PartitionChooser(name, described, self.settings, self._lane)
 
-    def _settled(self, batch: Batch) -> None:
+    def _note_result(self, batch: Batch) -> None:
         self._records -= batch.count
         self._bytes -= batch.size_bytes
         self._room.set()
         if batch.done.exception() is not None:
             self._metadata.refresh_soon()
-            self._keep_unseen(batch)
+            self._keep_unreported(batch)
 
-    def _keep_unseen(self, batch: Batch) -> None:
+    def _keep_unreported(self, batch: Batch) -> None:
         if len(self._unseen) >= _UNSEEN_MAX:
             self._unseen = [other for other in self._unseen if not other.is_looked_at]
         if len(self._unseen) < _UNSEEN_MAX:
             self._unseen.append(batch)
 
     async def _until_ended(self, timeout_s: float | None) -> None:
-        batches = [batch.done for lane in self._lanes.values() for batch in lane.hurry()]
+        batches = [batch.done for lane in self._lanes.values() for batch in lane.send_now()]
         if batches:
             await asyncio.wait(batches, timeout=timeout_s)
 
-    def _raise_unseen(self) -> None:
+    def _raise_unreported(self) -> None:
         unseen, self._unseen = [batch for batch in self._unseen if not batch.is_looked_at], []
         if not unseen:
             return

@@ -103,7 +103,7 @@ class ProducerLane:
         self._waiting.append(batch)
         self._wake()
 
-    def hurry(self) -> list[Batch]:
+    def send_now(self) -> list[Batch]:
         """Send waiting batches as soon as possible; return all batches without a result."""
         self._is_hurried = True
         self._wake()
@@ -119,7 +119,7 @@ class ProducerLane:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, deque()
         for batch in (*self._unsettled, *waiting):
-            self._end(batch, _abandoned(batch, batch.maybe_stored or batch in under_way))
+            self._end(batch, _closed_error(batch, batch.maybe_stored or batch in under_way))
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # sending of batches
@@ -134,7 +134,7 @@ class ProducerLane:
         if self._recovery is not None:
             return
         now_s = self._loop.time()
-        while self._waiting and self._has_window() and self._may_leave(now_s):
+        while self._waiting and self._has_window() and self._may_send(now_s):
             batch = self._waiting.popleft()
             batch.number, self._departed = self._departed, self._departed + 1
             if batch is self._open:
@@ -147,7 +147,7 @@ class ProducerLane:
         if not self._waiting:
             self._is_hurried = False
         elif self._has_window() and self._wakes_at <= now_s:
-            self._wakes_at = self._leaves_at(self._waiting[0])
+            self._wakes_at = self._send_time(self._waiting[0])
             self._timer = self._loop.call_at(self._wakes_at, self._wake)
 
     def _has_window(self) -> bool:
@@ -156,17 +156,17 @@ class ProducerLane:
         Answered batches count as well."""
         return not self._unsettled or self._departed - self._unsettled[0].number < self._settings.in_flight_max
 
-    def _may_leave(self, now_s: float) -> bool:
+    def _may_send(self, now_s: float) -> bool:
         first = self._waiting[0]
         return (
             not self._unsettled
             or self._is_hurried
             or first is not self._open
             or first.count >= self._batch_records
-            or now_s >= self._leaves_at(first)
+            or now_s >= self._send_time(first)
         )
 
-    def _leaves_at(self, batch: Batch) -> float:
+    def _send_time(self, batch: Batch) -> float:
         return batch.created_s + self._settings.linger_ms / 1000
 
     def _number(self, batch: Batch) -> None:
@@ -193,7 +193,7 @@ class ProducerLane:
     async def _send(self, batch: Batch) -> None:
         """Make one attempt, and end the batch if it is stored; raise the reason if it is not, or may not be."""
         left_ms = round((self._ends_at(batch) - self._loop.time()) * 1000)
-        body = self._built(batch)
+        body = self._build(batch)
         try:
             produced = await self._client.produce_batches(
                 self._place.topic,
@@ -208,7 +208,7 @@ class ProducerLane:
             raise
         self._end(batch, produced)
 
-    def _built(self, batch: Batch) -> bytearray:
+    def _build(self, batch: Batch) -> bytearray:
         identity = self._identity
         return build_columns(
             batch.values,
@@ -334,7 +334,7 @@ class ProducerLane:
                 self._stop(error)
 
 
-def _abandoned(batch: Batch, is_sent: bool) -> RaftlogError:
+def _closed_error(batch: Batch, is_sent: bool) -> RaftlogError:
     if is_sent:
         return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were in flight")
     return Unavailable(f"the producer was closed before {batch.count} records for {batch.place} were sent")

@@ -12,7 +12,7 @@ from raftlog.records.partitioner import hash_by_name
 _KEYS_REMEMBERED = 1 << 14
 
 
-class Spreading:
+class PartitionChooser:
     """Lanes of a topic by partition; replaced when the number of partitions changes, while lanes stay."""
 
     def __init__(
