@@ -129,7 +129,7 @@ class BrokerSettings:
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
             if not low <= value <= high:
-                raise InvalidArgument(f"{name}={value} is out of range: it must lie in {low} … {high}")
+                raise InvalidArgument(f"{name}={value} is out of range: it must be {low} to {high}")
 
     def node_settings(self) -> NodeSettings:
         """Return the settings of the node below the façade."""

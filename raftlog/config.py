@@ -54,7 +54,7 @@ class LogConfig:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise InvalidArgument(
-                    f"{kafka_name(name)}={value} is out of range: it must lie in {low} … {high}"
+                    f"{kafka_name(name)}={value} is out of range: it must be {low} to {high}"
                     + (", or be -1 for no bound" if name in UNBOUNDED else "")
                 )
 

@@ -53,7 +53,9 @@ class MetadataSettings:
 def check_start(settings: MetadataSettings, rpc_port: int | None, cluster_id: str | None) -> None:
     """Raise `InvalidArgument` when a process cannot start with these settings."""
     if cluster_id is not None and not _is_uuid(cluster_id):
-        raise InvalidArgument(f"the cluster id {cluster_id!r} is not a uuid in its usual form")
+        raise InvalidArgument(
+            f"the cluster id {cluster_id!r} is not a uuid, such as 479be368-3798-4d6d-8375-d6a82b6e110e"
+        )
     if rpc_port is None and settings.seeds:
         raise InvalidArgument("a broker with seeds needs an RPC address that the others can reach")
 

@@ -25,7 +25,7 @@ class GossipSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
-            raise InvalidArgument(f"the gossip port {self.port} is out of range: it must lie in 0 … 65535")
+            raise InvalidArgument(f"the gossip port {self.port} is out of range: it must be 0 to 65535")
 
 
 def check_rack(rack: str) -> None:

@@ -81,7 +81,7 @@ class NodeSettings:
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
-                raise InvalidArgument(f"{name}={value} is out of range: it must lie in {low} … {high}")
+                raise InvalidArgument(f"{name}={value} is out of range: it must be {low} to {high}")
         if self.tls is not None:
             check_certificate(self.tls, NodeId(self.node_id))
         if self.node_id in self.peers:

@@ -199,7 +199,7 @@ def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
 
 
 def _unknown(name: str) -> str:
-    return f"there is no setting {name!r}"
+    return f"setting {name!r} does not exist"
 
 
 def _no(text: str) -> str:

@@ -64,7 +64,7 @@ class LeadershipOrders:
         await self._metadata.barrier(deadline)
         partition = self._topics.find(topic).partition(number)
         if target is not None and target not in self._metadata.state.brokers:
-            raise InvalidArgument(f"there is no broker {target} that could lead {partition.name}")
+            raise InvalidArgument(f"broker {target} does not exist and cannot lead {partition.name}")
         wanted = NodeId(_ANYBODY if target is None else target)
         if self._metadata.state.is_reluctant(wanted):
             raise ChangeRefused(f"{partition.name}: node {target} is in maintenance or draining: it leads nothing")

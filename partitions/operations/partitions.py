@@ -134,8 +134,9 @@ def _replicas(
         )
     unknown = [node for node in node_ids if node not in state.brokers]
     if unknown:
-        there = ", ".join(str(broker.node_id) for broker in state.all_brokers())
-        raise InvalidArgument(f"{name}: there are no brokers {unknown}; there are {there}")
+        missing = ", ".join(map(str, unknown))
+        known = ", ".join(str(broker.node_id) for broker in state.all_brokers())
+        raise InvalidArgument(f"{name}: no brokers have the node ids {missing}; the brokers are {known}")
     brokers = [state.brokers[node] for node in node_ids]
     unfit = [
         broker.node_id

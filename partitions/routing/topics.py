@@ -123,7 +123,7 @@ class Topics:
         try:
             return self._by_name[name]
         except KeyError:
-            raise UnknownTopic(f"there is no topic {name!r}; create it first") from None
+            raise UnknownTopic(f"topic {name!r} does not exist; create it first") from None
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)

@@ -81,7 +81,7 @@ def main() -> NoReturn:
 def _usage_text(error: click.UsageError) -> str:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"{error.ctx.command_path} needs a verb: {', '.join(error.ctx.command.list_commands(error.ctx))}"
-    return error.format_message()
+    return error.format_message().removesuffix(".")
 
 
 def _help_of(error: click.UsageError) -> str:

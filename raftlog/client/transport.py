@@ -110,7 +110,7 @@ class HttpTransport(AsyncClosedAtExit):
                 reported = _error_of(answer, method)
                 raise reported if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {reported}")
             return answer
-        failure = f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
+        failure = f"no broker answers ({'; '.join(reasons)}); check that it runs and that the address is right"
         if lost is not None:
             raise OutcomeUnknown(f"{method} {path} was sent, and may have been done: {failure}")
         raise (NotListening if refused else Unavailable)(failure)
@@ -202,6 +202,8 @@ def _reason(error: BaseException, timeout_s: float) -> str:
         return f"no connection within {CONNECT_SECONDS_MAX:g} s"
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_s:g} s"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the host name cannot be resolved"
     if isinstance(error, aiohttp.ClientConnectorError):
         return "connection refused" if _is_refusal(error) else str(error.os_error)
     if isinstance(error, aiohttp.ServerDisconnectedError):

@@ -98,23 +98,23 @@ def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: An
     flags = ("--data-dir", str(tmp_path / "my dev"), "--base-port", str(free_base_port(34)))
     process = spawn("dev", *flags)
     lines = []
-    while not lines or lines[-1] != "Ctrl-C stops all.":
+    while not lines or lines[-1] != "Ctrl-C stops all nodes.":
         lines.append(process.stdout.readline().decode().rstrip("\n"))
         assert not process.poll(), lines
-    assert lines[-2] == f"To start a killed node again: raftlog dev --restart NODE --data-dir '{tmp_path / 'my dev'}'"
+    assert lines[-2] == f"To restart a killed node: raftlog dev --restart NODE --data-dir '{tmp_path / 'my dev'}'"
     pid, http = next((line.split()[4], line.split()[1]) for line in lines if line.split()[:1] == ["2"])
     os.kill(int(pid), signal.SIGKILL)
-    report, _, command = process.stderr.readline().decode().strip().partition(" To start it again: ")
-    assert report == f"node 2 (pid {pid}) ended, killed by SIGKILL; the others go on."
+    report, _, command = process.stderr.readline().decode().strip().partition(" To restart it: ")
+    assert report == f"node 2 (pid {pid}) ended, killed by SIGKILL; the others continue."
     done = run(*shlex.split(command)[1:])
-    assert done.stdout.startswith(b"node 2 serves again (pid ")
+    assert done.stdout.startswith(b"node 2 was restarted (pid ")
     assert ask(http, "/v1/status/ready")[0] == 200
     again = json.loads(run(*shlex.split(command)[1:], "--json").stdout)
     assert (again["node_id"], str(again["pid"]) != pid) == (2, True)
-    assert b"there is no node 4 here" in run("dev", "--restart", "4", *flags[:2], expect=1).stderr
+    assert b"node 4 does not exist" in run("dev", "--restart", "4", *flags[:2], expect=1).stderr
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
-    assert b"no raftlog dev runs on" in run("dev", "--restart", "2", *flags[:2], expect=1).stderr
+    assert b"no `raftlog dev` runs in" in run("dev", "--restart", "2", *flags[:2], expect=1).stderr
 
 
 def test_a_port_that_is_taken_ends_all(run: Any, tmp_path: Path) -> None:

@@ -53,5 +53,5 @@ def test_a_format_of_ones_own() -> None:
 
 
 def test_a_format_with_an_unknown_letter() -> None:
-    with pytest.raises(click.BadParameter, match="%z is not known"):
+    with pytest.raises(click.BadParameter, match="%z is not a placeholder"):
         format_printer("t", "%z")

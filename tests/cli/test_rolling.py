@@ -415,7 +415,7 @@ async def test_a_command_for_each_broker(tmp_path: Path) -> None:
 async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-directory-with-a-long-name"] * 5)
     deep.mkdir(parents=True)
-    with pytest.raises(CommandFailed, match="no raftlog dev runs on"):
+    with pytest.raises(CommandFailed, match="no `raftlog dev` runs in"):
         await send_order(deep, {"order": "nodes"})
 
     async def obey(order: dict[str, Any]) -> dict[str, Any]:
@@ -430,7 +430,7 @@ async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="not now"):
         await send_order(deep, {"order": "refuse"})
     control.stop()
-    with pytest.raises(CommandFailed, match="no raftlog dev runs on"):
+    with pytest.raises(CommandFailed, match="no `raftlog dev` runs in"):
         await send_order(deep, {"order": "nodes"})
     await asyncio.sleep(0)
 
@@ -459,7 +459,7 @@ def test_the_document_names_every_flag(verb: click.Command) -> None:
 def test_without_a_dev(tmp_path: Path) -> None:
     done = CliRunner().invoke(rolling_restart, ("--data-dir", str(tmp_path)))
     assert isinstance(done.exception, CommandFailed)
-    assert "no raftlog dev runs on" in str(done.exception)
+    assert "no `raftlog dev` runs in" in str(done.exception)
 
 
 def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ async def test_a_stranger_is_noticed_at_the_next_answer() -> None:
     async with sending(broker, ResumePoint([0], [0])) as to:
         await send(to, BATCHES[0])
         broker.topics["t"][0].append(bytes(build_batch([NewRecord(b"a stranger's")])))
-        with pytest.raises(CommandFailed, match="stands at offset 4 where this producer left it at 3"):
+        with pytest.raises(CommandFailed, match="is at offset 4, not at 3 as expected"):
             await send(to, BATCHES[1])
 
 

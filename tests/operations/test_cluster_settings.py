@@ -26,7 +26,7 @@ def test_values_are_kept_as_text() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("no.such", "1", "there is no setting 'no.such'"),
+        ("no.such", "1", "setting 'no.such' does not exist"),
         ("balancer.mode", "on", "it can be off, node_add or continuous"),
         ("balancer.mode", True, "it can be off, node_add or continuous"),
         ("balancer.moves.max", 0, "1 to 10000"),

@@ -130,7 +130,7 @@ async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers)
     assert assigned(unplanned[at[0]], "t")[0] == other
     with pytest.raises(InvalidArgument, match="does not vote"):
         await unplanned[1].operations.leadership.transfer_leadership("t", 0, outsider, deadline=soon())
-    with pytest.raises(InvalidArgument, match="no broker 9"):
+    with pytest.raises(InvalidArgument, match="broker 9 does not exist"):
         await unplanned[1].operations.leadership.transfer_leadership("t", 0, 9, deadline=soon())
 
 

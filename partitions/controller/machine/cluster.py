@@ -139,7 +139,7 @@ class ClusterState:
         """Return a topic by name. Raises `UnknownTopic`."""
         topic_id = self._ids_by_name.get(name)
         if topic_id is None:
-            raise UnknownTopic(f"there is no topic {name!r}; create it first")
+            raise UnknownTopic(f"topic {name!r} does not exist; create it first")
         return self.topics[topic_id]
 
     def topic_by_id(self, topic_id: UUID) -> TopicRow:
@@ -148,7 +148,7 @@ class ClusterState:
         if topic is None:
             tombstone = self.deleted.get(topic_id)
             name = f"; it was {tombstone.name!r} and was deleted" if tombstone else ""
-            raise UnknownTopic(f"there is no topic with the uuid {topic_id}{name}")
+            raise UnknownTopic(f"no topic has the uuid {topic_id}{name}")
         return topic
 
     def topic_names(self) -> list[str]:

@@ -13,7 +13,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 @operator_command("Print the new level as JSON.")
 @click.argument("name", metavar="LOGGER")
-@click.argument("level", type=click.Choice(LEVELS))
+@click.argument("level", metavar="LEVEL", type=click.Choice(LEVELS))
 @option(
     "--expires",
     "expires_s",
@@ -24,7 +24,10 @@ LEVELS = ("debug", "info", "warning", "error")
 )
 @option("--node", type=click.IntRange(min=0), help="Broker to change; without it, the broker that answers.")
 def log_level(name: str, level: str, expires_s: int, node: int | None, verb: OperatorVerb) -> None:
-    """Set the level of LOGGER at a broker to LEVEL for a while. Loggers are `raftlog` and its modules."""
+    """Set the level of LOGGER at a broker to LEVEL for a while.
+
+    LOGGER is `raftlog` or one of its modules, LEVEL is debug, info, warning or error.
+    """
     answer = verb.ask(lambda client: _set(client, name, level, expires_s, node))
     until = f"for {expires_s} s" if expires_s else "until the broker restarts"
     verb.output(answer, f"{answer.name} logs level {answer.level} and above {until}")

@@ -73,7 +73,7 @@ def _pieces(topic: str, text: str) -> Iterable[_Piece]:
     for number, part in enumerate(_TOKENS.split(text)):
         if number % 2:
             if part not in fields:
-                raise click.BadParameter(f"%{part} is not known; there are {FORMAT_HELP}", param_hint="--format")
+                raise click.BadParameter(f"%{part} is not a placeholder; use {FORMAT_HELP}", param_hint="--format")
             yield fields[part]
         elif part:
             yield _literal(unescape(part).encode("utf-8", "surrogateescape"))

@@ -29,7 +29,7 @@ def read_position(_context: click.Context, _parameter: click.Parameter, text: st
         number = int(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not start, end, an offset, -N (so many before the end), or @TIME with "
+            f"{text!r} is not start, end, an offset, -N (N records before the end), or @TIME with "
             "milliseconds since 1970 or ISO 8601, such as @2026-01-31T12:00:00Z"
         ) from None
     return StartPosition("before-end", -number) if text.startswith("-") else StartPosition("offset", number)
@@ -56,7 +56,9 @@ async def locate(
     elif position.kind == "offset":
         begin = Offset(position.number)
         if not beginning <= begin <= end:
-            raise OffsetOutOfRange(begin, beginning, end)
+            error = OffsetOutOfRange(begin, beginning, end)
+            error.args = (f"{topic}/{partition}: {error}",)
+            raise error
     else:
         found = await client.offset_for_timestamp(topic, partition, position.number)
         begin = end if found is None else found[0]

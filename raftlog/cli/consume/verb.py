@@ -25,7 +25,7 @@ from raftlog.cli.options import bootstrap_option, give_up_option, json_option, o
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import collector
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
-from raftlog.errors import Unavailable, UndecodableBatch, UnknownPartition
+from raftlog.errors import RaftlogError, Unavailable, UndecodableBatch, UnknownPartition
 from raftlog.types import Offset, TopicPartition
 
 FETCH_BYTES = 2 * 1024 * 1024
@@ -165,20 +165,26 @@ class _ConsumeRun:
             finally:
                 self._output.flush()
         if self._left:
+            found = f"only {self._printed} of {wanted.count} records of {wanted.topic} were found"
             raise CommandFailed(
-                f"only {self._printed} of {wanted.count} records came; {wanted.topic} has no more to offer "
-                + ("for now" if wanted.follow else "up to the end seen at the start")
+                f"{found} within --timeout {wanted.timeout:g}"
+                if wanted.follow
+                else f"{found} up to the end offsets at the start; give --follow to wait for more"
             )
 
     async def _positions(self, client: BrokerClient, count: int) -> dict[TopicPartition, int]:
         """Return the start offset of each partition; without `--follow` only of those with records."""
         wanted = self._wanted
         if wanted.partition is not None and wanted.partition >= count:
-            raise UnknownPartition(f"{wanted.topic} has {count} partitions, numbered from 0: no {wanted.partition}")
+            raise UnknownPartition(f"topic {wanted.topic} has no partition {wanted.partition}; it has 0 to {count - 1}")
         partitions = range(count) if wanted.partition is None else [wanted.partition]
         places = [TopicPartition(wanted.topic, number) for number in partitions]
-        found = await asyncio.gather(*(self._span(client, place) for place in places))
-        spans = dict(zip(places, found, strict=True))
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = {place: group.create_task(self._span(client, place)) for place in places}
+        except* RaftlogError as failed:
+            raise failed.exceptions[0] from None
+        spans = {place: task.result() for place, task in asked.items()}
         self._ends.update((place, span.end) for place, span in spans.items())
         return {place: span.begin for place, span in spans.items() if wanted.follow or span.begin < span.end}
 
@@ -192,9 +198,9 @@ class _ConsumeRun:
         try:
             return await locate(client, *place, position, LEADER_MS)
         except Unavailable as error:
-            if type(error) is not Unavailable:  # no broker listens, or it refuses for a reason of its own
+            if type(error) is not Unavailable:  # no broker listens, or it refuses for another reason
                 raise
-            click.echo(f"{error}: printing what is committed there as far as it can be read; more may be", err=True)
+            click.echo(f"{error}; printing the committed records that can be read, there may be more", err=True)
         return OffsetSpan(Offset(position.number if position.kind == "offset" else 0), OFFSET_MAX)
 
     async def _print_all(self, consumer: Consumer) -> None:

@@ -32,7 +32,7 @@ Execute = Callable[[Json], Awaitable[Json]]
 
 
 class DevControl:
-    """The side that obeys."""
+    """Server side, in `raftlog dev`."""
 
     def __init__(self, directory: Path, execute: Execute) -> None:
         self._directory, self._execute = directory, execute
@@ -54,12 +54,12 @@ class DevControl:
                 async with asyncio.timeout(ASK_SECONDS_MAX):
                     order = orjson.loads(await reader.readline())
                 if not isinstance(order, dict):
-                    raise CommandFailed("an order is a JSON object")
+                    raise CommandFailed("an order must be a JSON object")
                 answer = await self._execute(order)
             except CommandFailed as error:
                 answer = {"error": str(error)}
             except (ValueError, TimeoutError):
-                answer = {"error": "that is no order: a line of JSON is"}
+                answer = {"error": "the order cannot be read; it must be one line of JSON"}
             with contextlib.suppress(ConnectionError):
                 writer.write(orjson.dumps(answer) + b"\n")
                 await writer.drain()
@@ -70,7 +70,7 @@ class DevControl:
 def _bound(directory: Path) -> socket.socket:
     """Return a socket bound in this directory, for its user only."""
     bound = socket.socket(socket.AF_UNIX)
-    # The name of a socket is short, a path may not be; and nobody else may come in between its birth and a chmod.
+    # The name of a socket is short, a path may be too long; and no other user may connect before a chmod.
     mask = os.umask(ONLY_ITS_USER)
     try:
         with contextlib.chdir(directory):
@@ -85,7 +85,7 @@ def _bound(directory: Path) -> socket.socket:
 
 
 async def send_order(directory: Path, order: Json) -> Json:
-    """Let the `raftlog dev` of a directory do something, and wait for its answer. Raises `CommandFailed`."""
+    """Send an order to the `raftlog dev` of a directory, and wait for its answer. Raises `CommandFailed`."""
     asking = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.chdir(directory):
@@ -93,8 +93,8 @@ async def send_order(directory: Path, order: Json) -> Json:
     except OSError:
         asking.close()
         raise CommandFailed(
-            f"no raftlog dev runs on {directory}: start it, or name its --data-dir; for brokers that something else "
-            "supervises give --command"
+            f"no `raftlog dev` runs in {directory}: start it, or name its --data-dir; for brokers under another "
+            "supervisor use `raftlog cluster rolling-restart --command`"
         ) from None
     reader, writer = await asyncio.open_unix_connection(sock=asking, limit=LINE_BYTES_MAX)
     try:
@@ -103,7 +103,7 @@ async def send_order(directory: Path, order: Json) -> Json:
     finally:
         writer.close()
     if not line:
-        raise CommandFailed("raftlog dev ended before it had done it")
+        raise CommandFailed("`raftlog dev` ended before it answered; its output shows the reason")
     answer: Json = orjson.loads(line)
     if "error" in answer:
         raise CommandFailed(str(answer["error"]))

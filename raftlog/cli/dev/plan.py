@@ -11,7 +11,7 @@ FILE_NAME: Final = "dev.json"
 
 
 def check_plan(directory: Path, **plan: int) -> None:
-    """Write the plan down at the first start. Raises `CommandFailed` when the directory was made by another."""
+    """Store the plan at the first start. Raises `CommandFailed` when the directory belongs to another plan."""
     file = directory / FILE_NAME
     try:
         made_for = orjson.loads(file.read_bytes())
@@ -23,6 +23,6 @@ def check_plan(directory: Path, **plan: int) -> None:
     if made_for != plan:
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in made_for.items())
         raise CommandFailed(
-            f"{directory} was made with {flags}, and its nodes know each other by these addresses: "
+            f"{directory} was created with {flags}, which set the addresses of its nodes: "
             "give the same flags, or another --data-dir"
         )

@@ -56,7 +56,7 @@ class Supervisor:
         self.nodes, self._echo = {node.node_id: node for node in nodes}, echo
         self._restart_command = restart_command
         self._ordered: set[int] = set()
-        """Nodes that are being restarted: their ends are meant."""
+        """Nodes that are being restarted, and so end on purpose."""
         self._watches: set[asyncio.Task[None]] = set()
         self._all_ended = asyncio.Event()
         self._is_ending = False
@@ -92,9 +92,9 @@ class Supervisor:
         """
         node = self.nodes.get(node_id)
         if node is None:
-            raise CommandFailed(f"there is no node {node_id} here; the nodes are {', '.join(map(str, self.nodes))}")
+            raise CommandFailed(f"node {node_id} does not exist; the nodes are {', '.join(map(str, self.nodes))}")
         if node_id in self._ordered:
-            raise CommandFailed(f"node {node_id} is being restarted already; wait until that is over")
+            raise CommandFailed(f"node {node_id} is being restarted already; wait until it is ready")
         self._ordered.add(node_id)
         try:
             return await self._restart(node, python)
@@ -107,9 +107,9 @@ class Supervisor:
         code = await node.child.end() if node.child.is_running else 0
         ended = time.monotonic()
         if self._is_ending:
-            raise CommandFailed(f"raftlog dev was told to end, and so node {node.node_id} is not started again")
+            raise CommandFailed(f"`raftlog dev` is stopping, and so node {node.node_id} was not restarted")
         if code:
-            self._echo(f"node {node.node_id} did not stop cleanly: {node.child.exit_text()}; it is started again")
+            self._echo(f"node {node.node_id} did not stop cleanly: {node.child.exit_text()}; restarting it")
         if python is not None:
             node.child.command = with_interpreter(python, node.child.command)
         await node.child.start(own_session=True)
@@ -118,7 +118,7 @@ class Supervisor:
                 await node.child.ready_line()
         except TimeoutError:
             raise CommandFailed(
-                f"node {node.node_id} runs and is not ready after {RESTART_SECONDS_MAX:g} s; "
+                f"node {node.node_id} runs, but is not ready after {RESTART_SECONDS_MAX:g} s; "
                 f"its log is {node.data_dir}.log"
             ) from None
         ready = time.monotonic()
@@ -135,8 +135,8 @@ class Supervisor:
         if node.node_id in self._ordered:
             return
         self._echo(
-            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.exit_text()}; the others go on. "
-            f"To start it again: {self._restart_command(node.node_id)}"
+            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.exit_text()}; the others continue. "
+            f"To restart it: {self._restart_command(node.node_id)}"
         )
         if not self._ordered and not any(each.child.is_running for each in self.nodes.values()):
             self._all_ended.set()

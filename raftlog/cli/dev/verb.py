@@ -90,7 +90,7 @@ async def _restart(directory: Path, node: int, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps({"node_id": node, **done}))
     else:
-        click.echo(f"node {node} serves again (pid {done['pid']}), ready after {done['ready_s']:.1f} s")
+        click.echo(f"node {node} was restarted (pid {done['pid']}), ready after {done['ready_s']:.1f} s")
 
 
 def _restart_command(directory: Path, node: int | str) -> str:
@@ -119,7 +119,7 @@ def _planned(number: int, port: int, directory: Path, shared: Sequence[str]) -> 
 
 
 class _Dev:
-    """Starts the nodes, says so, waits for a signal, and ends them."""
+    """Starter of the nodes, which reports, waits for a signal, and ends them."""
 
     def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
@@ -135,13 +135,13 @@ class _Dev:
             await self._end()
         finally:
             if not work.cancelled():
-                work.result()  # why it began to end says more than how it ended
+                work.result()  # its error is the cause of the end
 
     async def _end(self) -> None:
         ended = await self._supervisor.end()
         wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
         if wrong:
-            raise CommandFailed(f"did not stop cleanly, by exit code: {', '.join(wrong)}")
+            raise CommandFailed(f"nodes did not stop cleanly (exit codes): {', '.join(wrong)}")
         self._echo(f"stopped {counted(len(ended), 'node')}")
 
     async def _work(self) -> None:
@@ -153,7 +153,7 @@ class _Dev:
         self._supervisor.watch()
         self._print_ready(self._cluster_id, time.monotonic() - began)
         await self._supervisor.all_ended()
-        raise CommandFailed("all nodes have ended")
+        raise CommandFailed("all nodes have ended; run the same command again to restart the cluster")
 
     async def _execute(self, order: dict[str, Any]) -> dict[str, Any]:
         match order:
@@ -161,7 +161,7 @@ class _Dev:
                 return self._described()
             case {"order": "restart", "node_id": int(node_id), "python": str() | None as python}:
                 return (await self._supervisor.restart(node_id, python))._asdict()
-        raise CommandFailed("there is no such order; this is another release of raftlog")
+        raise CommandFailed("the order is unknown; the command and `raftlog dev` are of different releases")
 
     def _described(self) -> dict[str, Any]:
         return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
@@ -175,7 +175,7 @@ class _Dev:
                     await self._until_led()
             except TimeoutError:
                 raise CommandFailed(
-                    f"the cluster is not ready after {START_SECONDS_MAX:g} s; the logs are in "
+                    f"the cluster is not ready after {START_SECONDS_MAX:g} s; see the logs in "
                     f"{Path(self._nodes[0].data_dir).parent}"
                 ) from None
         return str(lines[0]["cluster_id"])
@@ -218,7 +218,7 @@ class _Dev:
         show(table_of(self._nodes, _NODE))
         click.echo(
             f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
-            f"To start a killed node again: {_restart_command(self._directory, 'NODE')}\nCtrl-C stops all."
+            f"To restart a killed node: {_restart_command(self._directory, 'NODE')}\nCtrl-C stops all nodes."
         )
         sys.stdout.flush()
 

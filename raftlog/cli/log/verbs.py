@@ -187,8 +187,8 @@ def _check_alone(disk: Disk, path: str) -> None:
         if roll is not None:
             if len(roll.voters) > 1:
                 raise CommandFailed(
-                    f"{path} is one of {len(roll.voters)} replicas, and its broker repairs it from the others: "
-                    "start it. Nothing was changed"
+                    f"{path} is one of {len(roll.voters)} replicas, which a running broker repairs from the others: "
+                    "start the broker. Nothing was changed"
                 )
             return
 

@@ -1,9 +1,9 @@
-"""The state file of `produce --resume`: enough to find out, after any crash, what of a file is stored already.
+"""State file of `produce --resume`, which shows after any crash how many records of a file are stored already.
 
-It is written once, synced, before anything is sent, and never changed. It names the source, everything that decides
-keys and partitions, and each partition's end offset at that moment. Routing is deterministic and this producer is
-alone on the topic, so `end offset − base` of a partition is the number of its records that are stored, whoever died
-when. That assumption is checked: the newest stored records are compared with the lines that should have made them.
+It is written once, synced, before the first record is sent, and never changed. It names the source, the options that
+decide keys and partitions, and each partition's end offset at that moment. Routing is deterministic and this producer
+is the only one of the topic, so `end offset − base` of a partition is the number of its stored records, whichever
+process crashed. That assumption is checked: the newest stored records are compared with their lines.
 """
 
 import asyncio
@@ -88,8 +88,8 @@ async def begin_or_resume(
     for partition, (base, end) in enumerate(zip(bases, ends, strict=True)):
         if end < base:
             raise CommandFailed(
-                f"{reader.topic}/{partition} ends at offset {end}, but at {base} when {state_path} was written: "
-                "the topic was made anew or cut; delete the state file to begin again"
+                f"{reader.topic}/{partition} ends at offset {end}, but ended at {base} when {state_path} was written: "
+                "the topic was recreated or truncated; delete the state file to start again"
             )
     return ResumePoint(bases, [end - base for base, end in zip(bases, ends, strict=True)]), lock
 
@@ -102,13 +102,13 @@ async def verify(
     for partition, (base, count) in enumerate(zip(progress.bases, progress.already, strict=True)):
         tail = expected[partition]
         if len(tail) != min(count, COMPARED_MAX):
-            raise _mismatch(reader.topic, partition, "the topic has more records than the source has lines for it")
+            raise _mismatch(reader.topic, partition, "it has more records than the source has lines for it")
         if not tail:
             continue
         first = base + count - len(tail)
         for record, line in zip(await _stored(reader, partition, first, len(tail)), tail, strict=True):
             if (record.key, record.value) != (line.key, line.value):
-                raise _mismatch(reader.topic, partition, f"the record at offset {record.offset} is not the line")
+                raise _mismatch(reader.topic, partition, f"the record at offset {record.offset} differs from its line")
 
 
 async def _expected_tails(
@@ -137,8 +137,8 @@ async def _stored(reader: StoredRecords, partition: int, first: int, count: int)
     beginning = (await reader.offsets(partition)).beginning
     if beginning > first:
         raise CommandFailed(
-            f"{reader.topic}/{partition} begins at offset {beginning}: retention has removed records that resuming "
-            "must compare; set retention.ms=-1 on a topic that is being loaded"
+            f"{reader.topic}/{partition} starts at offset {beginning}: retention has deleted records that --resume "
+            "must compare; set retention.ms=-1 while a topic is being loaded"
         )
     records: list[Record] = []
     while len(records) < count:
@@ -200,7 +200,9 @@ def _read(path: str) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         state = None
     if not isinstance(state, dict) or state.get("raftlog_resume") != VERSION:
-        raise CommandFailed(f"{path} is not a state file of this version of raftlog produce")
+        raise CommandFailed(
+            f"{path} is not a state file of this version of `raftlog produce --resume`; name another STATE_FILE"
+        )
     return state
 
 
@@ -218,14 +220,14 @@ def _compare(path: str, state: dict[str, Any], wanted: dict[str, Any]) -> None:
     for name in ("topic", "source"):
         if state[name] != wanted[name]:
             raise CommandFailed(
-                f"{path} was begun with another {name} ({_brief(state[name])}, now {_brief(wanted[name])}); "
+                f"{path} was written for another {name} ({_brief(state[name])}, now {_brief(wanted[name])}); "
                 f"give the same {name}, or another state file"
             )
     for name, now in wanted["layout"].items():
         if state["layout"].get(name) != now:
             raise CommandFailed(
-                f"{path} was begun with {name.replace('_', '-')} {state['layout'].get(name)}, now it is {now}; "
-                "keys or partitions would differ, so nothing was sent"
+                f"{path} was written with {name.replace('_', '-')} {state['layout'].get(name)}, now it is {now}: "
+                "keys or partitions would differ, so nothing was sent; give the same options"
             )
 
 
@@ -235,8 +237,8 @@ def _brief(value: object) -> str:
 
 def _mismatch(topic: str, partition: int, why: str) -> CommandFailed:
     return CommandFailed(
-        f"{topic}/{partition} does not hold what this source was writing: {why}; somebody else wrote to the topic, "
-        "and nothing was sent"
+        f"{topic}/{partition} does not hold the records of this source: {why}; another producer wrote to the topic. "
+        "Nothing was sent; load the source into a topic of its own"
     )
 
 

@@ -1,4 +1,4 @@
-"""From lines to records, and from records to partitions. The cost per line decides how fast `produce` is.
+"""Conversion of lines to records, and of records to partitions. The cost per line decides the speed of `produce`.
 
 Routing is deterministic: the same lines with the same options and partition count give the same records in the same
 partitions in the same order, which is what resuming rests on. A record with a key goes where its hash says; record

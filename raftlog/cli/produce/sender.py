@@ -1,8 +1,8 @@
-"""Records on their way to the partitions of one topic, and what has become of them.
+"""Records in flight to the partitions of one topic, and their outcomes.
 
-`Producer` sends them, in order, and stops a partition at the first batch that is not stored; so what is confirmed of a
-lane is a beginning of what was sent in it: `base ≤ base + confirmed ≤ end offset` as long as nobody else writes. With
-`expected` (`--resume`) this producer is alone on the topic, and every answer has to name the offset that follows.
+`Producer` sends them in order, and stops a partition at the first batch that is not stored; so the confirmed records
+of a lane are a prefix of its sent ones: `base ≤ base + confirmed ≤ end offset` while no other producer writes. With
+`expected` (`--resume`) this producer is the only one of the topic, and each answer must name the next offset.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Records = Sequence[bytes | NewRecord]
 
 @dataclass(slots=True)
 class SendLane:
-    """One partition. `base` is where this run's records began, known from the first answer or from the state file."""
+    """One partition. `base` is the offset of this run's first record, from the first answer or the state file."""
 
     partition: int
     base: int | None = None
@@ -47,7 +47,7 @@ class LineSender:
                 self.lanes[partition] = SendLane(partition, base, count, count)
 
     async def put(self, partition: int, records: Records, size_bytes: int) -> None:
-        """Begin to send records, once there is room. Raises what others met before."""
+        """Begin to send records, once there is room. Raises the error of earlier records."""
         await self._window.acquire()
         if self._failure is not None:
             raise self._failure
@@ -59,7 +59,7 @@ class LineSender:
         task.add_done_callback(self._noting.discard)
 
     async def finish(self) -> None:
-        """Wait for everything under way; raises the first failure, after all have ended."""
+        """Wait for all records in flight; raise the first failure after all have ended."""
         if self._noting:
             await asyncio.wait(self._noting)
         if self._failure is not None:
@@ -95,7 +95,7 @@ class LineSender:
             lane.base = offset - first
         elif self._is_alone and lane.base + first != offset:
             raise CommandFailed(
-                f"{self._topic}/{lane.partition} stands at offset {offset} where this producer left it at "
-                f"{lane.base + first}: somebody else wrote to the topic, or it was cut or made anew; resuming needs a "
-                "topic of its own"
+                f"{self._topic}/{lane.partition} is at offset {offset}, not at {lane.base + first} as expected: "
+                "another producer wrote to the topic, or it was truncated or recreated; "
+                "--resume needs a topic of its own"
             )

@@ -18,7 +18,7 @@ _CHUNKS_AHEAD = 4
 
 
 class InputSource:
-    """The input of one run. `position` is where the last line that was handed out stands, for messages."""
+    """Input of one run. `name` and `lines_before` locate the last lines, for messages."""
 
     def __init__(self, paths: Sequence[str], chunk_bytes: int, line_bytes_max: int) -> None:
         self._paths = paths
@@ -29,7 +29,7 @@ class InputSource:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes to come in all, when that is known."""
+        """Total bytes of the input, if known."""
         sizes = [os.stat(path) for path in self._paths] if self._paths else [os.fstat(sys.stdin.fileno())]
         if not all(stat.S_ISREG(size.st_mode) for size in sizes):
             return None
@@ -51,7 +51,7 @@ class InputSource:
             if len(rest) > self._line_bytes_max:
                 raise CommandFailed(
                     f"{self.name}, line {self.lines_before + len(lines) + 1}: the line is longer than the topic's "
-                    f"max.message.bytes, {self._line_bytes_max}"
+                    f"max.message.bytes, {self._line_bytes_max}; `raftlog topic alter` can raise it"
                 )
             yield lines
         if rest:
@@ -115,4 +115,4 @@ class _Feed:
             except RuntimeError:
                 if not self._loop.is_closed():
                     raise
-                return  # the command has ended, and nobody wants the rest
+                return  # the command has ended

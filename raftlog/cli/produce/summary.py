@@ -93,7 +93,7 @@ class Summary:
         return ", ".join(f"partition {lane.partition}: offsets {first} to {end - 1}" for lane, first, end in ranges)
 
     def _ranges(self) -> list[tuple[SendLane, int, int]]:
-        """Partition, first offset and end of what this run stored, where the broker said it."""
+        """Return partition, first offset and end offset of this run's records, where the broker returned them."""
         ranges = []
         for lane in sorted(self._lanes.values(), key=lambda lane: lane.partition):
             already = self._already[lane.partition] if self._already else 0

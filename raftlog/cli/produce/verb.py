@@ -29,7 +29,7 @@ from raftlog.records.partitioner import PARTITIONERS
 BATCH_BYTES_DEFAULT = 512 * 1024
 CHUNK_BYTES_MAX = 256 * 1024
 BUFFER_RECORDS = 1 << 30
-"""Bytes bound what is under way; lines may be as short as they like."""
+"""Bytes bound the records in flight; lines may be arbitrarily short."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Records that wait in unfinished batches of all partitions together; past it all batches leave as they are."""
 
@@ -135,7 +135,7 @@ def produce(**options: Any) -> None:
 
 def _check(wanted: ProduceCommandLine) -> None:
     if wanted.json_lines and (wanted.key_separator is not None or wanted.number_keys):
-        raise click.UsageError("--json-lines brings its own keys; leave out --key-separator and --number-keys")
+        raise click.UsageError("lines of --json-lines have their own keys; omit --key-separator and --number-keys")
     if wanted.number_keys and wanted.key_separator is not None:
         raise click.UsageError("--number-keys and --key-separator exclude each other")
     if wanted.whole_file and (wanted.json_lines or wanted.key_separator is not None or wanted.resume):
@@ -298,7 +298,9 @@ class _ProduceRun:
 
 def _content_of(path: str, limit: int) -> bytes:
     if os.path.getsize(path) > limit:
-        raise CommandFailed(f"{path} is larger than the topic's max.message.bytes, {limit}")
+        raise CommandFailed(
+            f"{path} is larger than the topic's max.message.bytes, {limit}; `raftlog topic alter` can raise it"
+        )
     return Path(path).read_bytes()
 
 

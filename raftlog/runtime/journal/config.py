@@ -35,8 +35,8 @@ class JournalConfig:
         frame_bytes_max = min(self.file_bytes, WRITE_BLOCKS_MAX * BLOCK_SIZE)
         if not _LEAST_FRAME_BLOCKS * BLOCK_SIZE <= self.write_bytes_max <= frame_bytes_max:
             raise InvalidArgument(
-                f"write_bytes_max={self.write_bytes_max} is out of range: it must lie in "
-                f"{_LEAST_FRAME_BLOCKS * BLOCK_SIZE} … {frame_bytes_max} (a file, or {WRITE_BLOCKS_MAX} blocks)"
+                f"write_bytes_max={self.write_bytes_max} is out of range: it must be "
+                f"{_LEAST_FRAME_BLOCKS * BLOCK_SIZE} to {frame_bytes_max} (a file, or {WRITE_BLOCKS_MAX} blocks)"
             )
         for name in ("pending_bytes_max", "reserve_bytes", "checkpoint_bytes", "journal_bytes_max", "spare_files_max"):
             if getattr(self, name) < 0:

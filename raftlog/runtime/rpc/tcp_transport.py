@@ -43,7 +43,7 @@ from raftlog.types import NodeId
 _H = TypeVar("_H")
 _SWEEP_S = 1.0
 NO_PROOF = (
-    "other brokers cannot distinguish this one from a stranger: give all of them the same --cluster-secret-file "
+    "other brokers cannot authenticate this one: give all of them the same --cluster-secret-file "
     "(`raftlog cluster secret create FILE` makes one), or certificates whose URI names are raftlog:node:<node id>"
 )
 

@@ -84,7 +84,7 @@ def test_a_batch_has_what_the_records_have(spark: SparkSession, bootstrap: str, 
 
 
 def test_problems_are_reported_at_planning(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
-    with pytest.raises(PipelineFailed, match="there is no topic 'nowhere'"), convert_spark_errors("reading"):
+    with pytest.raises(PipelineFailed, match="topic 'nowhere' does not exist"), convert_spark_errors("reading"):
         read(spark, bootstrap, "nowhere").count()
     with pytest.raises(PipelineFailed, match="rows have the columns topic string"), convert_spark_errors("reading"):
         spark.read.format("raftlog").schema("a int").options(bootstrap=bootstrap, topics="t").load().count()
@@ -94,12 +94,12 @@ def test_a_query_of_ones_own_gets_the_sentence_without_the_workers_stack(spark: 
     with pytest.raises(AnalysisException) as planned:
         read(spark, bootstrap, "nowhere").count()
     assert "Traceback" not in str(planned.value)
-    assert "UnknownTopic: there is no topic 'nowhere'" in str(planned.value).splitlines()[0]
+    assert "UnknownTopic: topic 'nowhere' does not exist" in str(planned.value).splitlines()[0]
     rows = spark.createDataFrame([("a",)], "value string")
     with pytest.raises(PySparkException) as written:
         rows.write.format("raftlog").options(bootstrap=bootstrap, topic="nowhere").mode("append").save()
     assert "Traceback" not in str(written.value)
-    assert "UnknownTopic: there is no topic 'nowhere'" in "".join(str(written.value).splitlines()[:2])
+    assert "UnknownTopic: topic 'nowhere' does not exist" in "".join(str(written.value).splitlines()[:2])
     with pytest.raises(PySparkException, match=r"Traceback[^$]*test_reading.py[^$]*ZeroDivisionError"):
         spark.range(1).select(F.udf(lambda number: 1 // number, useArrow=False)("id")).collect()
 
