@@ -1,12 +1,11 @@
-"""Assignors by their names in the protocol."""
+"""Assignors by their names in the protocol: `range` and `roundrobin` here, `sticky` beside it. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from raftlog.assignors.consumer_protocol import Subscription
-from raftlog.assignors.ranges import assign_ranges
-from raftlog.assignors.round_robin import assign_round_robin
 from raftlog.assignors.sticky import assign_sticky
+from raftlog.assignors.subscribers import subscribers_by_topic
 from raftlog.types import TopicPartition
 
 Assignor: TypeAlias = Callable[[Mapping[str, Subscription], Mapping[str, int]], dict[str, list[TopicPartition]]]
@@ -15,6 +14,44 @@ Assignor: TypeAlias = Callable[[Mapping[str, Subscription], Mapping[str, int]], 
 Partitions are in ascending order; each partition of a subscribed topic has one owner, one of its
 subscribers. An order of members is that of their ids: ids of static members begin with their instance id, so
 these get the same partitions after a restart."""
+
+
+def assign_ranges(
+    members: Mapping[str, Subscription], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """Split each topic into ranges of partitions; the first members get one more when uneven.
+
+    Topics with the same subscribers and the same number of partitions are split alike, so a join over co-partitioned
+    topics finds both sides at one member (Kafka's RangeAssignor)."""
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in members}
+    for topic, subscribers in subscribers_by_topic(members, partitions).items():
+        count, more = divmod(partitions[topic], len(subscribers))
+        begin = 0
+        for place, member in enumerate(subscribers):
+            end = begin + count + (place < more)
+            assigned[member] += [TopicPartition(topic, number) for number in range(begin, end)]
+            begin = end
+    return assigned
+
+
+def assign_round_robin(
+    members: Mapping[str, Subscription], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """Assign all partitions in order, one to each subscriber in turn.
+
+    With equal subscriptions members are at most one apart; with others not (Kafka's RoundRobinAssignor)."""
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
+    ring = list(assigned)
+    at = 0
+    for topic, subscribers in subscribers_by_topic(members, partitions).items():
+        wanted = set(subscribers)
+        for number in range(partitions[topic]):
+            while ring[at % len(ring)] not in wanted:
+                at += 1
+            assigned[ring[at % len(ring)]].append(TopicPartition(topic, number))
+            at += 1
+    return assigned
+
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
     "range": assign_ranges,

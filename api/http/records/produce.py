@@ -1,4 +1,4 @@
-"""Handlers of POST of records and of stored batches. The hot path: all code here runs for every single record."""
+"""Handlers of POST of records and of stored batches. Hot path: all but `_produce_stream` runs for every single record."""
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE
@@ -7,25 +7,29 @@ from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
 from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, parse_large
 from raftlog.api.http.records.ndjson_block import LINE_READERS
+from raftlog.api.http.records.ndjson_ingest import NdjsonIngest
+from raftlog.api.http.records.ndjson_report import StreamAnswer
 from raftlog.api.http.records.new_records import parse_records
+from raftlog.api.http.records.octet_stream import OctetStream
 from raftlog.api.http.records.produce_answers import one_done, records_answer
 from raftlog.api.http.records.produce_endpoints import TO_PARTITION, TO_TOPIC
 from raftlog.api.http.records.produce_options import ProduceOptions
-from raftlog.api.http.records.stream import STREAMED, StreamedProduce
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.bodies import UNCHARGED_BYTES_MAX, ReceivedBody
-from raftlog.api.http.server.handlers import HandlerContext, Handlers
+from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES, HeldMemory
 from raftlog.api.http.server.media import Format, content_format
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, partition_number
+from raftlog.api.http.server.streamed_body import StreamedBody
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ALL, Acks
 from raftlog.values.records import ProducedBatches, ProducedRecord
 from raftlog.values.value import UNSET
 
 TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
+_STREAMED = (Format.NDJSON, Format.OCTETS)
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 
@@ -48,18 +52,14 @@ class ProduceHandlers(Handlers):
 
     kind, tag = "produce", "records"
 
-    def __init__(self, context: HandlerContext) -> None:
-        super().__init__(context)
-        self._streamed = StreamedProduce(self._broker, self._bodies, self._ends)
-
     @TO_TOPIC
     @TO_PARTITION
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options: ProduceOptions = target.options or _options(target)
         format_ = content_format(header(request, CONTENT_TYPE))
         response: web.StreamResponse
-        if format_ in STREAMED:
-            response = await self._streamed.produce(request, target, options, format_)
+        if format_ in _STREAMED:
+            response = await self._produce_stream(request, target, options, format_)
         elif (whole := self._bodies.whole(request)) is not None:
             if len(whole) <= UNCHARGED_BYTES_MAX:
                 response = await self._produce_body(request, options, format_, whole)
@@ -74,6 +74,20 @@ class ProduceHandlers(Handlers):
         if options.partition is not None and not response.prepared:
             response.headers.update(self._leader(options))
         return response
+
+    async def _produce_stream(
+        self, request: web.BaseRequest, target: Target, options: ProduceOptions, format_: Format
+    ) -> web.StreamResponse:
+        """Append an NDJSON body of any length, or octets that are one record, as they arrive.
+
+        Raises errors of the request as a whole, before anything is stored."""
+        body = StreamedBody(request, self._bodies.timeout_ms)
+        deadline = deadline_in(options.timeout_ms)
+        if format_ is Format.OCTETS:
+            return await OctetStream(self._broker, self._bodies.memory).produce(request, target, options, body)
+        stream = await self._broker.open_stream(options.topic, options.partition, deadline=deadline)
+        ingest = NdjsonIngest(stream, options, StreamAnswer(request), self._bodies.memory, self._ends.stopping)
+        return await ingest.run(body)
 
     def _leader(self, options: ProduceOptions) -> dict[str, str]:
         if options.partition is None:
