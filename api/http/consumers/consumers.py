@@ -13,12 +13,10 @@ from aiohttp import web
 
 from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import PLACES_MAX
-from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.openapi.parts import ref
 from raftlog.api.http.requests import AssignBody, PartitionPlace, SubscribeBody
-from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
-from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
@@ -27,7 +25,6 @@ from raftlog.errors import InvalidConsumer
 from raftlog.records.json_record import shown
 from raftlog.types import TopicPartition
 from raftlog.values.consumers import ConsumerInstance, InstancePartition, InstancePartitions, InstanceSubscription
-from raftlog.values.value import Value
 
 CONSUMERS = "/consumers/{group}"
 INSTANCE = CONSUMERS + "/instances/{instance}"
@@ -36,7 +33,7 @@ DONE = partial(HttpEndpoint, text="Done and durable.", headers=LEADER)
 READ = partial(HttpEndpoint, headers=LEADER)
 
 
-class ConsumerHandlers(Handlers):
+class ConsumerHandlers(GroupAnswers):
     """POST /consumers/{group}; DELETE …/instances/{instance}; …/subscription; …/assignments."""
 
     kind = tag = "consumers"
@@ -58,8 +55,7 @@ class ConsumerHandlers(Handlers):
         elif type(name) is not str:
             raise InvalidConsumer(f"the name of a consumer instance cannot be {shown(name)}: it is a string")
         await self._broker.consumers.create(group, name, given, deadline=target.deadline())
-        response = value_answer(ConsumerInstance(name, self._base_uri(request, group, name)))
-        return with_coordinator(response, self._broker, group)
+        return self._answer(group, ConsumerInstance(name, self._base_uri(request, group, name)))
 
     def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
         """Return the URI of an instance at the address of the request; every broker can serve the instance."""
@@ -69,7 +65,7 @@ class ConsumerHandlers(Handlers):
     async def delete_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Delete an instance."""
         await self._broker.consumers.delete(*instance_of(target), deadline=target.deadline())
-        return self._done(target)
+        return self._answer(target.args[0])
 
     @DONE(f"POST {INSTANCE}/subscription", body=SubscribeBody)
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -84,19 +80,19 @@ class ConsumerHandlers(Handlers):
             raise HttpProblem(EMPTY_REQUEST, 'the list "topics" is empty; DELETE the subscription to read nothing')
         check_count(len(topics), "topics")
         await self._broker.consumers.subscribe(*instance_of(target), topics, pattern, deadline=target.deadline())
-        return self._done(target)
+        return self._answer(target.args[0])
 
     @READ(f"GET {INSTANCE}/subscription", InstanceSubscription)
     async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the subscription."""
         topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=target.deadline())
-        return self._answer(InstanceSubscription(topics, pattern), target)
+        return self._answer(target.args[0], InstanceSubscription(topics, pattern))
 
     @DONE(f"DELETE {INSTANCE}/subscription")
     async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Remove subscription and assignment."""
         await self._broker.consumers.unsubscribe(*instance_of(target), deadline=target.deadline())
-        return self._done(target)
+        return self._answer(target.args[0])
 
     @DONE(f"POST {INSTANCE}/assignments", body=AssignBody)
     async def assign_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -105,19 +101,13 @@ class ConsumerHandlers(Handlers):
         The body is `{"partitions": [{"topic", "partition"}]}`; an empty list removes all."""
         partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
         await self._broker.consumers.assign(*instance_of(target), partitions, deadline=target.deadline())
-        return self._done(target)
+        return self._answer(target.args[0])
 
     @READ(f"GET {INSTANCE}/assignments", InstancePartitions)
     async def assigned_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the assigned partitions."""
         found = await self._broker.consumers.assignment(*instance_of(target), deadline=target.deadline())
-        return self._answer(InstancePartitions([InstancePartition(*each) for each in found]), target)
-
-    def _answer(self, body: Value, target: Target) -> web.Response:
-        return with_coordinator(value_answer(body), self._broker, target.args[0])
-
-    def _done(self, target: Target) -> web.Response:
-        return with_coordinator(no_content(), self._broker, target.args[0])
+        return self._answer(target.args[0], InstancePartitions([InstancePartition(*each) for each in found]))
 
 
 def instance_of(target: Target) -> tuple[str, str]:

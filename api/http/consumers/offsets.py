@@ -10,12 +10,10 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import TEXT
 from raftlog.api.http.consumers.consumers import DONE, INSTANCE, READ, check_count, instance_of, places_of
-from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.openapi.parts import BOOLEAN, NODE
 from raftlog.api.http.requests import ConsumedBody, PartitionsBody, SeekBody
-from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import in_query
-from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, flag, partition_number
 from raftlog.errors import ConsumerState
@@ -32,7 +30,7 @@ _TOPIC = in_query("topic", TEXT, "With `partition`: this partition only.")
 _PARTITION = in_query("partition", NODE, "With `topic`.")
 
 
-class ConsumerOffsetHandlers(Handlers):
+class ConsumerOffsetHandlers(GroupAnswers):
     """POST …/positions, …/positions/beginning, …/positions/end; POST and GET …/offsets."""
 
     kind = tag = "consumers"
@@ -73,7 +71,7 @@ class ConsumerOffsetHandlers(Handlers):
         if len({each.partition for each in chosen}) < len(chosen):
             raise HttpProblem(BAD_REQUEST, "the body names a partition twice")
         await self._broker.consumers.seek(*instance_of(target), chosen, deadline=target.deadline())
-        return with_coordinator(no_content(), self._broker, target.args[0])
+        return self._answer(target.args[0])
 
     @READ(
         f"POST {_OFFSETS}",
@@ -92,7 +90,7 @@ class ConsumerOffsetHandlers(Handlers):
         outcomes = await self._broker.consumers.commit(
             *instance_of(target), consumed, is_waited_for=not is_async, deadline=target.deadline()
         )
-        return with_coordinator(value_answer([_outcome(each) for each in outcomes]), self._broker, target.args[0])
+        return self._answer(target.args[0], [_outcome(each) for each in outcomes])
 
     @READ(f"GET {_OFFSETS}", InstanceOffsets, (_TOPIC, _PARTITION, "timeout"))
     async def consumer_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -104,8 +102,7 @@ class ConsumerOffsetHandlers(Handlers):
         query."""
         partitions = await self._asked(request, target)
         found = await self._broker.consumers.committed(*instance_of(target), partitions, deadline=target.deadline())
-        offsets = InstanceOffsets([InstanceOffset(*each) for each in found])
-        return with_coordinator(value_answer(offsets), self._broker, target.args[0])
+        return self._answer(target.args[0], InstanceOffsets([InstanceOffset(*each) for each in found]))
 
     async def _asked(self, request: web.BaseRequest, target: Target) -> list[TopicPartition] | None:
         topic, partition = target.query.get("topic"), target.query.get("partition")

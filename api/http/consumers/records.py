@@ -15,13 +15,12 @@ from aiohttp import web
 
 from raftlog.api.codes import NOT_ACCEPTABLE
 from raftlog.api.http.consumers.consumers import INSTANCE, instance_of
-from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.openapi.parts import integer, string
 from raftlog.api.http.records.json_records import JsonRecords, joined
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import answer_with
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
-from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_embedded
 from raftlog.api.http.server.paced_answer import PART_BYTES, copied_parts, send_parts
 from raftlog.api.http.server.problems import HttpProblem
@@ -57,7 +56,7 @@ class NoPosition(OffsetOutOfRange):
         )
 
 
-class ConsumerRecordHandlers(Handlers):
+class ConsumerRecordHandlers(GroupAnswers):
     """Handlers of GET /consumers/{group}/instances/{instance}/records."""
 
     kind = tag = "consumers"
@@ -91,9 +90,9 @@ class ConsumerRecordHandlers(Handlers):
             delivery = await self._poll_while_connected(request, target, wait_ms, memory.promise(max_bytes), formats)
             memory.end_promise()
             memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
-            return await self._answer(request, target, accepted, formats, delivery, memory)
+            return await self._answer_poll(request, target, accepted, formats, delivery, memory)
 
-    async def _answer(
+    async def _answer_poll(
         self,
         request: web.BaseRequest,
         target: Target,
@@ -114,7 +113,7 @@ class ConsumerRecordHandlers(Handlers):
         content_type, resets = accepted[_FORMATS[delivery.format]], _resets(delivery.moved)
         async with aclosing(self._parts(delivery, memory)) as parts:
             begin = [part async for part in _first(parts, 2)]
-            response = with_coordinator(answer_with(begin[0], content_type, resets), self._broker, target.args[0])
+            response = self._with_coordinator(answer_with(begin[0], content_type, resets), target.args[0])
             if len(begin) == 1:
                 return response
             headers = {name: response.headers[name] for name in response.headers if name != "Content-Length"}

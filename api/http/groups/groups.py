@@ -4,14 +4,12 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON
 from raftlog.api.http.bounds import TEXT
-from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.requests import RESET_EDGES, CommitBody, ResetBody, ResetPoint
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query
-from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target
-from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetCommit, ResetTo
 from raftlog.types import Offset, TopicPartition
 from raftlog.values.groups import CommittedPartition, GroupNames, GroupOffsets, OffsetsReset
@@ -20,7 +18,7 @@ _OFFSETS = "/groups/{group}/offsets"
 _TOPIC = in_query("topic", TEXT, "Name of the topic.", is_required=True)
 
 
-class GroupHandlers(Handlers):
+class GroupHandlers(GroupAnswers):
     """GET /groups; GET, POST and DELETE /groups/{group}/offsets; POST …/offsets/reset."""
 
     kind = tag = "groups"
@@ -94,13 +92,7 @@ class GroupHandlers(Handlers):
             CommittedPartition(topic, partition, found.offset, found.metadata, _known(found.leader_epoch))
             for (topic, partition), found in sorted(committed.items())
         ]
-        return with_coordinator(value_answer(GroupOffsets(rows)), self._broker, group)
-
-
-def with_coordinator(response: web.Response, broker: Broker, group: str) -> web.Response:
-    """Say where the group's coordinator is, when that is another broker: clients go there directly."""
-    response.headers.update(leader_header(broker, broker.groups.leader_of(group)))
-    return response
+        return self._answer(group, GroupOffsets(rows))
 
 
 def _known(value: int) -> int | None:

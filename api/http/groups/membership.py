@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from aiohttp import web
 from msgspec import convert
 
-from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.requests import (
     ASSIGNED_BY,
     PROTOCOL_TYPE,
@@ -23,10 +22,9 @@ from raftlog.api.http.requests import (
     MemberBody,
     SyncBody,
 )
-from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.connections import caller_of
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
-from raftlog.api.http.server.handlers import Handlers
+from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.routing import Target
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.partitions.caller import Caller
@@ -43,14 +41,13 @@ from raftlog.partitions.groups.results import (
 )
 from raftlog.values.error_codes import status_and_code
 from raftlog.values.groups import HeartbeatTaken, Joined, Left, MembersLeft, Synced
-from raftlog.values.value import Value
 
 T = TypeVar("T")
 
 _GROUP = "/groups/{group}"
 
 
-class GroupMembershipHandlers(Handlers):
+class GroupMembershipHandlers(GroupAnswers):
     """POST /groups/{group}/join, /sync, /heartbeat, /leave."""
 
     kind, tag = "membership", "groups"
@@ -115,9 +112,6 @@ class GroupMembershipHandlers(Handlers):
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)
         left = await self._broker.groups.leave(Leave(group, members), deadline=target.deadline())
         return self._answer(group, MembersLeft([_left(row) for row in left]))
-
-    def _answer(self, group: str, found: Value) -> web.Response:
-        return with_coordinator(value_answer(found), self._broker, group)
 
     async def _wait_for(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
         """Return the result of `waiting`; raises `error` when the server stops or the client disconnects.

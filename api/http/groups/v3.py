@@ -4,10 +4,10 @@ from aiohttp import web
 
 from raftlog.api.codes import NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http.clusters import V3Handlers
-from raftlog.api.http.groups.groups import with_coordinator
 from raftlog.api.http.groups.v3_shapes import GroupShapes, assigned
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint
+from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import Target, partition_number
@@ -21,7 +21,6 @@ from raftlog.values.groups import (
     PartitionLag,
 )
 from raftlog.values.v3 import ObjectList
-from raftlog.values.value import Value
 
 _GROUPS = "/v3/clusters/{cluster}/consumer-groups"
 _GROUP = _GROUPS + "/{group}"
@@ -29,7 +28,7 @@ _CONSUMER = _GROUP + "/consumers/{consumer}"
 _PLACE = "{topic}/partitions/{partition}"
 
 
-class GroupV3Handlers(V3Handlers):
+class GroupV3Handlers(V3Handlers, GroupAnswers):
     """Handlers of all paths below /v3/clusters/{cluster}/consumer-groups."""
 
     kind = tag = "groups"
@@ -127,6 +126,3 @@ class GroupV3Handlers(V3Handlers):
     def _shapes(self, request: web.BaseRequest) -> GroupShapes:
         cluster_id = self._broker.cluster_id
         return GroupShapes(cluster_url(base_url(request), cluster_id), cluster_id)
-
-    def _answer(self, group: str, found: Value) -> web.Response:
-        return with_coordinator(value_answer(found), self._broker, group)

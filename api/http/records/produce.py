@@ -1,4 +1,4 @@
-"""Handlers of POST of records and of stored batches. Hot path: all but `_produce_stream` runs for every single record."""
+"""Handlers of POST of records and of stored batches. Hot path: all but streamed bodies runs for every single record."""
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE

@@ -1,17 +1,21 @@
 """Base of the handlers of requests: classes whose methods have endpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
+from aiohttp import web
 from msgspec import structs
 
+from raftlog.api.http.leader_header import leader_header
 from raftlog.api.http.metrics.requests import RequestMetrics
+from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.routing import Handler, HttpRouter
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.values.value import Value
 
 
 class HandlerContext(NamedTuple):
@@ -54,3 +58,16 @@ class Handlers:
     def wrapped(self, handler: Handler) -> Handler:
         """Return the handler with the checks that all endpoints of the class share."""
         return handler
+
+
+class GroupAnswers(Handlers):
+    """Base of handlers for consumer groups, whose answers name the coordinator: clients go there directly."""
+
+    def _with_coordinator(self, response: web.Response, group: str) -> web.Response:
+        """Add the address of the group's coordinator, when that is another broker."""
+        response.headers.update(leader_header(self._broker, self._broker.groups.leader_of(group)))
+        return response
+
+    def _answer(self, group: str, found: Value | Sequence[Value] | None = None) -> web.Response:
+        """Answer with a value, or without one."""
+        return self._with_coordinator(no_content() if found is None else value_answer(found), group)
