@@ -45,6 +45,7 @@ def test_unknown_topics(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     for verb in ("describe", "delete"):
         assert b"nowhere" in run("topic", verb, "nowhere", *at, expect=1).stderr
+    assert b"`raftlog topic list` shows the topics" in run("topic", "describe", "nowhere", *at, expect=1).stderr
     assert b"nowhere" in run("topic", "alter", "nowhere", "-c", "retention.ms=1", *at, expect=1).stderr
     assert b"nothing to change" in run("topic", "alter", "nowhere", *at, expect=2).stderr
 

@@ -1,7 +1,5 @@
 """`raftlog cluster info`: the cluster's id and its brokers."""
 
-import asyncio
-
 import click
 import orjson
 
@@ -25,7 +23,7 @@ _BROKER: Columns[BrokerDescription] = {
 @operator_command("Print the cluster as JSON.")
 def info(verb: OperatorVerb) -> None:
     """Show the cluster's id and its brokers."""
-    cluster_id, controller, brokers = asyncio.run(_info(verb))
+    cluster_id, controller, brokers = verb.ask(_info)
     if verb.as_json:
         rows = [{name: getattr(broker, name) for name in _SHOWN} for broker in brokers]
         click.echo(orjson.dumps({"cluster_id": cluster_id, "controller_id": controller, "brokers": rows}))
@@ -34,6 +32,5 @@ def info(verb: OperatorVerb) -> None:
     show(table_of(brokers, _BROKER))
 
 
-async def _info(verb: OperatorVerb) -> tuple[str, int | None, list[BrokerDescription]]:
-    async with BrokerClient(verb.bootstrap) as client:
-        return await client.cluster_id(), (await client.health()).controller_id, await client.brokers()
+async def _info(client: BrokerClient) -> tuple[str, int | None, list[BrokerDescription]]:
+    return await client.cluster_id(), (await client.health()).controller_id, await client.brokers()

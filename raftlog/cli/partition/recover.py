@@ -1,6 +1,5 @@
 """`raftlog partition recover`: recovery of a partition without a working majority, and the records that it loses."""
 
-import asyncio
 from typing import Final
 
 import click
@@ -9,7 +8,6 @@ from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, partition_place
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
-from raftlog.client import BrokerClient
 from raftlog.values.placement import PartitionRecovery, RecoveryReplica
 
 LOOK_MS: Final = 10_000
@@ -34,22 +32,20 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, verb: Opera
     majority are lost. Exit code 1 if it was refused, or --accept-loss is missing.
     """
     topic, number = partition_place(partition)
-    found = asyncio.run(_recover(verb, topic, number, accept_loss, survivor))
+    found = verb.ask(
+        lambda client: client.recover_partition(
+            topic,
+            number,
+            accept_loss=accept_loss,
+            survivor=survivor,
+            timeout_ms=RECOVERY_MS if accept_loss else LOOK_MS,
+        )
+    )
     verb.output(found, _show)
     if found.refusal is not None:
         raise CommandFailed(f"{partition} was not recovered: {found.refusal}")
     if not found.done:
         raise CommandFailed(f"{partition} is unchanged; repeat with --accept-loss to recover it without these records")
-
-
-async def _recover(
-    verb: OperatorVerb, topic: str, number: int, accept_loss: bool, survivor: int | None
-) -> PartitionRecovery:
-    timeout_ms = RECOVERY_MS if accept_loss else LOOK_MS
-    async with BrokerClient(verb.bootstrap) as client:
-        return await client.recover_partition(
-            topic, number, accept_loss=accept_loss, survivor=survivor, timeout_ms=timeout_ms
-        )
 
 
 def _show(found: PartitionRecovery) -> None:

@@ -1,7 +1,6 @@
 """`raftlog topic …`: topics and their settings."""
 
 import asyncio
-from collections.abc import Sequence
 
 import click
 import orjson
@@ -53,18 +52,17 @@ def create(
     """Create the topic NAME."""
     TopicConfig.from_strings(config)
 
-    async def create() -> tuple[bool, TopicDescription]:
-        async with BrokerClient(verb.bootstrap) as client:
-            created = True
-            try:
-                await client.create_topic(name, partitions, replication_factor, config)
-            except RaftlogError as error:
-                if not if_not_exists or not await _exists(client, name, error):
-                    raise
-                created = False
-            return created, await client.describe_topic(name)
+    async def create(client: BrokerClient) -> tuple[bool, TopicDescription]:
+        created = True
+        try:
+            await client.create_topic(name, partitions, replication_factor, config)
+        except RaftlogError as error:
+            if not if_not_exists or not await _exists(client, name, error):
+                raise
+            created = False
+        return created, await client.describe_topic(name)
 
-    created, description = asyncio.run(create())
+    created, description = verb.ask(create)
     if verb.as_json:
         click.echo(orjson.dumps({**_as_json(description), "created": created}))
     else:
@@ -94,7 +92,7 @@ def list_topics(verb: OperatorVerb) -> None:
 @click.argument("name")
 def describe(name: str, verb: OperatorVerb) -> None:
     """Show partitions with their leaders, replicas and offsets, and settings of the topic NAME."""
-    description, ranges, overrides = asyncio.run(_describe(verb.bootstrap, name))
+    description, ranges, overrides = verb.ask(lambda client: _describe(client, name))
     rows = list(zip(description.replicas, ranges, strict=True))
     if verb.as_json:
         shown = [_partition_as_json(partition, offsets) for partition, offsets in rows]
@@ -114,10 +112,9 @@ def describe(name: str, verb: OperatorVerb) -> None:
     show(table_of(sorted(description.configs.items()), columns))
 
 
-async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
-    async with BrokerClient(bootstrap) as client:
-        description = await client.describe_topic(name)
-        return description, await _offsets(client, description), await client.topic_overrides(name)
+async def _describe(client: BrokerClient, name: str) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
+    description = await client.describe_topic(name)
+    return description, await _offsets(client, description), await client.topic_overrides(name)
 
 
 async def _offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
