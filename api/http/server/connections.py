@@ -5,6 +5,7 @@ aiohttp does not report them to a handler that writes nothing. Owned by the serv
 import asyncio
 from contextlib import suppress
 from fcntl import ioctl
+from functools import partial
 from termios import FIONREAD
 from typing import Any, Final
 
@@ -75,7 +76,8 @@ class Connections(web.Server):
     def __init__(
         self, ends: ConnectionEnds, handler: Any, connections_max: int, listener: str, **settings: Any
     ) -> None:
-        super().__init__(handler, **settings)
+        new_request = partial(web.BaseRequest, loop=asyncio.get_running_loop())
+        super().__init__(handler, request_factory=new_request, **settings)
         self._ends, self._listener, self._settings = ends, listener, settings
         self._connections_max = connections_max
         self.refused = 0
