@@ -201,7 +201,7 @@ class Agent:
             self._admit(now)
             sender, messages = self._opened(data, DATAGRAM_BYTES_MAX, source)
         except AuthenticationError as refusal:
-            self._refusals.note(refusal.why, source[0], now)
+            self._refusals.note(refusal.reason, source[0], now)
             return
         self._swim.receive(messages, sender, now)
         self._pump()
@@ -258,7 +258,7 @@ class Agent:
             try:
                 sender, messages = await self._receive(stream)
             except AuthenticationError as refusal:
-                self._refusals.note(refusal.why, stream.peer[0], self._loop.time())
+                self._refusals.note(refusal.reason, stream.peer[0], self._loop.time())
                 return
             if not self._is_running:
                 return

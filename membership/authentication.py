@@ -59,9 +59,9 @@ class RefusedDatagram(Enum):
 class AuthenticationError(RaftlogError):
     """Refusal of a received datagram or frame; the message has none of its content."""
 
-    def __init__(self, why: RefusedDatagram) -> None:
-        super().__init__(f"refused: {why.value}")
-        self.why = why
+    def __init__(self, reason: RefusedDatagram) -> None:
+        super().__init__(f"refused: {reason.value}")
+        self.reason = reason
 
 
 class Speaker(NamedTuple):

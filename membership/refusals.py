@@ -29,17 +29,17 @@ class Refusals:
 
     def counts(self) -> dict[str, int]:
         """Return the counts of all kinds."""
-        return {why.value: count for why, count in self._counts.items()}
+        return {reason.value: count for reason, count in self._counts.items()}
 
-    def note(self, why: RefusedDatagram, source: str, now: float) -> bool:
+    def note(self, reason: RefusedDatagram, source: str, now: float) -> bool:
         """Count; true when it was written to the log as well."""
-        self._counts[why] += 1
-        logged_at, count = self._logged.get(why, (float("-inf"), 0))
+        self._counts[reason] += 1
+        logged_at, count = self._logged.get(reason, (float("-inf"), 0))
         if now - logged_at < LOG_INTERVAL_S:
             return False
-        self._logged[why] = now, self._counts[why]
-        advice = f" ({_ADVICE[why]})" if why in _ADVICE else ""
-        silent = self._counts[why] - count - 1
+        self._logged[reason] = now, self._counts[reason]
+        advice = f" ({_ADVICE[reason]})" if reason in _ADVICE else ""
+        silent = self._counts[reason] - count - 1
         more = f", {silent} more since the last line" if silent else ""
-        _logger.warning("gossip from %s refused: %s%s%s", source, why.value, advice, more)
+        _logger.warning("gossip from %s refused: %s%s%s", source, reason.value, advice, more)
         return True

@@ -31,7 +31,7 @@ def leave_joint_early() -> None:
         current = replica.configuration
         if not current.is_joint:
             return False
-        self._append_configuration(current.left(Index(replica.log.last_index + 1)))
+        self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
     replace_method(Leader, "_maybe_leave_joint", maybe_leave)

@@ -72,7 +72,7 @@ def leave_joint_on_fail_over() -> None:
         current = replica.configuration
         if not current.is_joint or current.index > self.first_own_index:
             return maybe_leave(self)
-        self._append_configuration(current.left(Index(replica.log.last_index + 1)))
+        self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
     replace_method(Leader, "_maybe_leave_joint", leave_inherited)

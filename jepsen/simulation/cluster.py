@@ -232,7 +232,7 @@ class Cluster:
         role = ready.role_state
         if role is not None:
             follows = f", follows n{role.leader.node_id}" if role.leader and role.leader != machine.me else ""
-            machine.note(f"{plan.partition}: {role.role.value} of term {role.term}{follows}: {role.why}")
+            machine.note(f"{plan.partition}: {role.role.value} of term {role.term}{follows}: {role.reason}")
         self.loop.trace.number(core.committed_index)
         if ready.cut_to is not None:
             self.on_cut(machine)

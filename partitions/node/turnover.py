@@ -57,10 +57,10 @@ class Turnover:
             self.elections_lost += 1
         if state.role is Role.LEADER and before is not Role.LEADER:
             self.elections_won += 1
-            event(_logger, "leader_elected", group=group.name, term=state.term, why=state.why)
+            event(_logger, "leader_elected", group=group.name, term=state.term, why=state.reason)
         elif before is Role.LEADER and state.role is not Role.LEADER:
             leader = None if state.leader is None else state.leader.node_id
-            why = "handed over" if is_handed_over else state.why
+            why = "handed over" if is_handed_over else state.reason
             event(_logger, "leadership_lost", group=group.name, term=state.term, why=why, leader=leader)
         if state.leader is not None and self._leaders.get(group.key) != state.leader:
             self.leader_changes += group.key in self._leaders

@@ -62,7 +62,7 @@ class Configuration(NamedTuple):
     def all_members(self) -> tuple[ReplicaId, ...]:
         return _sorted((*self.voters, *self.outgoing, *self.learners))
 
-    def left(self, index: Index) -> "Configuration":
+    def leave_joint(self, index: Index) -> "Configuration":
         """Return the configuration that follows this joint one, with its entry at `index`."""
         assert self.is_joint, f"configuration {self.index} is not joint"
         return Configuration(index, self.voters, self.learners)

@@ -50,7 +50,7 @@ class RaftCore(ReadableCore):
         "_has_only_messages",
         "_is_dirty",
         "_leader_message",
-        "_why",
+        "_reason",
         "messages_refused",
     )
 
@@ -65,7 +65,7 @@ class RaftCore(ReadableCore):
     ) -> None:
         self._replica = RaftReplica(me, settings, random, log, payloads or EmptyPayloads(), restart)
         self._role = Follower(self._replica, None)
-        self._why = "started"
+        self._reason = "started"
         self._builder = ReadyBuilder(self._replica)
         self._leader_message: Message | None = None
         """The first message of the leader that this replica follows, or followed last."""
@@ -116,12 +116,12 @@ class RaftCore(ReadableCore):
         self._become(Become(Role.PRE_CANDIDATE, "asked to campaign"))
         return True
 
-    def step_down(self, why: str) -> bool:
+    def step_down(self, reason: str) -> bool:
         """Stop leading or campaigning, for a stalled disk or loop; return false for a follower."""
         if isinstance(self._role, Follower):
             return False
         self._wake_for_request()
-        self._become(Become(Role.FOLLOWER, why))
+        self._become(Become(Role.FOLLOWER, reason))
         return True
 
     def set_unfit(self, is_unfit: bool) -> None:
@@ -276,7 +276,7 @@ class RaftCore(ReadableCore):
             return self._builder.take_messages() if self._replica.outbox else None
         while (become := self._role.prepare()) is not None:
             self._become(become)
-        return self._builder.take(self._role, self._why) if self._builder.has_work(self._role) else None
+        return self._builder.take(self._role, self._reason) if self._builder.has_work(self._role) else None
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
         """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""
@@ -336,28 +336,28 @@ class RaftCore(ReadableCore):
     def _become(self, become: Become) -> None:
         """Change the role within the term; no other method does."""
         if become.role is Role.FOLLOWER:
-            self._become_follower(None, become.why)
+            self._become_follower(None, become.reason)
         elif become.role is Role.PRE_CANDIDATE:
-            self._become_pre_candidate(become.why)
+            self._become_pre_candidate(become.reason)
         elif become.role is Role.CANDIDATE:
-            self._become_candidate(become.why, become.is_transfer)
+            self._become_candidate(become.reason, become.is_transfer)
         else:
-            self._become_leader(become.why)
+            self._become_leader(become.reason)
 
-    def _become_follower(self, leader: ReplicaId | None, why: str) -> None:
+    def _become_follower(self, leader: ReplicaId | None, reason: str) -> None:
         self._role.leave()
         self._replica.quiescence.is_quiesced = False
         self._role = Follower(self._replica, leader)
-        self._why = why
+        self._reason = reason
 
-    def _become_pre_candidate(self, why: str) -> None:
+    def _become_pre_candidate(self, reason: str) -> None:
         assert not isinstance(self._role, Leader), f"a leader of term {self.term} asks for pre-votes"
         assert self._replica.may_campaign(), f"{self._replica.me} may not campaign"
         self._role.leave()
         self._role = Candidate(self._replica, Role.PRE_CANDIDATE)
-        self._why = why
+        self._reason = reason
 
-    def _become_candidate(self, why: str, is_transfer: bool) -> None:
+    def _become_candidate(self, reason: str, is_transfer: bool) -> None:
         replica = self._replica
         assert is_transfer or self.role is Role.PRE_CANDIDATE, f"candidate out of {self.role.value}"
         assert not isinstance(self._role, Leader), f"a leader of term {self.term} campaigns"
@@ -365,9 +365,9 @@ class RaftCore(ReadableCore):
         self._role.leave()
         replica.set_hard_state(Term(replica.term + 1), replica.me)
         self._role = Candidate(replica, Role.CANDIDATE, is_transfer=is_transfer)
-        self._why = why
+        self._reason = reason
 
-    def _become_leader(self, why: str) -> None:
+    def _become_leader(self, reason: str) -> None:
         replica = self._replica
         assert self.role is Role.CANDIDATE, f"leader out of {self.role.value}"
         assert replica.vote == replica.me, f"leads term {replica.term} with a vote for {replica.vote}"
@@ -376,7 +376,7 @@ class RaftCore(ReadableCore):
         replica.quiescence.clear_wakes()
         self._leader_message = None
         self._role = Leader(replica)
-        self._why = why
+        self._reason = reason
 
     def _adopt_term(self, term: Term, leader: ReplicaId | None) -> None:
         """Become a follower in a later term. Only this clears the vote of the old term."""

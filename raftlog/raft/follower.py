@@ -39,7 +39,7 @@ class Follower:
     __slots__ = (
         "_acknowledged",
         "_awaited_tick",
-        "_heard_tick",
+        "_contact_tick",
         "_heartbeat_sequence",
         "_is_answer_owed",
         "_leader",
@@ -67,7 +67,7 @@ class Follower:
         self._heartbeat_sequence = 0
         """Number of the latest heartbeat that was answered."""
         self._is_answer_owed = False
-        self._heard_tick = replica.ticks if leader else -NEVER
+        self._contact_tick = replica.ticks if leader else -NEVER
         """Tick of the last message of this term's leader; loyalty depends on it."""
         self._awaited_tick = -NEVER
         """Tick until which a leader that was sent a wake has time for a heartbeat, as long as its process is alive."""
@@ -86,7 +86,7 @@ class Follower:
 
     def is_loyal(self) -> bool:
         replica = self._replica
-        if replica.ticks - self._heard_tick < replica.settings.election_ticks_min:
+        if replica.ticks - self._contact_tick < replica.settings.election_ticks_min:
             return True
         return (
             replica.ticks < self._awaited_tick
@@ -147,7 +147,7 @@ class Follower:
 
     def wake(self) -> None:
         """Drop the loyalty of before, and draw the timeout anew, so that Raft groups are staggered."""
-        self._heard_tick = -NEVER
+        self._contact_tick = -NEVER
         self._timeout = self._replica.draw_election_ticks()
         self.wake_leader()
 
@@ -172,7 +172,7 @@ class Follower:
     # messages of the leader
 
     def handle_append(self, message: AppendRequest) -> None:
-        self._hear(message.sender)
+        self._note_contact(message.sender)
         replica = self._replica
         previous, entries = message.previous, message.entries
         if previous.index < replica.committed:
@@ -196,7 +196,7 @@ class Follower:
         # A late order to quiesce would be obeyed while the leader counts on this replica to be awake.
         agrees = not is_late and message.sleep_at is not None and self._may_quiesce(message.sender, message.sleep_at)
         quiesces = agrees and message.is_lullaby
-        self._hear(message.sender, stays_quiesced=quiesces)
+        self._note_contact(message.sender, stays_quiesced=quiesces)
         if quiesces:
             replica.quiesce()
         if message.sequence:
@@ -216,7 +216,7 @@ class Follower:
             )
 
     def handle_offer(self, message: InstallOffer) -> None:
-        self._hear(message.sender)
+        self._note_contact(message.sender)
         replica = self._replica
         boundary = message.boundary
         if replica.committed >= boundary.index or replica.log.has(boundary):
@@ -236,7 +236,7 @@ class Follower:
         )
 
     def handle_timeout_now(self, message: TimeoutNow) -> Become | None:
-        self._hear(message.sender)
+        self._note_contact(message.sender)
         if not self._replica.may_campaign():
             return None
         return Become(Role.CANDIDATE, "the leader handed over", is_transfer=True)
@@ -253,7 +253,7 @@ class Follower:
 
     # parts of the above
 
-    def _hear(self, sender: ReplicaId, *, stays_quiesced: bool = False) -> None:
+    def _note_contact(self, sender: ReplicaId, *, stays_quiesced: bool = False) -> None:
         """Record a message of this term's leader."""
         replica = self._replica
         assert self._leader in (None, sender), f"{sender} was let through, and {self._leader} leads term {replica.term}"
@@ -267,7 +267,7 @@ class Follower:
             # The new leader's heartbeats wake replicas that are still quiesced.
             quiescence.clear_wakes()
             self._wake_tick = NEVER
-        self._heard_tick = self._timer_tick = replica.ticks
+        self._contact_tick = self._timer_tick = replica.ticks
         self._passes = 0
 
     def _behind_commit(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
@@ -279,10 +279,10 @@ class Follower:
         committed, term = replica.committed, replica.log.term_at(replica.committed)
         skipped = committed - previous.index
         if skipped <= len(entries):
-            theirs = entries[skipped - 1].term
-            if theirs != term:
-                why = f"entry {committed} is committed with term {term}; a leader has it with term {theirs}"
-                raise Contradiction(why, message, None)
+            leader_term = entries[skipped - 1].term
+            if leader_term != term:
+                reason = f"entry {committed} is committed with term {term}; a leader has it with term {leader_term}"
+                raise Contradiction(reason, message, None)
         return EntryId(committed, term), entries[skipped:]
 
     def _take(self, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
@@ -302,8 +302,10 @@ class Follower:
             if entries[0].index <= last_index:
                 conflict = entries[0].index
                 if conflict <= self.verified:
-                    why = f"entry {conflict} of a leader differs from what it had, up to {self.verified}, in this term"
-                    raise Contradiction(why, message, None)
+                    reason = (
+                        f"entry {conflict} of a leader differs from what it had, up to {self.verified}, in this term"
+                    )
+                    raise Contradiction(reason, message, None)
                 replica.cut_to(Index(conflict - 1))
         replica.append(entries)
         return True

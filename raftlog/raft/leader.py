@@ -143,9 +143,9 @@ class Leader:
         replica = self._replica
         if self._transfer.target is not None:
             return self._refused(RefusalReason.TRANSFERRING)
-        why = transfer_refusal(replica, target, self.replication.progress.get(target))
-        if why is not None:
-            return self._refused(why)
+        reason = transfer_refusal(replica, target, self.replication.progress.get(target))
+        if reason is not None:
+            return self._refused(reason)
         self._note_work()
         self._transfer.begin(target, replica.ticks + replica.settings.election_ticks_min)
         self._plan()
@@ -265,8 +265,8 @@ class Leader:
 
     # parts of the above
 
-    def _refused(self, why: RefusalReason, detail: str = "") -> RefusedProposal:
-        return RefusedProposal(why, self._replica.me, detail)
+    def _refused(self, reason: RefusalReason, detail: str = "") -> RefusedProposal:
+        return RefusedProposal(reason, self._replica.me, detail)
 
     def _note_work(self) -> None:
         self._active_tick = self._replica.ticks
@@ -308,7 +308,7 @@ class Leader:
             or self._transfer.target is not None
         ):
             return False
-        self._append_configuration(current.left(Index(replica.log.last_index + 1)))
+        self._append_configuration(current.leave_joint(Index(replica.log.last_index + 1)))
         return True
 
     def _is_removed(self) -> bool:

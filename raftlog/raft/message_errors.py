@@ -12,16 +12,16 @@ from raftlog.raft.messages import AppendRequest, Message
 class RefusedMessage(Exception):
     """Base of both errors; `offending` is the message, without its entries."""
 
-    def __init__(self, why: str, offending: Message) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, offending: Message) -> None:
+        super().__init__(reason)
         self.offending = without_entries(offending)
 
 
 class Contradiction(RefusedMessage):
     """Contradiction to an earlier message, `known`; None when it contradicts this replica's own state."""
 
-    def __init__(self, why: str, offending: Message, known: Message | None) -> None:
-        super().__init__(why, offending)
+    def __init__(self, reason: str, offending: Message, known: Message | None) -> None:
+        super().__init__(reason, offending)
         self.known = known
 
 

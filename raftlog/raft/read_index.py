@@ -89,31 +89,31 @@ class LeaderReads:
 class ForwardedReads:
     """Reads of a replica that does not lead, on their way to the leader and back."""
 
-    __slots__ = ("_asked", "_bound")
+    __slots__ = ("_bound", "_requests")
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._asked: dict[int, tuple[Hashable, int]] = {}
+        self._requests: dict[int, tuple[Hashable, int]] = {}
         """Request and tick by sequence, oldest first."""
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._requests)
 
     def maybe_add(self, sequence: int, request: Hashable, tick: int) -> bool:
-        if len(self._asked) >= self._bound:
+        if len(self._requests) >= self._bound:
             return False
-        self._asked[sequence] = (request, tick)
+        self._requests[sequence] = (request, tick)
         return True
 
     def answer(self, sequence: int) -> Hashable | None:
         """Return the request that this answer belongs to; None when it was dropped."""
-        request, _ = self._asked.pop(sequence, (None, 0))
+        request, _ = self._requests.pop(sequence, (None, 0))
         return request
 
     def drop_before(self, tick: int) -> list[Hashable]:
         """Remove and return requests made before `tick`."""
-        old = [sequence for sequence, (_, asked) in self._asked.items() if asked < tick]
-        return [self._asked.pop(sequence)[0] for sequence in old]
+        old = [sequence for sequence, (_, requested_tick) in self._requests.items() if requested_tick < tick]
+        return [self._requests.pop(sequence)[0] for sequence in old]
 
 
 class ReadsToApply:

@@ -43,7 +43,7 @@ class RoleState(NamedTuple):
     role: Role
     term: Term
     leader: ReplicaId | None
-    why: str
+    reason: str
 
 
 class IndexRange(NamedTuple):
@@ -141,7 +141,7 @@ class RefusalReason(Enum):
 class RefusedProposal(NamedTuple):
     """A refusal, and the leader if one is known."""
 
-    why: RefusalReason
+    reason: RefusalReason
     leader: ReplicaId | None
     detail: str = ""
 

@@ -32,7 +32,7 @@ class ReadyBuilder:
             or self._last_role != (role.role, replica.term, role.leader)
         )
 
-    def take(self, role: RoleBehaviour, why: str) -> Ready:
+    def take(self, role: RoleBehaviour, reason: str) -> Ready:
         """Return the Ready, and remove its content from the replica."""
         replica = self._replica
         cut_to, entries = replica.log.take()
@@ -61,7 +61,7 @@ class ReadyBuilder:
             self._take_apply(),
             reads,
             reads_failed,
-            self._take_role_state(role, why),
+            self._take_role_state(role, reason),
             offer,
         )
 
@@ -87,9 +87,9 @@ class ReadyBuilder:
         replica.delivered = last
         return IndexRange(first, last)
 
-    def _take_role_state(self, role: RoleBehaviour, why: str) -> RoleState | None:
+    def _take_role_state(self, role: RoleBehaviour, reason: str) -> RoleState | None:
         now = (role.role, self._replica.term, role.leader)
         if now == self._last_role:
             return None
         self._last_role = now
-        return RoleState(*now, why)
+        return RoleState(*now, reason)

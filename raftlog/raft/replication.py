@@ -168,11 +168,11 @@ class Replication:
 
         All followers get one while a configuration is joint, or when too few were heard in this period."""
         needed = len(self._voters) // 2 + 1 - (None in self._voters)
-        heard = [progress for progress in self._voters if progress is not None and progress.is_active]
-        if self._outgoing or len(heard) < needed:
+        active = [progress for progress in self._voters if progress is not None and progress.is_active]
+        if self._outgoing or len(active) < needed:
             return self.send_heartbeats()
-        heard.sort(key=lambda progress: progress.acked_sequence, reverse=True)
-        return self.send_heartbeats(to={progress.member: progress for progress in heard[:needed]})
+        active.sort(key=lambda progress: progress.acked_sequence, reverse=True)
+        return self.send_heartbeats(to={progress.member: progress for progress in active[:needed]})
 
     def _maybe_send(self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
         """Send one append or offer, if there is one to send; return true when there may be another."""
@@ -243,7 +243,7 @@ class Replication:
     # answers
 
     def handle_append(self, message: AppendResponse) -> None:
-        progress = self._heard(message.sender, message.sequence)
+        progress = self._note_response(message.sender, message.sequence)
         if progress is None or not self._is_possible(message.durable, message.written, message.verified):
             return
         progress.awake_sequence = max(progress.awake_sequence, message.sequence)
@@ -253,7 +253,7 @@ class Replication:
             self._refuse(progress, message)
 
     def handle_heartbeat(self, message: HeartbeatResponse) -> None:
-        progress = self._heard(message.sender, message.sequence)
+        progress = self._note_response(message.sender, message.sequence)
         if progress is None or not self._is_possible(message.durable, message.durable, message.verified):
             return
         if message.is_asleep:
@@ -271,7 +271,7 @@ class Replication:
             self.is_due = True
 
     def handle_install(self, message: InstallResponse) -> None:
-        progress = self._heard(message.sender, message.sequence)
+        progress = self._note_response(message.sender, message.sequence)
         boundary = message.boundary
         if progress is None or not message.is_reached or boundary.index > self._replica.log.last_index:
             return
@@ -289,7 +289,7 @@ class Replication:
         """Return whether these indexes are possible for a follower of this term: none above the leader's last one."""
         return durable <= written <= verified <= self._replica.log.last_index
 
-    def _heard(self, sender: ReplicaId, sequence: int) -> FollowerProgress | None:
+    def _note_response(self, sender: ReplicaId, sequence: int) -> FollowerProgress | None:
         """Return the sender's progress; None for replicas that are no members and for answers without a request."""
         progress = self.progress.get(sender)
         if progress is None or sequence > self.sequence:

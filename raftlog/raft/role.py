@@ -13,7 +13,7 @@ class Become(NamedTuple):
     """A change of role within the same term (a candidate's own next term aside)."""
 
     role: Role
-    why: str
+    reason: str
     is_transfer: bool = False
 
 

@@ -34,15 +34,15 @@ class Damage(NamedTuple):
     offset: Offset
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     term: Term | None
-    why: str
+    reason: str
 
     def error(self) -> CorruptBatch:
-        return CorruptBatch(self.file, self.position, self.offset, self.why)
+        return CorruptBatch(self.file, self.position, self.offset, self.reason)
 
 
-def damage_of(file: File, row: Row, why: str) -> Damage:
+def damage_of(file: File, row: Row, reason: str) -> Damage:
     """Return the damage of the entry that a row describes."""
-    return Damage(file.path, Position(row.position), Offset(row.offset), Index(row.index), Term(row.term), why)
+    return Damage(file.path, Position(row.position), Offset(row.offset), Index(row.index), Term(row.term), reason)
 
 
 class Start(NamedTuple):
@@ -206,20 +206,20 @@ class Adoption:
         while segment.next_index <= self._keep_to:
             position = segment.end_position
             hint = self._hint()
-            batch, why = self._next_batch()
-            why = why or self._row_contradiction(hint, batch)
-            if why is None:
+            batch, reason = self._next_batch()
+            reason = reason or self._row_contradiction(hint, batch)
+            if reason is None:
                 header = read_header(batch)
                 segment.adopt_scanned(batch, header)
                 self._term = Term(header.leader_epoch)
             elif hint is None:
-                broken = why if position < self._size or self._end_row else None
+                broken = reason if position < self._size or self._end_row else None
                 break
             elif (behind := self._start_behind(hint)) is None:
-                broken, pending = why, hint if segment.next_index == self._keep_to else None
+                broken, pending = reason, hint if segment.next_index == self._keep_to else None
                 break
             else:
-                self._damage.append(damage_of(self._log, unpack_row(hint), why))
+                self._damage.append(damage_of(self._log, unpack_row(hint), reason))
                 segment.adopt_by_row(hint, behind.offset)
                 segment.missing = behind.index - segment.base_index - segment.rows
                 self._term = Term(unpack_row(hint).term)

@@ -28,7 +28,7 @@ class Checkpointer:
         self._failed = failed
         self._bytes = 0
         """Bytes made durable since the last checkpoint began."""
-        self._is_asked_for = False
+        self._is_requested = False
         self._is_synced = False
         """Whether the newest checkpoint is certainly synced: one that was read may be in the page cache only."""
         self._run = 0
@@ -46,11 +46,11 @@ class Checkpointer:
 
     def ask(self) -> None:
         """Request a checkpoint at the next call of `maybe_start`."""
-        self._is_asked_for = True
+        self._is_requested = True
 
     def maybe_start(self) -> bool:
         """Start a checkpoint when one is due and none is under way."""
-        if self._is_running or not (self._is_asked_for or self._bytes >= CHECKPOINT_BYTES):
+        if self._is_running or not (self._is_requested or self._bytes >= CHECKPOINT_BYTES):
             return False
         self._begin()
         self._is_running = True
@@ -103,7 +103,7 @@ class Checkpointer:
 
     def _begin(self) -> None:
         self._run += 1
-        self._bytes, self._is_asked_for = 0, False
+        self._bytes, self._is_requested = 0, False
 
     def _current(self) -> Checkpoint:
         index = self._log.published_index
@@ -120,13 +120,13 @@ class Checkpointer:
         if run != self._run:
             return
         if error is not None:
-            self._give_up("the index cannot be synced", error)
+            self._fail_checkpoint("the index cannot be synced", error)
             return
         self._is_synced = False
         try:
             self._slots.write(checkpoint)
         except OSError as failed:
-            self._give_up("the checkpoint cannot be written", failed)
+            self._fail_checkpoint("the checkpoint cannot be written", failed)
             return
         self._disk.submit_sync([self._slots.file], [], partial(self._slot_synced, run))
 
@@ -136,11 +136,11 @@ class Checkpointer:
         self._is_running = False
         self._is_synced = error is None
         if error is not None:
-            self._give_up("the checkpoint cannot be synced", error)
+            self._fail_checkpoint("the checkpoint cannot be synced", error)
 
-    def _give_up(self, what: str, error: OSError) -> None:
+    def _fail_checkpoint(self, problem: str, error: OSError) -> None:
         """Delay the checkpoint on a full disk; stop the log on any other error."""
         self._is_running = False
         self.ask()
         if error.errno not in TEMPORARY_ERRORS:
-            self._failed(what, error)
+            self._failed(problem, error)

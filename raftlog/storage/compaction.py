@@ -231,9 +231,9 @@ class Compaction:
 
     def _batches(self, segment: Segment) -> Iterator[tuple[Row, memoryview]]:
         """Yield the batches of a segment. Raises `CorruptBatch`: nothing damaged is compacted."""
-        for _, row, batch, why in self.log.walk(segment):
-            if why is not None:
-                raise self.log.corrupt(segment, row, why)
+        for _, row, batch, reason in self.log.walk(segment):
+            if reason is not None:
+                raise self.log.corrupt(segment, row, reason)
             yield row, batch
 
     def _put(self, output: "_Output", replaced: list[Segment]) -> Iterator[CompactionStep]:

@@ -46,8 +46,8 @@ def _describe(stored: StoredBatch) -> dict[str, Any]:
             "producer_id": header.producer_id,
             "crc": f"{header.crc:08x}",
         }
-    if stored.why:
-        described["problem"] = stored.why
+    if stored.reason:
+        described["problem"] = stored.reason
     elif header and header.is_control:
         described["control"] = _describe_control(stored.batch)
     return described

@@ -236,9 +236,9 @@ class LoneLog:
         except OSError as error:
             _logger.error("%s: cannot create the marker of a failed sync (%s)", self.path, error)
 
-    def _checkpoint_failed(self, what: str, error: OSError) -> None:
+    def _checkpoint_failed(self, problem: str, error: OSError) -> None:
         self._mark_sync_failed()
-        self.fail(SyncFailed(f"{self.path}: {what}: {error}; the log accepts no appends until it is opened again"))
+        self.fail(SyncFailed(f"{self.path}: {problem}: {error}; the log accepts no appends until it is opened again"))
 
     def interrupted(self, error: BaseException) -> None:
         """Stop the log after an interrupted change; the files stay as a kill would leave them."""

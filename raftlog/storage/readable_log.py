@@ -199,13 +199,13 @@ class ReadableLog:
         batches: list[memoryview] = []
         for number, row in enumerate(rows):
             batch = data[row.position - start : row.end - start]
-            why = self.batch_error(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
-            if why:
+            reason = self.batch_error(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
+            if reason:
                 if repair_row(segment, first + number):
                     return self._read_rows(segment, first, max_bytes, end_offset)
                 if batches:
                     return _RowsRead(number, row.offset, batches)
-                raise self.corrupt(segment, row, why)
+                raise self.corrupt(segment, row, reason)
             if not batch[22] & CONTROL_BIT:
                 batches.append(batch)
         next_offset = read_header(batch).next_offset
@@ -261,9 +261,9 @@ class ReadableLog:
         return None
 
     @staticmethod
-    def corrupt(segment: Segment, row: Row, why: str) -> CorruptBatch:
+    def corrupt(segment: Segment, row: Row, reason: str) -> CorruptBatch:
         """Return the error for a damaged batch, with its position."""
-        return CorruptBatch(segment.files.log.path, Position(row.position), Offset(row.offset), why)
+        return CorruptBatch(segment.files.log.path, Position(row.position), Offset(row.offset), reason)
 
     def walk(self, segment: Segment, first: int = 0) -> Iterator[tuple[int, Row, memoryview, str | None]]:
         """Yield rows of a segment from `first` on with number, batch and its error, read in large pieces."""
@@ -307,11 +307,11 @@ class ReadableLog:
         for segment in self.segments:
             if segment.times.max_timestamp < timestamp:
                 continue
-            for number, row, batch, why in self.walk(segment, segment.times.row_before(timestamp) + 1):
+            for number, row, batch, reason in self.walk(segment, segment.times.row_before(timestamp) + 1):
                 if row.index > self.durable_index:
                     return None
-                if why and not repair_row(segment, number):
-                    raise self.corrupt(segment, row, why)
+                if reason and not repair_row(segment, number):
+                    raise self.corrupt(segment, row, reason)
                 header = read_header(batch)
                 if header.is_control or header.max_timestamp < timestamp or header.next_offset <= start:
                     yield
@@ -400,13 +400,13 @@ class ReadableLog:
         found: list[tuple[Row, memoryview]] = []
         for at, row in enumerate(rows):
             batch = data[row.position - start : row.end - start]
-            why = self.batch_error(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
-            if why is None:
+            reason = self.batch_error(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
+            if reason is None:
                 found.append((row, batch))
             elif repair_row(segment, first + at):
                 return self.read_rows(segment, first, max_bytes, rows_max)
             elif found:
                 break
             else:
-                raise self.corrupt(segment, row, why)
+                raise self.corrupt(segment, row, reason)
         return found

@@ -60,7 +60,7 @@ class BadBatch(NamedTuple):
     """End of a scan: the bytes at `position` are not the batch that the chain requires."""
 
     position: int
-    why: str
+    reason: str
 
 
 def segment_bases(disk: Disk, path: str) -> list[int]:
@@ -182,19 +182,19 @@ class Recovery:
             bad = self._scan_sound(segment)
             if bad is None and not self._synced_behind(segment):
                 return segment.rows > 0
-            position, why = bad or BadBatch(segment.end_position, "the file ends before a batch that was synced")
-            if not self._synced_behind(segment) and looks_torn(segment, position, why):
+            position, reason = bad or BadBatch(segment.end_position, "the file ends before a batch that was synced")
+            if not self._synced_behind(segment) and looks_torn(segment, position, reason):
                 return self._cut_torn(segment, position)
-            self._damage(segment.base_offset, position, segment.next_offset, why)
+            self._damage(segment.base_offset, position, segment.next_offset, reason)
             if not self._step_over(segment):
                 return True
 
     def _scan_sound(self, segment: Segment) -> BadBatch | None:
         """Adopt batches until the first bad one, which is returned."""
-        for batch, header, why in self._batches(segment):
-            if why:
+        for batch, header, reason in self._batches(segment):
+            if reason:
                 self._publish(segment)
-                return BadBatch(segment.end_position, why)
+                return BadBatch(segment.end_position, reason)
             if self._write_again:
                 segment.files.log.write(segment.end_position, [bytes(batch)])
             segment.adopt_scanned(batch, header)
@@ -230,15 +230,15 @@ class Recovery:
                 yield chunk[:0], nothing, "the file ends inside a batch header"
                 return
             header = read_header(chunk, position - start)
-            why = _header_error(header, segment.next_offset)
-            if why is None and position + header.size > size:
-                why = "the file ends inside the batch"
-            if why is None and position + header.size > start + len(chunk):
+            reason = _header_error(header, segment.next_offset)
+            if reason is None and position + header.size > size:
+                reason = "the file ends inside the batch"
+            if reason is None and position + header.size > start + len(chunk):
                 chunk, start = memoryview(log.read(position, max(_CHUNK_BYTES, header.size))), position
             batch = chunk[position - start : position - start + header.size]
-            if why is None and not crc_matches(batch, header):
-                why = "the CRC does not match"
-            yield batch, header, why
+            if reason is None and not crc_matches(batch, header):
+                reason = "the CRC does not match"
+            yield batch, header, reason
             position += header.size
 
     # torn or damaged
@@ -313,9 +313,9 @@ class Recovery:
                 self.disk.unlink(f"{self.path}/{stem}{suffix}")
         self.disk.sync([], [self.path])
 
-    def _damage(self, base: int, position: int, offset: int, why: str) -> None:
+    def _damage(self, base: int, position: int, offset: int, reason: str) -> None:
         file = f"{self.path}/{segment_stem(base)}.log"
-        self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), why))
+        self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), reason))
 
     def _step_over(self, segment: Segment) -> bool:
         """Adopt the damaged batch by its row, when the start of the next one is known."""
@@ -366,9 +366,9 @@ def _header_error(header: BatchHeader, next_offset: int) -> str | None:
     return None
 
 
-def looks_torn(segment: Segment, position: int, why: str) -> bool:
+def looks_torn(segment: Segment, position: int, reason: str) -> bool:
     """Return whether the bad bytes at the segment's end look like an unfinished write: short, or a missing block."""
-    if why.startswith("the file ends"):
+    if reason.startswith("the file ends"):
         return True
     size = segment.files.log.size()
     header = read_header(segment.files.log.read(position, HEADER_SIZE))

@@ -81,7 +81,7 @@ def _plan(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, 
     try:
         newer = next((base for base in segment_bases(disk, path) if base > segment.base_offset), None)
         for stored in walk_segment(segment, newer):
-            is_damaged = stored.why is not None and not stored.row_only
+            is_damaged = stored.reason is not None and not stored.row_only
             if is_damaged and stored.row is None:
                 report.cut_from = _lower(report.cut_from, stored.offset)
                 break

@@ -39,13 +39,13 @@ class Scrub:
         if segment.base_offset != self._offset:
             self._offset, self._row = Offset(segment.base_offset), 0
         read = 0
-        for number, row, batch, why in self._log.walk(segment, self._row):
+        for number, row, batch, reason in self._log.walk(segment, self._row):
             if row.index > self._log.durable_index:
                 break
             self._row = number + 1
             read += len(batch)
-            if why and not repair_row(segment, number):
-                return ScrubProgress(read, False, self._log.corrupt(segment, row, why))
+            if reason and not repair_row(segment, number):
+                return ScrubProgress(read, False, self._log.corrupt(segment, row, reason))
             if read >= max_bytes:
                 return ScrubProgress(read, False, None)
         return ScrubProgress(read, self._next_segment(segment), None)

@@ -290,16 +290,16 @@ class SegmentedLog(ReadableLog):
 
     def drop_below(self, offset: int) -> int:
         """Delete the files of `segments_below(offset)`; return the bytes freed. The new log start is durable before."""
-        doomed = self.segments_below(offset)
+        removed = self.segments_below(offset)
         self.generation += 1
         try:
-            self._hold(self.segments[len(doomed) :])
-            self._dirty = [segment for segment in self._dirty if segment not in doomed]
-            for segment in doomed:
+            self._hold(self.segments[len(removed) :])
+            self._dirty = [segment for segment in self._dirty if segment not in removed]
+            for segment in removed:
                 self._unlink(segment)
         finally:
             self.generation += 1
-        return sum(segment.end_position for segment in doomed)
+        return sum(segment.end_position for segment in removed)
 
     # compaction
 
@@ -353,11 +353,11 @@ class SegmentedLog(ReadableLog):
         segment = self.segment_of_index(index)
         row = self.row_at(index)
         number = segment.number_of(index)
-        why = self.batch_error(segment.row_bytes(number, 1), row, batch)
+        reason = self.batch_error(segment.row_bytes(number, 1), row, batch)
         if len(batch) > row.length:
-            why = f"it has {len(batch)} bytes where {row.length} belong"
-        if why:
-            raise self.corrupt(segment, row, f"the fetched batch does not fit: {why}")
+            reason = f"it has {len(batch)} bytes where {row.length} belong"
+        if reason:
+            raise self.corrupt(segment, row, f"the fetched batch does not fit: {reason}")
         segment.write_again(number, batch)
 
     def rebuild_entry(self, index: Index, batch: Buffer) -> None:
@@ -379,15 +379,15 @@ class SegmentedLog(ReadableLog):
         if after is not None and after.index == index + 1:
             follows = (after.position, after.offset)
         is_confirmed = number + 1 == segment.rows or (after is not None and after.index == index + 1)
-        why = self.batch_error(packed, row, batch)
+        reason = self.batch_error(packed, row, batch)
         if before is not None and before.index != index - 1:
-            why = "the row before it is damaged as well"
+            reason = "the row before it is damaged as well"
         elif header.base_offset < (before.offset if before else segment.base_offset) or row.end > segment.end_position:
-            why = "it does not fit behind the entry before it"
+            reason = "it does not fit behind the entry before it"
         elif is_confirmed and (row.end, header.next_offset) != follows:
-            why = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
-        if why:
-            raise self.corrupt(segment, row, f"the fetched entry does not fit: {why}")
+            reason = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
+        if reason:
+            raise self.corrupt(segment, row, f"the fetched entry does not fit: {reason}")
         segment.put_row(number, packed)
         segment.write_again(number, batch)
 

@@ -23,20 +23,20 @@ def lacks_descriptors(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in DESCRIPTOR_ERRORS
 
 
-def descriptors_exhausted(where: str, error: OSError | None = None) -> DescriptorsExhausted:
-    """Return the refusal of a request for which a file of `where` could not be opened."""
+def descriptors_exhausted(path: str, error: OSError | None = None) -> DescriptorsExhausted:
+    """Return the refusal of a request for which a file of `path` could not be opened."""
     if error is not None and error.errno == errno.ENFILE:
-        return DescriptorsExhausted(f"{where}: the system has no file descriptors left; raise fs.file-max")
+        return DescriptorsExhausted(f"{path}: the system has no file descriptors left; raise fs.file-max")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DescriptorsExhausted(
-        f"{where}: the process has no file descriptors left, its limit is {limit}; raise `ulimit -n` or lower "
+        f"{path}: the process has no file descriptors left, its limit is {limit}; raise `ulimit -n` or lower "
         "`--http-connections-max`"
     )
 
 
-def refusal_of(where: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
+def refusal_of(path: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
     """Return the refusal for one of `TEMPORARY_ERRORS`; `advice` is the remedy for a full disk."""
     assert error.errno in TEMPORARY_ERRORS, f"{error} does not pass"
     if lacks_descriptors(error):
-        return descriptors_exhausted(where, error)
-    return StorageFull(f"{where}: {error}; {advice}")
+        return descriptors_exhausted(path, error)
+    return StorageFull(f"{path}: {error}; {advice}")

@@ -57,7 +57,7 @@ class StoredBatch(NamedTuple):
     header: BatchHeader | None
     batch: memoryview
     row: Row | None
-    why: str | None
+    reason: str | None
     row_only: bool = False
     restored: bytes | None = None
 
@@ -157,15 +157,15 @@ def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[S
         expected_offset, expected_index = segment.next_offset, segment.next_index
     report.end_offset = expected_offset or report.first_offset
     if checkpoint and checkpoint.next_offset > report.end_offset and not report.problems:
-        why = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
+        reason = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
         last = f"{path}/{segment_stem(checkpoint.segment)}{LOG_SUFFIX}"
-        report.problems.append(CorruptBatch(last, Position(0), Offset(report.end_offset), why))
+        report.problems.append(CorruptBatch(last, Position(0), Offset(report.end_offset), reason))
     return report
 
 
-def _report(report: LogCheck, path: str, base: int, why: str) -> None:
+def _report(report: LogCheck, path: str, base: int, reason: str) -> None:
     file = f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
-    report.problems.append(CorruptBatch(file, Position(0), Offset(base), why))
+    report.problems.append(CorruptBatch(file, Position(0), Offset(base), reason))
 
 
 def _has_rows_behind(segment: Segment, stored: StoredBatch) -> bool:
@@ -195,20 +195,20 @@ def _set_base_index(segment: Segment, roll: Roll | None) -> None:
 def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) -> None:
     for stored in walk_segment(segment, end_offset):
         if (
-            stored.why
+            stored.reason
             and stored.row is None
             and not stored.row_only
-            and looks_torn(segment, stored.position, stored.why)
+            and looks_torn(segment, stored.position, stored.reason)
             and not _has_rows_behind(segment, stored)
         ):
             report.tail_bytes += segment.files.log.size() - stored.position
             continue  # the walk does not count it, and ends
-        if stored.why:
-            where = Position(stored.position), Offset(stored.offset)
-            report.problems.append(CorruptBatch(segment.files.log.path, *where, stored.why))
+        if stored.reason:
+            place = Position(stored.position), Offset(stored.offset)
+            report.problems.append(CorruptBatch(segment.files.log.path, *place, stored.reason))
         report.batches += 1
         report.bytes_read += len(stored.batch)
-        if stored.header and not stored.header.is_control and (not stored.why or stored.row_only):
+        if stored.header and not stored.header.is_control and (not stored.reason or stored.row_only):
             report.records += stored.header.record_count
 
 
@@ -229,31 +229,31 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         row = rows.trusted(number, segment, position, head, log.size)
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
         batch = log.read(position, min(length, log.size - position))
-        why = _batch_error(segment, header, batch) or _gap_error(segment, header, batch)
+        reason = _batch_error(segment, header, batch) or _gap_error(segment, header, batch)
         row_only = False
-        if not why and rows.has(number) and not row_matches(rows.packed(number), head):
+        if not reason and rows.has(number) and not row_matches(rows.packed(number), head):
             row_only = restored_header(rows.packed(number), head) is None
-            why = "its index row is damaged" if row_only else "header and index row do not belong together"
+            reason = "its index row is damaged" if row_only else "header and index row do not belong together"
         offset = segment.next_offset
-        if header and (not why or row_only):
+        if header and (not reason or row_only):
             segment.next_offset = header.next_offset
         elif row:
             segment.next_offset = rows.offset_after(number, row, header, end_offset, segment.is_compacted)
         segment.rows += 1
-        segment.missing += _entries_beyond(segment, rows, index, position, None if why and not row_only else batch)
-        restored = _restored(rows.packed(number), batch) if why and row else None
-        yield StoredBatch(number, index, offset, position, header, batch, row, why, row_only, restored)
-        if why and row is None and not row_only:
+        segment.missing += _entries_beyond(segment, rows, index, position, None if reason and not row_only else batch)
+        restored = _restored(rows.packed(number), batch) if reason and row else None
+        yield StoredBatch(number, index, offset, position, header, batch, row, reason, row_only, restored)
+        if reason and row is None and not row_only:
             segment.rows -= 1
             return
         position += length
-    why = "the file ends before a batch that was synced"
+    reason = "the file ends before a batch that was synced"
     while (row := rows.at(segment.rows, segment.next_index, position, or_above=segment.is_compacted)) is not None:
         segment.missing += row.index - segment.next_index
         number, index, offset = segment.rows, segment.next_index, segment.next_offset
         segment.rows += 1
         segment.next_offset = rows.offset_after(number, row, None, end_offset, segment.is_compacted)
-        yield StoredBatch(number, index, offset, position, None, memoryview(b""), row, why)
+        yield StoredBatch(number, index, offset, position, None, memoryview(b""), row, reason)
         position = row.end
 
 

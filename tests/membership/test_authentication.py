@@ -33,7 +33,7 @@ def seal_of(
 def refused(receiver: Seal, datagram: bytes) -> RefusedDatagram:
     with pytest.raises(AuthenticationError) as caught:
         receiver.open(datagram, BYTES_MAX)
-    return caught.value.why
+    return caught.value.reason
 
 
 def test_sealed_data_is_opened() -> None:

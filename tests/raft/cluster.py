@@ -201,7 +201,7 @@ class Node:
         role = ready.role_state
         if role is not None:
             follows = role.role is Role.FOLLOWER and role.leader is not None
-            why = f"follows {role.leader.node_id}" if follows and role.leader else role.why
+            why = f"follows {role.leader.node_id}" if follows and role.leader else role.reason
             self.cluster.record_role(self.me, f"{role.role.value} of term {role.term}: {why}")
             if role.role is Role.LEADER:
                 invariants.lead(self.me, role.term, self.log)

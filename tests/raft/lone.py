@@ -27,7 +27,7 @@ def entry_id(index: int, term: int) -> EntryId:
 
 
 def why_refused(outcome: Accepted | RefusedProposal | None) -> RefusalReason | None:
-    return outcome.why if isinstance(outcome, RefusedProposal) else None
+    return outcome.reason if isinstance(outcome, RefusedProposal) else None
 
 
 class LoneFollower:

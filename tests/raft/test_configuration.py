@@ -24,7 +24,7 @@ def test_a_change_of_voters_is_joint_and_one_of_learners_is_not() -> None:
     assert joint == Configuration(Index(5), (_A, _B, _D), (_C,), (_A, _B, _C))
     assert joint.is_joint
     assert joint.all_voters() == (_A, _B, _C, _D)
-    assert joint.left(Index(6)) == Configuration(Index(6), (_A, _B, _D), (_C,))
+    assert joint.leave_joint(Index(6)) == Configuration(Index(6), (_A, _B, _D), (_C,))
     assert not current.changed(ConfigurationChange((_A, _B, _C), (_D,), Index(0)), Index(5)).is_joint
 
 
@@ -131,4 +131,4 @@ def test_refusals_of_changes() -> None:
 
 
 def _why(outcome: Accepted | RefusedProposal) -> RefusalReason | None:
-    return outcome.why if isinstance(outcome, RefusedProposal) else None
+    return outcome.reason if isinstance(outcome, RefusedProposal) else None

@@ -189,7 +189,7 @@ def test_3_10_a_transfer_that_does_not_happen_is_given_up() -> None:
     for _ in range(10):
         outcome = cluster.propose(1, "x")
         assert isinstance(outcome, RefusedProposal)
-        assert outcome.why is RefusalReason.TRANSFERRING
+        assert outcome.reason is RefusalReason.TRANSFERRING
         cluster.tick()
     assert isinstance(cluster.propose(1, "x"), Accepted)
 

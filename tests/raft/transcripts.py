@@ -239,7 +239,7 @@ def _outcome(outcome: Accepted | RefusedProposal | None) -> str:
         return "taken"
     if isinstance(outcome, Accepted):
         return f"accepted in term {outcome.term}: {outcome.first_index} to {outcome.last_index}"
-    return f"refused: {outcome.why.value}" + (f" ({outcome.detail})" if outcome.detail else "")
+    return f"refused: {outcome.reason.value}" + (f" ({outcome.detail})" if outcome.detail else "")
 
 
 def replay(text: str) -> str:

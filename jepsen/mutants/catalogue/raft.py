@@ -127,7 +127,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _raft("cut-what-matches", "follower:Follower._take", "entries = entries[fresh:]", "pass"),
     _raft("cut-what-was-verified", "follower:Follower._take", "if conflict <= self.verified:", "if False:"),
-    _raft("committed-contradiction", "follower:Follower._behind_commit", "if theirs != term:", "if False:"),
+    _raft("committed-contradiction", "follower:Follower._behind_commit", "if leader_term != term:", "if False:"),
     _raft("sleep-with-reads", "follower:Follower._may_quiesce", "            and len(self._reads) == 0\n", ""),
     # leading
     _raft("commit-an-old-term", "leader:Leader._commit", "index >= self.first_own_index and ", ""),
@@ -177,7 +177,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if target.match_index < replica.log.last_index:",
         "if False:",
     ),
-    _raft("answer-of-the-future", "replication:Replication._heard", " or sequence > self.sequence", ""),
+    _raft("answer-of-the-future", "replication:Replication._note_response", " or sequence > self.sequence", ""),
     _raft(
         "impossible-acknowledgement",
         "replication:Replication._is_possible",

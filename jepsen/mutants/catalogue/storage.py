@@ -171,8 +171,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage(
         "repair-with-other-bytes",
         "segmented_log:SegmentedLog.repair_batch",
-        "why = self.batch_error(segment.row_bytes(number, 1), row, batch)",
-        'why: str | None = ""',
+        "reason = self.batch_error(segment.row_bytes(number, 1), row, batch)",
+        'reason: str | None = ""',
         ("tests/storage/test_replica_log.py",),
     ),
     _storage(
@@ -186,15 +186,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage(
         "damage-cut-as-torn",
         "recovery:Recovery._scan",
-        "if not self._synced_behind(segment) and looks_torn(segment, position, why):",
+        "if not self._synced_behind(segment) and looks_torn(segment, position, reason):",
         "if not self._synced_behind(segment):",
         _LIMITS,
     ),
     _storage(
         "synced-cut-as-torn",
         "recovery:Recovery._scan",
-        "if not self._synced_behind(segment) and looks_torn(segment, position, why):",
-        "if looks_torn(segment, position, why):",
+        "if not self._synced_behind(segment) and looks_torn(segment, position, reason):",
+        "if looks_torn(segment, position, reason):",
         _LONE,
     ),
     _storage(
@@ -412,7 +412,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "at is None or at < record.offset",
         _COMPACTION,
     ),
-    _storage("compact-damage", "compaction:Compaction._batches", "if why is not None:", "if False:", _COMPACTION),
+    _storage("compact-damage", "compaction:Compaction._batches", "if reason is not None:", "if False:", _COMPACTION),
     _storage(
         "compacted-file-not-synced",
         "compaction:Compaction._put",

@@ -21,7 +21,7 @@ class OfflineEntry(NamedTuple):
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     batch: bytes
-    where: str
+    place: str
     reason: str | None
 
 
@@ -48,7 +48,7 @@ class NewestRecords:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
         while head is not None and head.index < self.end:
             if head.reason is not None:
-                self.reason = self.reason or f"entry {head.index} in {head.where}: {head.reason}"
+                self.reason = self.reason or f"entry {head.index} in {head.place}: {head.reason}"
             elif not read_header(head.batch).is_control:
                 self._take(head)
             head = next(stream, None)

@@ -74,9 +74,9 @@ class OfflineReplica(NamedTuple):
                     index = stored.index
                     if keep_to is not None and index > keep_to:
                         return
-                    reason = None if stored.row_only else stored.why
-                    where = f"{segment.files.log.path} at position {stored.position}"
-                    yield base, OfflineEntry(Index(index), bytes(stored.batch), where, reason)
+                    reason = None if stored.row_only else stored.reason
+                    place = f"{segment.files.log.path} at position {stored.position}"
+                    yield base, OfflineEntry(Index(index), bytes(stored.batch), place, reason)
 
     def uncompacted_from(self, disk: Disk) -> Index:
         """Return the entry from which on nothing was compacted."""
@@ -179,12 +179,12 @@ def _difference(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry
         if head is None or head.index != index:
             return f"{path} lacks entry {index}"
         if head.reason is not None:
-            return f"entry {index} in {head.where}: {head.reason}"
+            return f"entry {index} in {head.place}: {head.reason}"
         assert reference is not None, "the first one was looked at first"
         if head.batch != reference.batch:
             at = first_difference(head.batch, reference.batch)
             sizes = f"{len(reference.batch)} and {len(head.batch)} bytes"
-            return f"entry {index} differs in byte {at} of {sizes}: {reference.where}, and {head.where}"
+            return f"entry {index} differs in byte {at} of {sizes}: {reference.place}, and {head.place}"
     return None
 
 

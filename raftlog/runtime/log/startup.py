@@ -106,7 +106,7 @@ def _hold_unwritten(log: GroupLog, recovered: RecoveredGroup) -> list[Configurat
 
 def _first_damage(recovered: RecoveredGroup) -> CorruptBatch | None:
     for damage in recovered.damage:
-        return CorruptBatch(damage.file, damage.position, damage.offset, damage.why)
+        return CorruptBatch(damage.file, damage.position, damage.offset, damage.reason)
     return None
 
 

@@ -102,12 +102,12 @@ class Proposals:
 def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
     """Return the error for a proposal that the core of a group of this name refused."""
     leads = f"; {refused.leader} leads" if refused.leader else ""
-    text = f"{name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
-    if refused.why in (RefusalReason.NOT_LEADER, RefusalReason.TRANSFERRING):
+    text = f"{name}: {refused.reason.value}{leads}{': ' + refused.detail if refused.detail else ''}"
+    if refused.reason in (RefusalReason.NOT_LEADER, RefusalReason.TRANSFERRING):
         return NotLeader(text, refused.leader)
-    if refused.why in (RefusalReason.OVERLOADED, RefusalReason.NOT_CAUGHT_UP):
+    if refused.reason in (RefusalReason.OVERLOADED, RefusalReason.NOT_CAUGHT_UP):
         return Overloaded(text)
-    if refused.why in (RefusalReason.INVALID_CHANGE, RefusalReason.NO_SUCH_VOTER):
+    if refused.reason in (RefusalReason.INVALID_CHANGE, RefusalReason.NO_SUCH_VOTER):
         return InvalidArgument(text)
     return ChangeRefused(text)
 
