@@ -62,7 +62,7 @@ class MemoryBudget:
     def take(self, owner: object, size: int, on_granted: Callable[[], None]) -> bool:
         """Take `size` bytes more, and return whether they were free.
 
-        False: `on_granted` is called once they are taken, unless `give` is called before."""
+        False: `on_granted` is called once they are taken, unless `release` is called before."""
         assert owner not in self._waiting, "asked twice"
         if not self._waiting and self._maybe_grant(owner, size):
             return True
@@ -83,16 +83,16 @@ class MemoryBudget:
         """Take `size` bytes more, also past the limit: they are in memory already, and cannot be refused."""
         self._grant(owner, size)
 
-    def give(self, owner: object) -> None:
+    def release(self, owner: object) -> None:
         """Return all memory of the owner, serve the waiting owners, and cancel the owner's own wait."""
         self._waiting.pop(owner, None)
         self.used -= self._held.pop(owner, 0)
         self._serve()
 
-    def give_part(self, owner: object, size: int) -> None:
+    def release_part(self, owner: object, size: int) -> None:
         """Give back `size` bytes of what the owner has. It keeps its age."""
         left = self._held[owner] - size
-        assert left >= 0, f"gave back {-left} bytes more than were taken"
+        assert left >= 0, f"released {-left} bytes more than were taken"
         self._held[owner] = left
         self.used -= size
         self._serve()

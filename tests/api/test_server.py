@@ -87,7 +87,7 @@ async def test_a_full_disk_is_507_and_reads_go_on(api, monkeypatch):
     await api.post("/topics/t", {"records": [{"value": 1}]})
     room = api.broker.node.driver.room
     monkeypatch.setattr(room, "min_free_bytes", 1 << 60)
-    room.look(is_anything_waiting=False)
+    room.check(is_anything_waiting=False)
     status, body = await api.post("/topics/t", {"records": [{"value": 2}]})
     assert (status, body["error_code"], body["outcome"]) == (507, 50701, "failed")
     assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200

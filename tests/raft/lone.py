@@ -26,7 +26,7 @@ def entry_id(index: int, term: int) -> EntryId:
     return EntryId(Index(index), Term(term))
 
 
-def why_refused(outcome: Accepted | RefusedProposal | None) -> RefusalReason | None:
+def refusal_reason(outcome: Accepted | RefusedProposal | None) -> RefusalReason | None:
     return outcome.reason if isinstance(outcome, RefusedProposal) else None
 
 

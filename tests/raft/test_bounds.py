@@ -23,7 +23,7 @@ from raftlog.raft.settings import RaftSettings
 from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
-from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, replicating, why_refused
+from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, refusal_reason, replicating
 
 
 def test_bounds_of_appends_in_flight() -> None:
@@ -94,8 +94,8 @@ def test_bounds_of_proposals_that_a_leader_accepts() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_entries_max=10, pending_reads_max=2))
     cluster.elect(1)
     assert isinstance(cluster.propose(1, *range(10)), Accepted)
-    assert why_refused(cluster.propose(1, "x")) is RefusalReason.OVERLOADED
-    assert [why_refused(cluster.core(1).read_index(request)) for request in range(3)] == [
+    assert refusal_reason(cluster.propose(1, "x")) is RefusalReason.OVERLOADED
+    assert [refusal_reason(cluster.core(1).read_index(request)) for request in range(3)] == [
         None,
         None,
         RefusalReason.OVERLOADED,
@@ -105,7 +105,7 @@ def test_bounds_of_proposals_that_a_leader_accepts() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_bytes_max=100))
     cluster.elect(1)
     assert isinstance(cluster.core(1).propose([Proposal("x", 200)]), Accepted)
-    assert why_refused(cluster.propose(1, "y")) is RefusalReason.OVERLOADED
+    assert refusal_reason(cluster.propose(1, "y")) is RefusalReason.OVERLOADED
     cluster[1].work()
     for _ in range(4):
         cluster.settle()
@@ -126,7 +126,7 @@ def test_bounds_of_confirmed_reads_that_wait_for_a_slow_state_machine() -> None:
     assert core.has_own_term_commit
     outcomes = []
     for request in range(4):
-        outcomes.append(why_refused(core.read_index(request)))
+        outcomes.append(refusal_reason(core.read_index(request)))
         ready = core.ready()
         assert ready is None or ready.reads == ()
     assert outcomes == [None, None, RefusalReason.OVERLOADED, RefusalReason.OVERLOADED]
@@ -231,7 +231,7 @@ def test_bounds_of_reads_that_a_follower_forwards() -> None:
     cluster = Cluster([1, 2, 3], settings=RaftSettings(pending_reads_max=2))
     cluster.elect(1)
     reads = [cluster.core(2).read_index(request) for request in range(3)]
-    assert [why_refused(read) for read in reads] == [None, None, RefusalReason.OVERLOADED]
+    assert [refusal_reason(read) for read in reads] == [None, None, RefusalReason.OVERLOADED]
     cluster[2].work()
     cluster.settle()
     assert cluster.core(2).read_index(3) is None

@@ -117,12 +117,12 @@ def test_a_change_ends_in_the_requested_configuration(changes: list[tuple[set[in
 
 def test_refusals_of_changes() -> None:
     cluster = Cluster([1, 2, 3])
-    assert _why(cluster.change(1, [1, 2])) is RefusalReason.NOT_LEADER
+    assert _reason_of(cluster.change(1, [1, 2])) is RefusalReason.NOT_LEADER
     cluster.elect(1)
-    assert _why(cluster.change(1, [])) is RefusalReason.INVALID_CHANGE
-    assert _why(cluster.change(1, [1, 2], replaces=7)) is RefusalReason.STALE_CHANGE
+    assert _reason_of(cluster.change(1, [])) is RefusalReason.INVALID_CHANGE
+    assert _reason_of(cluster.change(1, [1, 2], replaces=7)) is RefusalReason.STALE_CHANGE
     assert isinstance(cluster.change(1, [1, 2, 3], [4]), Accepted)
-    assert _why(cluster.change(1, [1, 2, 3], [5])) is RefusalReason.CHANGE_PENDING
+    assert _reason_of(cluster.change(1, [1, 2, 3], [5])) is RefusalReason.CHANGE_PENDING
     cluster.settle()
     assert isinstance(cluster.change(1, [1, 2], [4]), Accepted)
     cluster.settle()
@@ -130,5 +130,5 @@ def test_refusals_of_changes() -> None:
     assert not cluster.core(1).configuration.is_joint
 
 
-def _why(outcome: Accepted | RefusedProposal) -> RefusalReason | None:
+def _reason_of(outcome: Accepted | RefusedProposal) -> RefusalReason | None:
     return outcome.reason if isinstance(outcome, RefusedProposal) else None

@@ -21,7 +21,7 @@ from raftlog.raft.ready import Accepted, HardState, RefusalReason, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, NodeId, Term
 from tests.raft.cluster import Cluster, configuration, replica_id
-from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id, why_refused
+from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id, refusal_reason
 
 # membership
 
@@ -32,9 +32,9 @@ def test_r26_r31_one_change_at_a_time_and_compare_and_set() -> None:
     before = cluster.core(1).configuration.index
     first = cluster.change(1, [1, 2, 3, 4])
     assert isinstance(first, Accepted)
-    assert why_refused(cluster.change(1, [1, 2])) is RefusalReason.CHANGE_PENDING
+    assert refusal_reason(cluster.change(1, [1, 2])) is RefusalReason.CHANGE_PENDING
     cluster.settle()
-    assert why_refused(cluster.change(1, [1, 2], replaces=before)) is RefusalReason.STALE_CHANGE
+    assert refusal_reason(cluster.change(1, [1, 2], replaces=before)) is RefusalReason.STALE_CHANGE
 
 
 def test_r27_no_change_before_an_entry_of_the_own_term_is_committed() -> None:
@@ -43,7 +43,7 @@ def test_r27_no_change_before_an_entry_of_the_own_term_is_committed() -> None:
     cluster[1].work()
     while cluster.core(1).role is not Role.LEADER:
         cluster.deliver()
-    assert why_refused(cluster.change(1, [1, 2])) is RefusalReason.NOT_COMMITTED_IN_TERM
+    assert refusal_reason(cluster.change(1, [1, 2])) is RefusalReason.NOT_COMMITTED_IN_TERM
 
 
 def test_r28_the_exit_of_a_joint_configuration_is_proposed_once_and_by_any_leader() -> None:
@@ -149,16 +149,16 @@ def test_r33_a_message_for_another_disk_of_this_node_is_refused() -> None:
 def test_r35_leadership_goes_only_to_voters_that_are_caught_up() -> None:
     cluster = Cluster([1, 2, 3], [4])
     cluster.elect(1)
-    assert why_refused(cluster.core(1).transfer_leadership(FOUR)) is RefusalReason.NO_SUCH_VOTER
-    assert why_refused(cluster.core(1).transfer_leadership(ONE)) is RefusalReason.NO_SUCH_VOTER
+    assert refusal_reason(cluster.core(1).transfer_leadership(FOUR)) is RefusalReason.NO_SUCH_VOTER
+    assert refusal_reason(cluster.core(1).transfer_leadership(ONE)) is RefusalReason.NO_SUCH_VOTER
     cluster[3].crash()
     cluster.tick(12)
     cluster.tick(9)
-    assert why_refused(cluster.core(1).transfer_leadership(THREE)) is RefusalReason.NOT_CAUGHT_UP
+    assert refusal_reason(cluster.core(1).transfer_leadership(THREE)) is RefusalReason.NOT_CAUGHT_UP
     cluster.isolate(4)
     cluster.change(1, [1, 2, 3, 4])
     cluster.settle()
-    assert why_refused(cluster.core(1).transfer_leadership(FOUR)) is RefusalReason.NOT_CAUGHT_UP
+    assert refusal_reason(cluster.core(1).transfer_leadership(FOUR)) is RefusalReason.NOT_CAUGHT_UP
 
 
 def test_r35_a_learner_does_not_follow_a_request_to_campaign() -> None:
@@ -323,11 +323,12 @@ def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_
     core.step(TimeoutNow(ONE, FOUR, Term(3)))
     assert not core.campaign()
     assert not core.step_down("by order")
-    assert why_refused(core.propose([Proposal("x", 1)])) is RefusalReason.NOT_LEADER
+    assert refusal_reason(core.propose([Proposal("x", 1)])) is RefusalReason.NOT_LEADER
     assert (
-        why_refused(core.propose_configuration(ConfigurationChange((FOUR,), (), Index(0)))) is RefusalReason.NOT_LEADER
+        refusal_reason(core.propose_configuration(ConfigurationChange((FOUR,), (), Index(0))))
+        is RefusalReason.NOT_LEADER
     )
-    assert why_refused(core.transfer_leadership(ONE)) is RefusalReason.NOT_LEADER
+    assert refusal_reason(core.transfer_leadership(ONE)) is RefusalReason.NOT_LEADER
     assert core.wants_install(entry_id(5, 1))
     assert (core.role, core.term, core.committed_index, core.is_quiesced) == (Role.FOLLOWER, 3, 0, False)
     assert core.configuration.all_members() == ()

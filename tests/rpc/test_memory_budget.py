@@ -35,11 +35,11 @@ def test_requests_within_the_limit_are_granted_and_others_wait_in_order() -> Non
     assert budget.take("b", 4, _no_call)
     assert not budget.take("c", 3, lambda: granted.append("c"))
     assert not budget.take("d", 1, lambda: granted.append("d"))
-    budget.give("b")
+    budget.release("b")
     assert granted == ["c", "d"]
     assert budget.used == 10
     for owner in "acd":
-        budget.give(owner)
+        budget.release(owner)
     assert budget.used == 0
 
 
@@ -51,7 +51,7 @@ def test_the_oldest_goes_on_beyond_the_limit() -> None:
     assert budget.take("b", 5, _no_call)
     assert not budget.take("b", 10, lambda: granted.append("b"))
     assert budget.take("a", 30, _no_call)
-    budget.give("a")
+    budget.release("a")
     assert granted == ["b"], "now it is the oldest"
     assert budget.used == 15
 
@@ -60,8 +60,8 @@ def test_a_cancelled_request_waits_no_longer() -> None:
     budget = MemoryBudget(10)
     assert budget.take("a", 10, _no_call)
     assert not budget.take("b", 5, _no_call)
-    budget.give("b")
-    budget.give("a")
+    budget.release("b")
+    budget.release("a")
     assert budget.used == 0
 
 

@@ -27,7 +27,7 @@ def test_an_owner_that_asks_without_waiting_gets_anything_while_nothing_is_used(
     budget = MemoryBudget(10)
     assert budget.maybe_take("a", 11)
     assert not budget.maybe_take("b", 1)
-    budget.give("a")
+    budget.release("a")
     assert budget.maybe_take("b", 10)
     assert not budget.maybe_take("c", 1)
 
@@ -38,7 +38,7 @@ def test_a_part_that_is_given_back_serves_others_and_its_owner_stays_the_oldest(
     assert budget.take("a", 5, _no_call)
     assert budget.take("b", 5, _no_call)
     assert not budget.take("c", 3, lambda: granted.append("c"))
-    budget.give_part("a", 3)
+    budget.release_part("a", 3)
     assert granted == ["c"]
     assert budget.take("a", 30, _no_call)
     assert not budget.take("b", 1, _no_call)
@@ -47,9 +47,9 @@ def test_a_part_that_is_given_back_serves_others_and_its_owner_stays_the_oldest(
 def test_an_owner_that_another_one_ends_while_it_is_served_gets_nothing() -> None:
     budget = MemoryBudget(10)
     assert budget.take("a", 10, _no_call)
-    assert not budget.take("b", 3, lambda: budget.give("c"))
+    assert not budget.take("b", 3, lambda: budget.release("c"))
     assert not budget.take("c", 3, _no_call)
-    budget.give("a")
+    budget.release("a")
     assert (budget.used, budget.waiting_count) == (3, 0)
 
 

@@ -88,14 +88,14 @@ class AnswerMemory:
         assert self.size >= 0, f"gave back {-self.size} bytes more than were taken"
         left = self.size if self.size > UNCHARGED_BYTES else 0
         if left < self._charged:
-            self._budget.give_part(self, self._charged - left)
+            self._budget.release_part(self, self._charged - left)
             self._charged = left
 
     def release(self) -> None:
         """Give everything back."""
         self.end_promise()
         if self._charged:
-            self._budget.give(self)
+            self._budget.release(self)
         self.size = self._charged = 0
 
     def __enter__(self) -> Self:

@@ -67,12 +67,12 @@ class HeldMemory:
     def shrink(self, size: int) -> None:
         """Release the bytes beyond `size`."""
         if size < self.size:
-            self._budget.give_part(self, self.size - size)
+            self._budget.release_part(self, self.size - size)
             self.size = size
 
     def release(self) -> None:
         """Give everything back."""
-        self._budget.give(self)
+        self._budget.release(self)
         self.size = 0
 
     def _exceeded(self) -> MemoryBudgetExceeded:

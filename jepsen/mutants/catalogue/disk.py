@@ -8,7 +8,7 @@ MUTANTS: Final = (
     Mutant(
         "disk-complete-unsynced-checkpoint",
         "raftlog/runtime/process/checkpoints.py",
-        "Checkpoints._go_on",
+        "Checkpoints._sync_next",
         "        elif self._number is not None:",
         "        if self._number is not None:",
         ("tests/runtime/test_checkpoints.py",),

@@ -46,11 +46,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _FRAMES,
     ),
     _memory(
-        "part-given-back-serves-none", "runtime/memory_budget:MemoryBudget.give_part", "self._serve()", "pass", _BUDGET
+        "part-given-back-serves-none",
+        "runtime/memory_budget:MemoryBudget.release_part",
+        "self._serve()",
+        "pass",
+        _BUDGET,
     ),
     _memory(
         "part-given-back-takes-the-age",
-        "runtime/memory_budget:MemoryBudget.give_part",
+        "runtime/memory_budget:MemoryBudget.release_part",
         "self._held[owner] = left",
         "self._held.pop(owner)\n        self._held[owner] = left",
         _BUDGET,

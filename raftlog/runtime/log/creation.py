@@ -41,7 +41,7 @@ class DirectoryCreation:
         """Make the directory, and write the staged meta file. Raises `FormatError` over an unknown log."""
         disk, path = self._disk, self.path
         if disk.exists(path):
-            _check_left_over(disk, path)
+            _check_leftover(disk, path)
             delete_tree(disk, path)
         make_directory_unsynced(disk, internal(path))
         # The topic's directory may be there already: made for another partition, not synced yet.
@@ -90,7 +90,7 @@ class DirectoryCreation:
             self._segments.close()
 
 
-def _check_left_over(disk: Disk, path: str) -> None:
+def _check_leftover(disk: Disk, path: str) -> None:
     """Raise `FormatError` unless a directory without a mark holds at most a first roll, whole or torn."""
     bases = segment_bases(disk, path)
     if not bases:

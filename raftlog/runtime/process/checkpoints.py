@@ -187,7 +187,7 @@ class Checkpoints:
         for group in self._waiting:
             if group.damage is not None:
                 self._changed[group.key] = group  # its repair changes files only
-        self._soon(self._go_on)
+        self._soon(self._sync_next)
 
     # until it is complete
 
@@ -196,7 +196,7 @@ class Checkpoints:
         """Whether a checkpoint syncs files: directories of groups must stay where they are meanwhile."""
         return self._is_syncing or bool(self._waiting)
 
-    def _go_on(self) -> None:
+    def _sync_next(self) -> None:
         """Sync the files of the next groups, without those that were closed meanwhile."""
         changed = ChangedFiles([], [], [])
         for _ in range(min(self._groups_max, len(self._waiting))):
@@ -209,7 +209,7 @@ class Checkpoints:
             self._is_syncing = True
             self._disk.submit_sync(changed.files, changed.directories, partial(self._synced, changed))
         elif self._waiting:
-            self._soon(self._go_on)
+            self._soon(self._sync_next)
         elif self._number is not None:
             self._journal.complete_checkpoint(self._number)
 
@@ -225,7 +225,7 @@ class Checkpoints:
             self._fail(error)
             return
         changed.note_synced()
-        self._go_on()
+        self._sync_next()
 
 
 def _removed_state(hard_state: JournaledHardState, lost: tuple[Index, Term] | None) -> GroupState:

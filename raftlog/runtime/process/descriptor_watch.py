@@ -16,11 +16,11 @@ class DescriptorWatch:
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
         self.shortage: str | None = None
-        """Text of the problem and its correction; updated by `look`."""
+        """Text of the problem and its correction; updated by `check`."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a shortage began or ended."""
 
-    def look(self, is_anything_waiting: bool) -> None:
+    def check(self, is_anything_waiting: bool) -> None:
         """Update `shortage` from the disk, which repeats an attempt that failed.
 
         `is_anything_waiting`: entries wait, perhaps for more files than one."""

@@ -417,8 +417,8 @@ class Driver:
             self._tick_groups()
         self.persister.write_rest()
         try:
-            self.room.look(self.persister.waits_for_room)
-            self.descriptors.look(self.persister.waits_for_descriptors)
+            self.room.check(self.persister.waits_for_room)
+            self.descriptors.check(self.persister.waits_for_descriptors)
             self.persister.settle_cuts()
             if self.persister.empty_trash():
                 self.on_removed()

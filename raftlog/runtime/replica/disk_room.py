@@ -39,7 +39,7 @@ class DiskRoom:
         self.on_change: Callable[[], None] = lambda: None
         """Called when `is_full` changed."""
 
-    def look(self, is_anything_waiting: bool) -> None:
+    def check(self, is_anything_waiting: bool) -> None:
         """Ask the file system; raises `OSError`. The disk also counts as full while entries wait for room."""
         least = self.min_free_bytes
         free = self.free_bytes = self._disk.free_bytes(self._data_dir)

@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
             while (frame := reader.next_frame()) is not None:
                 if self._has_memory:
                     self._has_memory = False
-                    self._budget.give(self)
+                    self._budget.release(self)
                 self.handler.take(frame)
                 if self.is_closing:
                     return
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.is_closing = True
-        self._budget.give(self)
+        self._budget.release(self)
         handler, self.handler = self.handler, _CLOSED_HANDLER
         del self._reader
         handler.closed(self._error or exc)
