@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from raftlog.errors import FormatError
 from raftlog.membership import swim
-from raftlog.membership.authentication import OVERHEAD_BYTES, AuthenticationError, RefusedDatagram, Seal, Speaker
+from raftlog.membership.authentication import OVERHEAD_BYTES, AuthenticationError, RefusedDatagram, Seal, SenderIdentity
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import decode, encode, fingerprint
 from raftlog.membership.keys import GossipKeys
@@ -75,7 +75,7 @@ class Agent:
 
     def __init__(
         self,
-        speaker: Speaker,
+        sender_identity: SenderIdentity,
         address: tuple[str, int],
         description: bytes,
         keys: GossipKeys,
@@ -88,10 +88,12 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         config = config or SwimConfig()
         self._config = replace(config, datagram_bytes_max=DATAGRAM_BYTES_MAX, envelope_bytes=OVERHEAD_BYTES)
-        me = GossipIdentity(speaker.node_id, speaker.disk_uuid.bytes, Address(*address), speaker.boot_epoch)
+        me = GossipIdentity(
+            sender_identity.node_id, sender_identity.disk_uuid.bytes, Address(*address), sender_identity.boot_epoch
+        )
         self._swim = Swim(me, description, self._config, random)
-        self._seal = Seal(speaker, keys)
-        self._cluster = fingerprint(str(speaker.cluster_id))
+        self._seal = Seal(sender_identity, keys)
+        self._cluster = fingerprint(str(sender_identity.cluster_id))
         self._wire = wire
         self._refusals, self._traffic = Refusals(), _Traffic()
         self._timer: asyncio.TimerHandle | None = None

@@ -64,7 +64,7 @@ class AuthenticationError(RaftlogError):
         self.reason = reason
 
 
-class Speaker(NamedTuple):
+class SenderIdentity(NamedTuple):
     """Identity of the sealing process."""
 
     cluster_id: uuid.UUID
@@ -83,7 +83,7 @@ class Opened(NamedTuple):
 class Seal:
     """Both directions of one process."""
 
-    def __init__(self, me: Speaker, keys: GossipKeys, guard: ReplayGuard | None = None) -> None:
+    def __init__(self, me: SenderIdentity, keys: GossipKeys, guard: ReplayGuard | None = None) -> None:
         self._me, self._keys = me, keys
         self._mine = SenderKey(me.node_id, me.disk_uuid.bytes[:8])
         self._guard = guard or ReplayGuard()

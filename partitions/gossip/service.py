@@ -20,7 +20,7 @@ import raftlog
 from raftlog.errors import InvalidArgument
 from raftlog.events import event
 from raftlog.membership.agent import FAREWELL_S_MAX, Agent, AgentCounters
-from raftlog.membership.authentication import Speaker
+from raftlog.membership.authentication import SenderIdentity
 from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import GossipMember, MemberState
 from raftlog.membership.swim import Conflict, MemberChange
@@ -135,7 +135,7 @@ class Gossip:
         host_label, version = self._node.settings.host_label, raftlog.__version__
         self._described = Description(at.http, at.rpc, at.gossip, host_label, self._rack, version, self._load())
         agent = self._agent = Agent(
-            Speaker(cluster_id, identity.node_id, identity.disk_uuid, identity.boot_epoch),
+            SenderIdentity(cluster_id, identity.node_id, identity.disk_uuid, identity.boot_epoch),
             parse_address(at.gossip),
             encode(self._described),
             GossipKeys(secret.derive(_PURPOSE)),

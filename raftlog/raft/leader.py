@@ -193,7 +193,7 @@ class Leader:
         replica = self._replica
         ticks = replica.ticks
         if ticks >= self._quorum_tick:
-            if not self.replication.hears_quorum():
+            if not self.replication.is_quorum_active():
                 return Become(Role.FOLLOWER, "no quorum answered")
             self.replication.expect_all()
             self._quorum_tick = ticks + replica.settings.election_ticks_min

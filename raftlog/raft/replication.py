@@ -101,9 +101,9 @@ class Replication:
             [own if progress is None else progress.acked_sequence for progress in self._outgoing],
         )
 
-    def hears_quorum(self) -> bool:
+    def is_quorum_active(self) -> bool:
         """Return whether a quorum was heard since the last call of `expect_all`; the leader counts itself."""
-        return _hears_majority(self._voters) and (not self._outgoing or _hears_majority(self._outgoing))
+        return _is_majority_active(self._voters) and (not self._outgoing or _is_majority_active(self._outgoing))
 
     def expect_all(self) -> None:
         """Begin a new period of CheckQuorum."""
@@ -336,7 +336,7 @@ class Replication:
         progress.become_probe(Index(agreed + 1), self.sequence)
 
 
-def _hears_majority(half: Sequence[FollowerProgress | None]) -> bool:
+def _is_majority_active(half: Sequence[FollowerProgress | None]) -> bool:
     count = 0
     for progress in half:
         if progress is None or progress.is_active:

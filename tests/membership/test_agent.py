@@ -10,7 +10,7 @@ import pytest
 
 from raftlog.membership import agent as agents
 from raftlog.membership.agent import Agent
-from raftlog.membership.authentication import Seal, Speaker
+from raftlog.membership.authentication import Seal, SenderIdentity
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import MemberState
@@ -46,8 +46,8 @@ class Site:
         wire = self.wires[node] = UdpWire()
         await wire.start("127.0.0.1", port)
         assert wire.address is not None
-        speaker = Speaker(cluster, NodeId(node), disk_of(node), boot_epoch)
-        agent = Agent(speaker, wire.address, f"I am {node}".encode(), keys, wire, Random(node), FAST)
+        sender_identity = SenderIdentity(cluster, NodeId(node), disk_of(node), boot_epoch)
+        agent = Agent(sender_identity, wire.address, f"I am {node}".encode(), keys, wire, Random(node), FAST)
         others = [other.address for number, other in self.wires.items() if number != node and other.address]
         self.changes[node] = []
         agent.on_change = lambda change: self._note(node, change)
@@ -155,7 +155,7 @@ async def test_garbage_and_authentic_nonsense_are_counted_and_change_nothing(sit
     stranger = UdpWire()
     await stranger.start("127.0.0.1", 0)
     before = agent.members()
-    seal = Seal(Speaker(CLUSTER, NodeId(9), disk_of(9), 1), KEYS)
+    seal = Seal(SenderIdentity(CLUSTER, NodeId(9), disk_of(9), 1), KEYS)
     for datagram in (b"RLG", b"garbage", bytes(3_000), seal.seal(b"nonsense")):
         stranger.send(datagram, address)
     await site.until(lambda: agent.counters().datagrams_in == 4)
@@ -205,8 +205,8 @@ async def test_two_processes_under_one_node_id_are_reported_and_the_first_is_kep
     wire = UdpWire()
     await wire.start("127.0.0.1", 0)
     assert wire.address is not None
-    speaker = Speaker(CLUSTER, NodeId(3), uuid.UUID(int=77 << 100), 1)
-    other = Agent(speaker, wire.address, b"no, I am 3", KEYS, wire, Random(9), FAST)
+    sender_identity = SenderIdentity(CLUSTER, NodeId(3), uuid.UUID(int=77 << 100), 1)
+    other = Agent(sender_identity, wire.address, b"no, I am 3", KEYS, wire, Random(9), FAST)
     other.start([each.address for each in site.wires.values() if each.address])
     async with asyncio.timeout(WAIT_S):
         conflict = await conflicts

@@ -13,7 +13,7 @@ from raftlog.membership.authentication import (
     AuthenticationError,
     RefusedDatagram,
     Seal,
-    Speaker,
+    SenderIdentity,
 )
 from raftlog.membership.keys import GossipKeys
 from raftlog.types import NodeId
@@ -27,7 +27,7 @@ DISKS = {1: uuid.UUID(int=1 << 100), 2: uuid.UUID(int=2 << 100)}
 def seal_of(
     node: int, *, cluster: uuid.UUID = CLUSTER, keys: GossipKeys = KEYS, life: int = 1, disk: uuid.UUID | None = None
 ) -> Seal:
-    return Seal(Speaker(cluster, NodeId(node), disk or DISKS[node], life), keys)
+    return Seal(SenderIdentity(cluster, NodeId(node), disk or DISKS[node], life), keys)
 
 
 def refused(receiver: Seal, datagram: bytes) -> RefusedDatagram:

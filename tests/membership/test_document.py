@@ -5,7 +5,7 @@ from dataclasses import fields
 from uuid import UUID
 
 from raftlog.membership import messages
-from raftlog.membership.authentication import HEADER_BYTES, TAG_BYTES, Seal, Speaker
+from raftlog.membership.authentication import HEADER_BYTES, TAG_BYTES, Seal, SenderIdentity
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import KINDS, encode, fingerprint
 from raftlog.membership.keys import GossipKeys
@@ -59,7 +59,7 @@ def test_the_seal_is_as_in_the_table() -> None:
     layout = Layout([Field(int(at), kind, name.split(":")[0]) for at, kind, name in rows])
     assert layout.size == HEADER_BYTES
     keys = GossipKeys((b"k" * 32,))
-    sealed = Seal(Speaker(UUID(CLUSTER_ID), NodeId(7), UUID(bytes=DISK), 5), keys).seal(b"messages")
+    sealed = Seal(SenderIdentity(UUID(CLUSTER_ID), NodeId(7), UUID(bytes=DISK), 5), keys).seal(b"messages")
     told = layout.decode(sealed)
     assert (told["magic"], told["version"], told["cluster id"]) == (b"RLG", 1, UUID(CLUSTER_ID))
     assert (told["node id of the sender"], told["first bytes of its disk uuid"]) == (7, DISK[:8])

@@ -34,13 +34,13 @@ def view(me: int, *claims: Claim) -> MembershipView:
 def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
     """Run one exchange and return its frames."""
     frames = [opening(one, 0.0)]
-    listener, speaker = other, one
+    listener, sender_identity = other, one
     while frames[-1]:
         for message in frames[-1]:
             if isinstance(message, Claim):
                 listener.handle_claim(message, 0.0, is_exchanged=True)
         frames.append([each for message in frames[-1] for each in answer(message, listener, 0.0)])
-        listener, speaker = speaker, listener
+        listener, sender_identity = sender_identity, listener
     return frames[:-1]
 
 

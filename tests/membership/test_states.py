@@ -101,12 +101,12 @@ def test_swim_4_2_claims_commute_and_repeat_without_effect(claims: list[Claim], 
 @given(st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8))
 def test_it_does_not_matter_in_which_groups_claims_come(one: list[Claim], two: list[Claim], three: list[Claim]) -> None:
     def claim_after(claims: list[Claim]) -> Claim:
-        speaker = view(2)
+        sender_identity = view(2)
         for each in claims:
-            speaker.handle_claim(each, 0.0)
-        known = speaker.roster.get(NodeId(7))
+            sender_identity.handle_claim(each, 0.0)
+        known = sender_identity.roster.get(NodeId(7))
         assert known is not None
-        return speaker.claim_about(known, 0.0, with_about=True)
+        return sender_identity.claim_about(known, 0.0, with_about=True)
 
     left = state_after([claim_after([claim_after(one), *two]), *three])
     right = state_after([*one, claim_after([*two, claim_after(three)])])

@@ -19,7 +19,7 @@ from raftlog.storage.disk import Disk
 from raftlog.storage.gap import REASON_COMPACTED, Gap, gap_batch
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.verify import open_with_index
-from tests.runtime.compacting import CONFIG, is_compacted, mark, read, write
+from tests.runtime.compacted_world import CONFIG, is_compacted, mark, read, write
 from tests.runtime.drivers import World
 from tests.storage.compacting import GROUP, PATH, Kept, KeyedLog
 

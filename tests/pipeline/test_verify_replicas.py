@@ -10,7 +10,7 @@ from raftlog.records.header import batch_crc
 from raftlog.storage.gap import GAP, GAP_VERSION, gap_in
 from tests.pipeline.brokers_here import brokers_here
 from tests.pipeline.verifying import archive_of, dump, expected, flip, verified
-from tests.runtime.compacting import CONFIG, is_compacted, mark, write
+from tests.runtime.compacted_world import CONFIG, is_compacted, mark, write
 from tests.runtime.drivers import World
 from tests.waiting import WITHIN_S
 

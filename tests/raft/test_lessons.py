@@ -24,7 +24,7 @@ R45: tests/runtime/test_journal_valid_range.py::test_damage_to_any_synced_block_
 R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed
 R48: tests/raft/test_bounds.py::test_bounds_of_appends_in_flight
     tests/raft/test_bounds.py::test_r48_a_replica_that_lacks_much_gets_offers_until_little_is_left
-    tests/runtime/test_fetching.py::test_unsynced_bytes_are_bounded
+    tests/runtime/test_log_fetch.py::test_unsynced_bytes_are_bounded
 R49: tests/runtime/test_journal_valid_range.py::test_a_block_in_the_wrong_place_is_named
     tests/storage/test_adversity.py::test_a_damaged_length_is_never_trusted
 """

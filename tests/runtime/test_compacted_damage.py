@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.errors import CorruptBatch
 from raftlog.storage.verify import verify_log
-from tests.runtime.compacting import CONFIG, compacted, is_compacted, mark, newest, read, require_same, write
+from tests.runtime.compacted_world import CONFIG, compacted, is_compacted, mark, newest, read, require_same, write
 from tests.runtime.drivers import World
 
 

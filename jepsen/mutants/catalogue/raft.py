@@ -168,7 +168,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            or current.index > replica.committed\n",
         "",
     ),
-    _raft("lead-without-quorum", "leader:Leader.tick", "if not self.replication.hears_quorum():", "if False:"),
+    _raft("lead-without-quorum", "leader:Leader.tick", "if not self.replication.is_quorum_active():", "if False:"),
     _raft("lead-when-removed", "leader:Leader.prepare", "if self._is_removed():", "if False:"),
     _raft("propose-in-transfer", "leader:Leader.propose", "if self._transfer.target is not None:", "if False:"),
     _raft(

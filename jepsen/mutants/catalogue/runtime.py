@@ -12,7 +12,7 @@ _WAITS: Final = ("tests/runtime/test_waits_for_disks.py",)
 _OUTCOMES: Final = ("tests/runtime/test_outcomes.py",)
 _CHECKPOINTS: Final = ("tests/runtime/test_checkpoints.py", *_DRIVER)
 _TRIMS: Final = ("tests/replica/test_committed_trims.py", "tests/runtime/test_driver.py")
-_INSTALLS: Final = ("tests/runtime/test_fetching.py", "tests/runtime/test_installed_place.py", *_DRIVER)
+_INSTALLS: Final = ("tests/runtime/test_log_fetch.py", "tests/runtime/test_installed_place.py", *_DRIVER)
 
 
 def _runtime(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
@@ -49,7 +49,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "process/persister:Persister.removal_of",
         "return [VotingPosition(group.key, *position), Removed(group.key)]",
         "return [Removed(group.key)]",
-        ("tests/runtime/test_giving_up.py", "tests/runtime/test_creations.py", *_DRIVER),
+        ("tests/runtime/test_abandonment.py", "tests/runtime/test_creations.py", *_DRIVER),
     ),
     _runtime(
         "failed-sync-goes-on",
@@ -156,14 +156,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "process/checkpoints:Checkpoints.note_durable",
         " and self._number <= self._journal.durable_start",
         "",
-        ("tests/runtime/test_compacting.py", *_CHECKPOINTS),
+        ("tests/runtime/test_compactor.py", *_CHECKPOINTS),
     ),
     _runtime(
         "first-roll-names-the-voters",
         "log/configuration_walk:_in_newest_roll",
         "reversed(log.segments)",
         "log.segments",
-        ("tests/runtime/test_compacting.py",),
+        ("tests/runtime/test_compactor.py",),
     ),
     _runtime(
         "returned-replica-forgets-its-vote",

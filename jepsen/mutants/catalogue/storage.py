@@ -10,7 +10,7 @@ _POWER: Final = ("tests/storage/test_power_loss.py",)
 _LIMITS: Final = ("tests/storage/test_recovery_limits.py",)
 _ADOPTION: Final = ("tests/storage/test_adoption.py",)
 _REPLICA: Final = ("tests/storage/test_replica_log.py", "tests/runtime/test_group_recovery.py")
-_DAMAGED: Final = ("tests/runtime/test_group_damage.py", "tests/runtime/test_rebuilding.py")
+_DAMAGED: Final = ("tests/runtime/test_group_damage.py", "tests/runtime/test_rebuild.py")
 _COMPACTION: Final = ("tests/storage/test_compaction.py",)
 
 
@@ -418,14 +418,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "compaction:Compaction._put",
         "yield CompactionStep(files=tuple(staged.files))",
         "yield CompactionStep()",
-        ("tests/storage/test_compaction.py", "tests/runtime/test_compacting.py"),
+        ("tests/storage/test_compaction.py", "tests/runtime/test_compactor.py"),
     ),
     _storage(
         "unlink-before-the-name-is-synced",
         "compaction:Compaction._put",
         "        try:\n            yield CompactionStep(directories=(self.log.path,))",
         "        try:\n            yield CompactionStep()",
-        ("tests/storage/test_compaction.py", "tests/runtime/test_compacting.py"),
+        ("tests/storage/test_compaction.py", "tests/runtime/test_compactor.py"),
     ),
     _storage(
         "unreadable-batch-goes",

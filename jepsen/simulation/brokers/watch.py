@@ -83,7 +83,7 @@ class Watch:
 
     def _follow(self, life: Life) -> None:
         driver = life.driver
-        add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.damage_found
+        add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.on_damage
         removed = self._removed.setdefault(driver.me, {})
 
         def added(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
@@ -102,11 +102,11 @@ class Watch:
             stepped(group, ready)
             self._stepped(life, group, ready)
 
-        def damage_found(group: PartitionReplica) -> None:
+        def on_damage(group: PartitionReplica) -> None:
             self._check_damage(life, group)
             damaged(group)
 
-        driver.damage_found = damage_found  # type: ignore[method-assign]
+        driver.on_damage = on_damage  # type: ignore[method-assign]
         driver.add = added  # type: ignore[method-assign]
         driver.remove_group = remove_group  # type: ignore[method-assign]
         driver.on_step = on_step

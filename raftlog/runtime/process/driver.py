@@ -294,7 +294,7 @@ class Driver:
     def write_entries(self, group: PartitionReplica) -> None:
         self.persister.write(group)
 
-    def damage_found(self, group: PartitionReplica) -> None:
+    def on_damage(self, group: PartitionReplica) -> None:
         self.persister.checkpoints.note_changed(group)
         if self._is_started:
             self.catch_up.repair(group)

@@ -36,7 +36,7 @@ class Host(Protocol[G]):
         """Write the group's journaled entries to its files now, as far as there is room."""
         ...
 
-    def damage_found(self, group: G) -> None:
+    def on_damage(self, group: G) -> None:
         """Start the repair of a group that was quarantined."""
         ...
 

@@ -145,7 +145,7 @@ class PartitionReplica(ReadableReplica):
 
         The future fails with `NotLeader`, `Overloaded`, `StorageFull` or `LogClosed` (nothing was appended), or
         `OutcomeUnknown`."""
-        return self.propose_as(batches, _as_it_is)
+        return self.propose_as(batches, _unchanged)
 
     def propose_as(self, batches: Sequence[bytearray], answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
         """Append like `propose`; the future's result is `answer(outcome)`."""
@@ -192,7 +192,7 @@ class PartitionReplica(ReadableReplica):
         if self.core.role is Role.LEADER and not self.rolls.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
-            return self._wait_for(self._propose_roll(is_essential=True), _as_it_is)
+            return self._wait_for(self._propose_roll(is_essential=True), _unchanged)
         except RaftlogError as error:
             return self._refuse(error)
 
@@ -203,7 +203,7 @@ class PartitionReplica(ReadableReplica):
         batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
         try:
             accepted = self._append(batches, sum(map(len, batches)), is_essential=is_essential)
-            return self._wait_for(accepted, _as_it_is)
+            return self._wait_for(accepted, _unchanged)
         except RaftlogError as error:
             return self._refuse(error)
 
@@ -224,18 +224,18 @@ class PartitionReplica(ReadableReplica):
         A change of voters goes on from there by itself, through the joint configuration (thesis 4.3). Fails like
         `propose`, and with `ChangeRefused` and `InvalidArgument`."""
         if self.is_closed or self.stopped:
-            return self._refuse(self._closed() if self.is_closed else self._not_taking_part())
+            return self._refuse(self._closed() if self.is_closed else self._stopped_error())
         try:
             accepted = self._accepted(self.core.propose_configuration(change))
         except RaftlogError as error:
             return self._refuse(error)
-        return self._wait_for(accepted, _as_it_is)
+        return self._wait_for(accepted, _unchanged)
 
     def read_index(self) -> "asyncio.Future[Index]":
         """Return a future that is done when the delivered entries include all that was acknowledged before the call."""
         future: asyncio.Future[Index] = self._host.loop.create_future()
         if self.is_closed or self.stopped:
-            future.set_exception(self._closed() if self.is_closed else self._not_taking_part())
+            future.set_exception(self._closed() if self.is_closed else self._stopped_error())
             return future
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
@@ -282,13 +282,13 @@ class PartitionReplica(ReadableReplica):
         if self.is_closed:
             return self._closed()
         if self.stopped:
-            return self._not_taking_part()
+            return self._stopped_error()
         if self.is_frozen:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
         no_room = None if is_essential else room_error(self, self._host.room)
         return no_room or self._host.append_error(size, is_essential=is_essential)
 
-    def _not_taking_part(self) -> Unavailable:
+    def _stopped_error(self) -> Unavailable:
         return Unavailable(f"{self.name}: its replica here was stopped: {self.stopped}")
 
     def _refuse(self, error: RaftlogError) -> "asyncio.Future[Any]":
@@ -361,7 +361,7 @@ class PartitionReplica(ReadableReplica):
         if self.damage is None:
             self.damage = error
             self.core.quarantine()
-            self._host.damage_found(self)
+            self._host.on_damage(self)
             self._host.mark_dirty(self)
 
     def note_durable(self, sequence: JournalSequence) -> list[Message]:
@@ -414,7 +414,7 @@ class PartitionReplica(ReadableReplica):
         if self.stopped is None:
             self.core.step_down("stopped")
             self.stopped = reason
-            error = self._not_taking_part()
+            error = self._stopped_error()
             self._open.end(error)
             for read in self._reads:
                 if not read.done():
@@ -445,5 +445,5 @@ class PartitionReplica(ReadableReplica):
             self.on_end()
 
 
-def _as_it_is(committed: Committed) -> Committed:
+def _unchanged(committed: Committed) -> Committed:
     return committed

@@ -31,7 +31,7 @@ def entered(configuration: Configuration, **how: object) -> Configuration:
     assert change.replaces_index == configuration.index
     assert change_error(change) is None
     after = configuration.changed(change, Index(configuration.index + 1))
-    return after.left(Index(after.index + 1)) if after.is_joint else after
+    return after.leave_joint(Index(after.index + 1)) if after.is_joint else after
 
 
 def test_a_replaced_disk_learns_and_then_votes_in_the_place_of_the_old_one() -> None:
@@ -117,7 +117,7 @@ def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[Replic
         assert change_error(change) is None
         before, configuration = configuration, configuration.changed(change, Index(configuration.index + 1))
         if configuration.is_joint:
-            configuration = configuration.left(Index(configuration.index + 1))
+            configuration = configuration.leave_joint(Index(configuration.index + 1))
         assert len(configuration.voters) >= least
         gone, new = set(before.voters) - set(configuration.voters), set(configuration.voters) - set(before.voters)
         assert len(gone) <= 1

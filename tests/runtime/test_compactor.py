@@ -21,7 +21,7 @@ from raftlog.storage.compaction import clean_to
 from raftlog.storage.gap import gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.types import Index, Offset, Term
-from tests.runtime.compacting import (
+from tests.runtime.compacted_world import (
     CONFIG,
     KEYS,
     Found,
