@@ -35,7 +35,7 @@ def found(world: World, number: int) -> FoundReplica:
 def truth(disk: Disk, replica: OfflineReplica) -> list[Kept]:
     last, kept = replica.committed(disk), []
     for entry in replica.entries(disk):
-        if entry.why is not None:
+        if entry.reason is not None:
             kept.clear()  # of a file that begins below the log start; otherwise something is missing below
         elif entry.index <= last and not read_header(entry.batch).is_control:
             kept += [(record.offset, record.value) for record in read_records(entry.batch)]
