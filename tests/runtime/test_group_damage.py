@@ -83,7 +83,7 @@ class Damaged:
 
 def found_by(group: Damaged) -> tuple[object, object, int]:
     """Return what the recovery found, without reasons: a file written anew may keep its length in a power loss."""
-    places = [each._replace(why="") for each in group.recovered.damage]
+    places = [each._replace(reason="") for each in group.recovered.damage]
     return places, group.recovered.lost_from, group.twin.log.last_index
 
 
