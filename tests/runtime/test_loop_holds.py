@@ -6,7 +6,9 @@ from functools import partial
 
 import pytest
 
-from raftlog.runtime.loop_holds import OTHER, LoopHolds
+from raftlog.runtime import loop_holds
+from raftlog.runtime.loop_holds import LOOP_HOLDS, OTHER, LoopHolds
+from tests.runtime import drivers
 
 
 class World:
@@ -103,6 +105,21 @@ def test_other_threads_and_times_before_the_beginning_do_not_count(world: World)
     early = LoopHolds(lambda: 1.0)
     early.note_since(0.0, "fill", 0.0)
     assert early.counts == {}
+
+
+def test_steps_of_a_driver_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_holds, "HELD_FROM_S", -1.0)
+    for name in ("counts", "longest_s"):
+        monkeypatch.setattr(LOOP_HOLDS, name, {})
+    for name in ("_waited_s", "_thread", "counted_s"):
+        monkeypatch.setattr(LOOP_HOLDS, name, getattr(LOOP_HOLDS, name))
+    LOOP_HOLDS.begin(lambda: 0.0)
+    with drivers.World() as world:
+        world.fill(world.leader(), 2)
+        world.converge()
+    assert {"Driver._turn", "Driver._tick", "Driver._receive", "Persister.settle", "segment write"} <= {
+        *LOOP_HOLDS.counts
+    }
 
 
 def test_the_kernel_counts_the_waiting() -> None:
