@@ -6,7 +6,7 @@ from bench.cluster_events import WRITERS, Clients
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, NotMeasured, Values, Workspace, require
 from bench.read_back import require_read_back
-from jepsen.system_calls import injected, slow_syncs, why_not
+from jepsen.system_calls import injected, slow_syncs, unsupported_reason
 from raftlog.testing import Cluster
 
 SYNC_S = 2.0
@@ -27,7 +27,7 @@ def _gap(cluster: Cluster, clients: Clients, node: int) -> float:
 
 def run(workspace: Workspace) -> Values:
     """Slow down the disk of the leader, then that of a follower."""
-    reason = why_not()
+    reason = unsupported_reason()
     if reason is not None:
         raise NotMeasured(reason)
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:

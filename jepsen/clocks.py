@@ -23,7 +23,7 @@ _LEFTOVERS: Final = ("faketime_shm_{}", "sem.faketime_sem_{}")
 _PATH: Final = "/v1/status/ready"
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """Return the reason why clocks cannot be faked here; None when they can."""
     if sys.platform != "linux":
         return f"libfaketime is used on Linux alone, and this is {sys.platform}"
@@ -35,7 +35,7 @@ def _library() -> Path | None:
     return found[0] if found else None
 
 
-class Ahead(NamedTuple):
+class ClockOffset(NamedTuple):
     """Least and greatest number of seconds that a broker's clock is ahead of this process's; negative is behind."""
 
     least: float
@@ -55,10 +55,10 @@ class NodeClock:
     def environment(self) -> dict[str, str]:
         """Return the environment for the next launch of the broker, which begins now.
 
-        Raises `OSError` when `why_not` gives a reason."""
+        Raises `OSError` when `unsupported_reason` gives a reason."""
         library = _library()
         if library is None:
-            raise FileNotFoundError(why_not())
+            raise FileNotFoundError(unsupported_reason())
         self._launched = time.time()
         self._write()
         environment = {
@@ -97,7 +97,7 @@ class NodeClock:
         """Right again; a monotonic one, which cannot go back, only runs as it should."""
         self._set(self.offset_s if self._with_monotonic else 0.0, 1.0)
 
-    def ahead(self, address: str) -> Ahead:
+    def offset_range(self, address: str) -> ClockOffset:
         """Return the offset from the broker's own answers, to a second. Raises `OSError` when it does not answer."""
         host, _, port = address.rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_SECONDS_MAX)
@@ -112,17 +112,17 @@ class NodeClock:
         finally:
             connection.close()
         shown = parsedate_to_datetime(answer.headers["Date"]).timestamp()
-        return Ahead(shown - after, shown + 1.0 - before)
+        return ClockOffset(shown - after, shown + 1.0 - before)
 
     def seen(self, address: str) -> float | None:
         """Return the offset from the broker's own answers, to half a second; None when it does not answer."""
         try:
-            least, most = self.ahead(address)
+            least, most = self.offset_range(address)
         except OSError:
             return None
         return (least + most) / 2
 
-    def ended(self, pid: int) -> None:
+    def remove_leftovers(self, pid: int) -> None:
         """Remove what a killed broker left in shared memory, where a later process with its number would find it."""
         for name in _LEFTOVERS:
             (_SHARED_MEMORY / name.format(pid)).unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
     with injected(node.pid, SLOW_SYNCS): …        as long as the block lasts, in all threads of the process
 
-Call `why_not` first: a machine may have no strace, or let no process trace another.
+Call `unsupported_reason` first: a machine may have no strace, or let no process trace another.
 """
 
 import os
@@ -39,7 +39,7 @@ def one_failing_sync() -> Fault:
     return (_SYNCS, "error=EIO:when=1")
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """Return the reason why system calls cannot be injected here; None when they can."""
     if shutil.which("strace") is None:
         return "strace is not installed"
@@ -47,9 +47,9 @@ def why_not() -> str | None:
         command = ["strace", "-f", "-o", os.devnull, "-p", str(sleeper.pid)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:  # noqa: S603 - our own arguments
             assert tracer.stderr is not None, "a tracer without stderr"
-            said = tracer.stderr.readline()
+            answer = tracer.stderr.readline()
             sleeper.kill()
-    return None if "attached" in said else f"strace may not attach to a process here: {said.strip()}"
+    return None if "attached" in answer else f"strace may not attach to a process here: {answer.strip()}"
 
 
 @contextmanager

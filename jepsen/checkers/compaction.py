@@ -112,9 +112,9 @@ class Compaction(Checker):
             return
         if _may_be_replaced(book, value, step.op, by_any=not is_at_rest):
             return
-        what = f"process {step.op.process} went from {book.name} offset {step.last} to {step.first}, past offset"
-        what += f" {offset} with {value!r}, the newest of key {book.keys[value]!r}"
-        self.findings.report("lost-key", what, (book.witnesses[offset], step.op))
+        text = f"process {step.op.process} went from {book.name} offset {step.last} to {step.first}, past offset"
+        text += f" {offset} with {value!r}, the newest of key {book.keys[value]!r}"
+        self.findings.report("lost-key", text, (book.witnesses[offset], step.op))
 
     def _check_tombstones(self, book: PartitionBook, history: dict[str, list[Offset]], last: _Pass) -> None:
         missed = _missed(history, last)
@@ -128,8 +128,8 @@ class Compaction(Checker):
             if not shown or book.values[shown[-1]] in book.tombstones:
                 continue
             if not _may_be_replaced(book, removal, step.op, by_any=True):
-                what = f"{book.name}: key {key!r} was removed at offset {newest}, and is back with offset {shown[-1]}"
-                self.findings.report("resurrected-key", what, (book.witnesses[newest], step.op))
+                text = f"{book.name}: key {key!r} was removed at offset {newest}, and is back with offset {shown[-1]}"
+                self.findings.report("resurrected-key", text, (book.witnesses[newest], step.op))
 
 
 def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset]]:

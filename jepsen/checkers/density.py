@@ -39,8 +39,8 @@ class Density(Checker):
         if missing > unknown:
             holes = (offset for offset in range(first, end) if offset not in book.values)
             shown = list(islice(holes, SHOWN_MAX))
-            what = f"{book.name}: {missing} offsets between {first} and {end} (exclusive) have no record"
-            what += f" ({', '.join(map(str, shown))}{', …' if missing > len(shown) else ''})"
-            what += f"; only {unknown} values of unknown outcome could be there"
+            text = f"{book.name}: {missing} offsets between {first} and {end} (exclusive) have no record"
+            text += f" ({', '.join(map(str, shown))}{', …' if missing > len(shown) else ''})"
+            text += f"; only {unknown} values of unknown outcome could be there"
             around = (book.witnesses.get(Offset(shown[0] - 1)), book.witnesses[max(book.values)])
-            self.findings.report("gap", what, around)
+            self.findings.report("gap", text, around)

@@ -70,10 +70,10 @@ class HandlerOrder(Checker):
             key, began, returned = records[offset]
             before = latest.get(key)
             if before is not None and began.sequence < before.sequence:
-                what = (
+                text = (
                     f"group {group}: {partition} offset {offset} began before an earlier record of key {key} returned"
                 )
-                self.findings.report("handled-out-of-order", what, (began, before))
+                self.findings.report("handled-out-of-order", text, (began, before))
             if returned is not None and (before is None or returned.sequence > before.sequence):
                 latest[key] = returned
 
@@ -84,5 +84,5 @@ class HandlerOrder(Checker):
             record = handled.get(offset)
             returned = None if record is None else record.returned
             if offset < committed and (returned is None or returned.sequence > read.sequence):
-                what = f"{partition} is committed up to {committed}, and no handler had returned for offset {offset}"
-                self.findings.report("unhandled", what, (sent, returned, read))
+                text = f"{partition} is committed up to {committed}, and no handler had returned for offset {offset}"
+                self.findings.report("unhandled", text, (sent, returned, read))

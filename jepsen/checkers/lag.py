@@ -151,5 +151,5 @@ class RealtimeLag(Checker):
         process = ops[1].process
         if (process, partition) not in self._reported:
             self._reported.add((process, partition))
-            what = f"process {process} stands at {partition} offset {offset}, {lag_ns / 1e9:.3f} s behind a later one"
-            self.findings.report("realtime-lag", what, ops)
+            text = f"process {process} stands at {partition} offset {offset}, {lag_ns / 1e9:.3f} s behind a later one"
+            self.findings.report("realtime-lag", text, ops)

@@ -106,5 +106,5 @@ class MemberCommits(Checker):
             self._report(key, offset, by, op)
 
     def _report(self, key: GroupPartition, offset: Offset | None, newer: Op | None, op: Op) -> None:
-        what = f"group {key[0]} {key[1]} is at {offset}, and a newer commit was known before that was asked"
-        self.findings.report("lost-commit", what, (newer, op))
+        text = f"group {key[0]} {key[1]} is at {offset}, and a newer commit was known before that was asked"
+        self.findings.report("lost-commit", text, (newer, op))

@@ -85,8 +85,8 @@ class ListedOffsets(Checker):
         before = greatest.get(key)
         if before is not None and offset < before[0]:
             word = "start" if kind == "start-went-back" else "end"
-            what = f"process {op.process} received {key[1]} {word} {offset} after {before[0]}"
-            self.findings.report(kind, what, (before[1], op))
+            text = f"process {op.process} received {key[1]} {word} {offset} after {before[0]}"
+            self.findings.report(kind, text, (before[1], op))
         else:
             greatest[key] = offset, op
 
@@ -120,15 +120,15 @@ class LogStarts(Checker):
             for partition, start, _ in op.payload.ranges:
                 floor = floors.get(partition)
                 if floor is not None and start < floor[0]:
-                    what = f"{partition} began at {floor[0]}, and at {start} for a linearizable list later"
-                    self.findings.report("trim-undone", what, (floor[1], op))
+                    text = f"{partition} began at {floor[0]}, and at {start} for a linearizable list later"
+                    self.findings.report("trim-undone", text, (floor[1], op))
                 self._raise_floor(partition, start, op)
 
     def _check_answer(self, invocation: Op, op: Op, answered: Trim) -> None:
         asked = invocation.payload
         if isinstance(asked, Trim) and answered.start < asked.start:
-            what = f"{asked.partition} was to begin at {asked.start}, and begins at {answered.start}"
-            self.findings.report("trim-undone", what, (invocation, op))
+            text = f"{asked.partition} was to begin at {asked.start}, and begins at {answered.start}"
+            self.findings.report("trim-undone", text, (invocation, op))
 
     def _raise_floor(self, partition: TopicPartition, start: Offset, op: Op) -> None:
         floor = self._floors.get(partition)
@@ -190,8 +190,8 @@ class CommittedOffsets(Checker):
         attempts[offset] -= 1
         shown = self._shown.get(key, {}).get(offset)
         if not attempts[offset] and shown is not None:
-            what = f"group {key[0]} {key[1]} was at {offset}, and every commit of that definitely failed"
-            self.findings.report("phantom-commit", what, (shown, op))
+            text = f"group {key[0]} {key[1]} was at {offset}, and every commit of that definitely failed"
+            self.findings.report("phantom-commit", text, (shown, op))
 
     def _read(self, op: Op, payload: GroupOffsets) -> None:
         floors = self._reads.pop(op.process, {})
@@ -202,13 +202,13 @@ class CommittedOffsets(Checker):
             key = (payload.group, partition)
             floor = floors.get(key)
             if forward_only and floor is not None and (offset is None or offset < floor[0]):
-                what = f"group {payload.group} {partition} was at {floor[0]} and later at {offset}"
-                self.findings.report("committed-went-back", what, (floor[1], op))
+                text = f"group {payload.group} {partition} was at {floor[0]} and later at {offset}"
+                self.findings.report("committed-went-back", text, (floor[1], op))
             if offset is None:
                 continue
             if not self._attempts.get(key, {}).get(offset) and payload.group not in self._handled:
-                what = f"group {payload.group} {partition} is at {offset}, which was never committed"
-                self.findings.report("phantom-commit", what, (op,))
+                text = f"group {payload.group} {partition} is at {offset}, which was never committed"
+                self.findings.report("phantom-commit", text, (op,))
             self._shown.setdefault(key, {}).setdefault(offset, op)
             self._raise_floor(key, offset, op)
 

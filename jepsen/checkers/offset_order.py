@@ -95,8 +95,8 @@ class OffsetOrder(Checker):
     def _check_inside(self, op: Op, payload: Send) -> None:
         for last, first in zip(payload.offsets, payload.offsets[1:], strict=False):
             if first <= last:
-                what = f"one send to {payload.partition} got offset {first} for a value behind that of offset {last}"
-                self.findings.report("int-nonmonotonic-send", what, (op,))
+                text = f"one send to {payload.partition} got offset {first} for a value behind that of offset {last}"
+                self.findings.report("int-nonmonotonic-send", text, (op,))
 
     def _polled(
         self, op: Op, partition: TopicPartition, offsets: tuple[Offset, ...], values: tuple[Value, ...]
@@ -116,8 +116,8 @@ class OffsetOrder(Checker):
         for partition, _, end in payload.ranges:
             floor = floors.get(partition)
             if floor is not None and end <= floor.offset:
-                what = f"{partition} ended at {end} for a linearizable list; offset {floor.offset} was known before it"
-                self.findings.report("stale-end", what, (floor.op, op))
+                text = f"{partition} ended at {end} for a linearizable list; offset {floor.offset} was known before it"
+                self.findings.report("stale-end", text, (floor.op, op))
             if end > 0:
                 self._raise_floor(partition, Offset(end - 1), op)
 
@@ -132,5 +132,5 @@ class OffsetOrder(Checker):
         before = send.floor
         if send.own is not None and offset <= send.own.offset:
             kind, before = "nonmonotonic-send", send.own
-        what = f"{partition} offset {before.offset} was known before a send that got offset {offset}"
-        self.findings.report(kind, what, (before.op, send.invocation, shown))
+        text = f"{partition} offset {before.offset} was known before a send that got offset {offset}"
+        self.findings.report(kind, text, (before.op, send.invocation, shown))

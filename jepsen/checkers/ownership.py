@@ -59,14 +59,14 @@ class Ownership(Checker):
     def _joined(self, joined: Membership, known: _Known | None, op: Op) -> None:
         group, member, generation, partitions, instance = joined
         if known is not None and generation < known.generation:
-            what = f"{member} joined {group} in generation {generation} after {known.generation} was known"
-            self.findings.report("generation-went-back", what, (known.op, op))
+            text = f"{member} joined {group} in generation {generation} after {known.generation} was known"
+            self.findings.report("generation-went-back", text, (known.op, op))
         name = f"static {instance}" if instance else member
         for partition in partitions:
             owner, witness = self._owners.setdefault((group, generation, partition), (name, op))
             if owner != name:
-                what = f"{owner} and {name} own {partition} in generation {generation} of {group}"
-                self.findings.report("two-owners", what, (witness, op))
+                text = f"{owner} and {name} own {partition} in generation {generation} of {group}"
+                self.findings.report("two-owners", text, (witness, op))
         newest = self._newest.get(group)
         if newest is None or generation > newest.generation:
             self._newest[group] = _Known(generation, op)
@@ -86,9 +86,9 @@ class Ownership(Checker):
 
     def _committed(self, commit: GroupOffsets, known: _Known | None, place: Op | None, op: Op) -> None:
         if known is not None and commit.generation < known.generation:
-            what = f"{commit.group} took a commit of {commit.member} in generation {commit.generation}"
-            what += f" after generation {known.generation} was known"
-            self.findings.report("fenced-commit", what, (known.op, op))
+            text = f"{commit.group} took a commit of {commit.member} in generation {commit.generation}"
+            text += f" after generation {known.generation} was known"
+            self.findings.report("fenced-commit", text, (known.op, op))
         elif place is not None and isinstance(place.payload, Membership) and place.payload.member != commit.member:
-            what = f"{commit.group} took a commit of {commit.member}, whose place {place.payload.member} had taken"
-            self.findings.report("fenced-commit", what, (place, op))
+            text = f"{commit.group} took a commit of {commit.member}, whose place {place.payload.member} had taken"
+            self.findings.report("fenced-commit", text, (place, op))

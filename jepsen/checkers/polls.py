@@ -111,16 +111,16 @@ class Polls(Checker):
     ) -> None:
         last, before = previous
         if first <= last:
-            what = f"process {op.process} polled {partition} offset {first} after it was at {last}"
-            self.findings.report("nonmonotonic-poll", what, (before, op))
+            text = f"process {op.process} polled {partition} offset {first} after it was at {last}"
+            self.findings.report("nonmonotonic-poll", text, (before, op))
         elif partition not in consumer.maybe_ahead:
             self._skipped(Step("poll-skip", partition, last, first, (before, op)))
 
     def _check_inside(self, op: Op, fetched: Fetched) -> None:
         for last, first in zip(fetched.offsets, fetched.offsets[1:], strict=False):
             if first <= last:
-                what = f"one poll of {fetched.partition} returned offset {first} after {last}"
-                self.findings.report("int-nonmonotonic-poll", what, (op,))
+                text = f"one poll of {fetched.partition} returned offset {first} after {last}"
+                self.findings.report("int-nonmonotonic-poll", text, (op,))
             elif first > last + 1:
                 self._skipped(Step("int-poll-skip", fetched.partition, last, first, (op, op)))
 
@@ -130,8 +130,8 @@ class Polls(Checker):
         if not self._dense:
             self._steps.append(step)
             return
-        what = f"process {step.ops[1].process} went from {step.partition} offset {step.last} to {step.first}"
-        self.findings.report(step.kind, f"{what}; offsets between were skipped", step.ops)
+        text = f"process {step.ops[1].process} went from {step.partition} offset {step.last} to {step.first}"
+        self.findings.report(step.kind, f"{text}; offsets between were skipped", step.ops)
 
     def finish(self) -> None:
         known: dict[TopicPartition, list[Offset]] = {}
@@ -143,7 +143,7 @@ class Polls(Checker):
             offsets = known[step.partition]
             skipped = bisect_right(offsets, step.last)
             if offsets[skipped] < step.first:
-                what = f"process {step.ops[1].process} went from {step.partition} offset {step.last} to {step.first}"
+                text = f"process {step.ops[1].process} went from {step.partition} offset {step.last} to {step.first}"
                 between = offsets[skipped]
-                what += f" past offset {between}, which holds {book.values[between]!r}"
-                self.findings.report(step.kind, what, (book.witnesses[between], *step.ops))
+                text += f" past offset {between}, which holds {book.values[between]!r}"
+                self.findings.report(step.kind, text, (book.witnesses[between], *step.ops))

@@ -216,17 +216,17 @@ class RecordBook(Checker):
         known = book.values.setdefault(offset, value)
         witness = book.witnesses.setdefault(offset, op)
         if known != value and self._is_new("inconsistent-offset", book, offset, value):
-            what = f"{book.name} offset {offset} held {known!r} and {value!r}"
-            self.findings.report("inconsistent-offset", what, (witness, op))
+            text = f"{book.name} offset {offset} held {known!r} and {value!r}"
+            self.findings.report("inconsistent-offset", text, (witness, op))
         first = book.offsets.setdefault(value, offset)
         if first != offset and self._is_new("duplicate", book, offset, value):
-            what = f"{book.name} value {value!r} stands at offsets {first} and {offset}"
-            self.findings.report("duplicate", what, (book.witnesses[first], op))
+            text = f"{book.name} value {value!r} stands at offsets {first} and {offset}"
+            self.findings.report("duplicate", text, (book.witnesses[first], op))
 
     def _report_aborted(self, book: PartitionBook, value: Value, failed: Op, seen: Op) -> None:
         if self._is_new("aborted-read", book, None, value):
-            what = f"{book.name} value {value!r} definitely failed, and yet it was seen"
-            self.findings.report("aborted-read", what, (failed, seen))
+            text = f"{book.name} value {value!r} definitely failed, and yet it was seen"
+            self.findings.report("aborted-read", text, (failed, seen))
 
     def _is_new(self, kind: AnomalyKind, book: PartitionBook, offset: Offset | None, value: Value) -> bool:
         key = (kind, book.name, offset, value)
@@ -256,8 +256,8 @@ class RecordBook(Checker):
             if value in book.tombstones or offset < newest.get(book.keys.get(value, ""), offset):
                 continue
             if offset < book.polled_end:
-                what = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"
-                self.findings.report("lost-write", f"{what}; offset {book.polled_end - 1} was", (op, book.polled_op))
+                text = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"
+                self.findings.report("lost-write", f"{text}; offset {book.polled_end - 1} was", (op, book.polled_op))
             else:
-                what = f"{book.name} value {value!r} was acknowledged at offset {offset}; no poll got so far"
-                self.findings.report("unseen", what, (op, book.polled_op))
+                text = f"{book.name} value {value!r} was acknowledged at offset {offset}; no poll got so far"
+                self.findings.report("unseen", text, (op, book.polled_op))

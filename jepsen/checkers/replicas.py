@@ -62,12 +62,12 @@ def _first_from(start: int, head: Item | None, iterator: Iterator[Item]) -> Item
 
 def _difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
     if item[0] != other[0]:
-        what = f"{name} has {item[0]} where {other_name} has {other[0]}"
+        text = f"{name} has {item[0]} where {other_name} has {other[0]}"
     else:
         position = first_difference(item[1], other[1])
         sizes = f"{len(item[1])} and {len(other[1])} bytes"
-        what = f"{name} and {other_name} differ at {item[0]}: byte {position} of {sizes}"
-    return Anomaly("replicas-differ", what)
+        text = f"{name} and {other_name} differ at {item[0]}: byte {position} of {sizes}"
+    return Anomaly("replicas-differ", text)
 
 
 class Kept(NamedTuple):
@@ -93,8 +93,8 @@ class ReplicaComparison:
         if kept is None:
             self._kept[number] = Kept(replica, digest, len(data))
         elif kept.digest != digest:
-            what = f"{kept.replica} had {kept.size} bytes at {number}, {replica} has other {len(data)} bytes"
-            return Anomaly("replicas-differ", what)
+            text = f"{kept.replica} had {kept.size} bytes at {number}, {replica} has other {len(data)} bytes"
+            return Anomaly("replicas-differ", text)
         return None
 
     def trim(self, number: int) -> None:

@@ -64,11 +64,11 @@ class Sequences(Checker):
             ops = (book.witnesses[offset], book.witnesses[after])
             of = f"{line.partition} of producer {line.producer}/{line.epoch}"
             if after <= offset:
-                what = f"{of}: number {later} stands at offset {after}, and {number} at {offset}"
-                self.findings.report("sequence-order", what, ops)
+                text = f"{of}: number {later} stands at offset {after}, and {number} at {offset}"
+                self.findings.report("sequence-order", text, ops)
             elif is_whole and later > number + 1 and self._was_read(book, offset, after):
-                what = f"{of}: number {later} follows {number} at offsets {offset} and {after}; {number + 1} is missing"
-                self.findings.report("sequence-gap", what, ops)
+                text = f"{of}: number {later} follows {number} at offsets {offset} and {after}; {number + 1} is missing"
+                self.findings.report("sequence-gap", text, ops)
 
     def _was_read(self, book: PartitionBook, offset: Offset, after: Offset) -> bool:
         """Return whether the polls cover all offsets from `offset` to `after`."""

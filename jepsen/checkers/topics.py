@@ -164,11 +164,11 @@ class Topics(Checker):
         name.given_up = [each for each in name.given_up if each.sequence > invocation.sequence]
         name.topic_id, name.since = topic_id, op
 
-    def _lost(self, name: str, topic_id: str, what: str, since: Op | None, op: Op) -> None:
-        self.findings.report("lost-topic", f"{incarnation_of(name, topic_id)} exists, {what}", (since, op))
+    def _lost(self, name: str, topic_id: str, text: str, since: Op | None, op: Op) -> None:
+        self.findings.report("lost-topic", f"{incarnation_of(name, topic_id)} exists, {text}", (since, op))
 
-    def _taken(self, name: str, what: str, since: Op | None, op: Op) -> None:
-        self.findings.report("resurrected-topic", f"there is no topic {name}, and it {what}", (since, op))
+    def _taken(self, name: str, text: str, since: Op | None, op: Op) -> None:
+        self.findings.report("resurrected-topic", f"there is no topic {name}, and it {text}", (since, op))
 
     # what processes are shown
 
@@ -200,8 +200,8 @@ class Topics(Checker):
         left = self._left.setdefault(key, set())
         if topic_id in left:
             left.discard(topic_id)  # said once
-            what = f"process {op.process} is shown {incarnation_of(name, topic_id)} again, which had gone for it"
-            self.findings.report("resurrected-topic", what, (None if shown is None else shown[1], op))
+            text = f"process {op.process} is shown {incarnation_of(name, topic_id)} again, which had gone for it"
+            self.findings.report("resurrected-topic", text, (None if shown is None else shown[1], op))
         if shown is not None:
             left.add(shown[0])
         self._shown[key] = topic_id, op
@@ -209,18 +209,18 @@ class Topics(Checker):
     def _check_home(self, value: Value, partition: TopicPartition, op: Op) -> None:
         home = self._sent.get(value)
         if home is not None and home != partition:
-            what = f"{partition} shows {value!r}, which belongs to {home}"
-            self.findings.report("resurrected-topic", what, (op,))
+            text = f"{partition} shows {value!r}, which belongs to {home}"
+            self.findings.report("resurrected-topic", text, (op,))
 
     def finish(self) -> None:
         for name, known in self._names.items():
             shown = [topic_id for each, topic_id in self._first if each == name]
-            strange = [topic_id for topic_id in shown if topic_id not in known.acknowledged]
-            if len(strange) > known.maybe_created + len(known.open):
-                what = f"never created: {', '.join(incarnation_of(name, each) for each in strange)}"
-                what += f"; {known.maybe_created} creations of {name} have an unknown outcome"
-                ops = [self._first[name, each] for each in strange]
-                self.findings.report("resurrected-topic", what, ops)
+            unacknowledged = [topic_id for topic_id in shown if topic_id not in known.acknowledged]
+            if len(unacknowledged) > known.maybe_created + len(known.open):
+                text = f"never created: {', '.join(incarnation_of(name, each) for each in unacknowledged)}"
+                text += f"; {known.maybe_created} creations of {name} have an unknown outcome"
+                ops = [self._first[name, each] for each in unacknowledged]
+                self.findings.report("resurrected-topic", text, ops)
         for book in self._book.partitions.values():
             book.may_be_deleted = self.may_be_deleted(book.name)
 

@@ -74,8 +74,8 @@ def _inside(forward: Sequence[Cluster], backward: Sequence[Cluster]) -> Contradi
         place = bisect_left(ends, each.start) - 1
         if each.end < NEVER and place >= 0 and each.end < forward[place].start:
             around = forward[place]
-            what = f"{_held(around)}, and {each.value!r} at some moment from #{each.start} to #{each.end}"
-            return Contradiction(what, _bounds(around, each))
+            text = f"{_held(around)}, and {each.value!r} at some moment from #{each.start} to #{each.end}"
+            return Contradiction(text, _bounds(around, each))
     return None
 
 

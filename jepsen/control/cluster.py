@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jepsen.control import journal
 from jepsen.control.relay import Relay
-from jepsen.disk import NodeDisk, why_not
+from jepsen.disk import NodeDisk, unsupported_reason
 from jepsen.nemeses.fault import Link
 from jepsen.nemeses.victims import WithoutFaults
 from jepsen.runner.system import SystemFailed
@@ -95,7 +95,7 @@ class SyncObjCluster(WithoutFaults):
     # a system
 
     def start(self) -> None:
-        cannot = why_not() if self._disks else None
+        cannot = unsupported_reason() if self._disks else None
         if cannot is not None:
             raise SystemFailed(cannot)
         self._relay.set_delay(self._delay_ms / 1000)
@@ -216,7 +216,7 @@ class SyncObjCluster(WithoutFaults):
     def cut(self, rpc: Sequence[Link], gossip: Sequence[Link]) -> None:
         self._relay.cut(rpc)
 
-    def suffered(self, links: Sequence[Link]) -> str:
+    def link_effects(self, links: Sequence[Link]) -> str:
         lost = self._relay.take_lost()
         return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes dropped" for a, b in links if (a, b) in lost)
 

@@ -14,7 +14,7 @@ from jepsen.control.cases import CASES
 from jepsen.control.cluster import SyncObjCluster
 from jepsen.control.options import ControlOptions
 from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in, store_option
-from jepsen.runner.machine import why_not
+from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
@@ -37,7 +37,7 @@ def control(name: str, repaired: bool, seconds: float | None, seed: int | None, 
     cases = list(CASES) if name == "all" else [name]
     if importlib.util.find_spec("pysyncobj") is None:
         raise click.UsageError("pysyncobj is missing: pip install 'raftlog[dev]'")
-    if reason := why_not(CASES[case].kind for case in cases):
+    if reason := unsupported_reason(CASES[case].kind for case in cases):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     codes = []

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import orjson
 
 
-class Gone(NamedTuple):
+class MissingRecords(NamedTuple):
     acknowledged: int
-    gone: int
+    missing: int
 
     def __str__(self) -> str:
-        return f"Of {self.acknowledged:,} acknowledged records {self.gone:,} were not there in the end."
+        return f"Of {self.acknowledged:,} acknowledged records {self.missing:,} were not there in the end."
 
 
-def missing_in(history: Path, first_process_of_drain: int) -> Gone:
+def missing_in(history: Path, first_process_of_drain: int) -> MissingRecords:
     """Count the acknowledged and the missing records of a complete history with its drain."""
     acknowledged: set[object] = set()
     there: set[object] = set()
@@ -31,4 +31,4 @@ def missing_in(history: Path, first_process_of_drain: int) -> Gone:
             elif entry["kind"] == "poll" and entry["process"] >= first_process_of_drain:
                 for fetched in entry["value"]:
                     there.update(fetched["values"])
-    return Gone(len(acknowledged), len(acknowledged - there))
+    return MissingRecords(len(acknowledged), len(acknowledged - there))

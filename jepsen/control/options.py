@@ -53,8 +53,8 @@ class ControlOptions(RunOptions):
         return f"control-{self.case_name}-{self.build}-seed{self.seed}"
 
     def explain(self, history: Path) -> str:
-        gone = missing_in(history, (self.clients + 1) * PER_CLIENT)
-        return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(gone)])
+        missing_records = missing_in(history, (self.clients + 1) * PER_CLIENT)
+        return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(missing_records)])
 
     def schedule(self) -> tuple[Fault, ...]:
         return self.case.schedule(tuple(range(1, self.nodes + 1)), self.seconds)

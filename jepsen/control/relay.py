@@ -21,9 +21,9 @@ _HELD_BYTES_MAX: Final = 8 << 20
 """Limit of one direction of one connection; then its sender waits."""
 _SILENCE_S: Final = 0.3
 """Delay, in seconds, until connections to a dead machine are reset."""
-_TOLD_S: Final = 0.1
+_ANSWERED_S: Final = 0.1
 """Delay, in seconds, until clients of a node have an answer that a majority has confirmed to the node."""
-_HARM: Final = 60
+_LOST_ENTRIES_MIN: Final = 60
 """Entries. What is asked of the moment at first; less and less while none comes."""
 _LOOK_S: Final = 0.005
 _ANSWER_S_MAX: Final = 10.0
@@ -247,20 +247,20 @@ class Relay:
         """Wait for the worst moment: entries acknowledged by others would be in no log but the node's own.
 
         The acknowledgements are those that the node received a while ago."""
-        heard: deque[tuple[float, int]] = deque()
+        acknowledgements: deque[tuple[float, int]] = deque()
         until = self._loop.time() + patience_s
         while (left_s := until - self._loop.time()) > 0:
             now = self._loop.time()
             lanes = [lane for connection in self._connections for lane in connection.lanes]
             answers = [lane.stream.acknowledged for lane in lanes if lane.link[1] == node]
-            heard.append((now, max(answers, default=0)))
-            while len(heard) > 1 and heard[1][0] <= now - _TOLD_S:
-                heard.popleft()
-            since, acknowledged = heard[0]
+            acknowledgements.append((now, max(answers, default=0)))
+            while len(acknowledgements) > 1 and acknowledgements[1][0] <= now - _ANSWERED_S:
+                acknowledgements.popleft()
+            since, acknowledged = acknowledgements[0]
             worst = [lane.stream.worst() for lane in lanes if lane.link[0] == node and lane.target is not None]
             ends = [part.last_index for part in worst if part is not None]
-            is_known = since <= now - _TOLD_S and bool(ends) and len(ends) == len(worst)
-            if is_known and acknowledged - max(ends) >= max(1, _HARM * left_s / patience_s):
+            is_known = since <= now - _ANSWERED_S and bool(ends) and len(ends) == len(worst)
+            if is_known and acknowledged - max(ends) >= max(1, _LOST_ENTRIES_MIN * left_s / patience_s):
                 return
             await asyncio.sleep(_LOOK_S)
 

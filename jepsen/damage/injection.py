@@ -21,15 +21,15 @@ def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = 
     """Flip one bit in each of so many bytes, in files of these kinds; less where there are not as many."""
     files = find(data_dir, only)
     flipped: set[tuple[str, int]] = set()
-    said = []
+    descriptions = []
     for _ in range(count if files else 0):
         file = _choose(files, random)
         part = random.choice(file.parts)
         position = random.randrange(part.start, part.end)
         if (file.name, position) not in flipped:
             flipped.add((file.name, position))
-            said.append(_flip(file, position, random.randrange(8)))
-    return "; ".join(said)
+            descriptions.append(_flip(file, position, random.randrange(8)))
+    return "; ".join(descriptions)
 
 
 def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:

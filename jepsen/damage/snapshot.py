@@ -33,15 +33,18 @@ class Snapshot:
         age_s = time.monotonic() - self._taken_at
         new, old = _files(self._original), _files(self._copy)
         others = [name for name in {*new, *old} if not _same(new.get(name), old.get(name))]
-        gone = [name for name in others if name not in old]
+        missing = [name for name in others if name not in old]
         shutil.rmtree(self._original, ignore_errors=True)
         shutil.copytree(self._copy, self._original)
         put_back = _files(self._original)
         assert all(_same(put_back.get(name), path) for name, path in old.items()), f"{self._original} is not the copy"
         shutil.rmtree(self._copy)
-        what = self._part or "everything"
-        words = f"{what} is as it was {age_s:.1f} s ago: {len(others)} files differ, {len(gone)} of them are missing"
-        return words if others else ""
+        if not others:
+            return ""
+        copied = self._part or "everything"
+        return (
+            f"{copied} is as it was {age_s:.1f} s ago: {len(others)} files differ, {len(missing)} of them are missing"
+        )
 
 
 def _files(directory: Path) -> dict[str, Path]:

@@ -10,6 +10,6 @@ The model is that of `jepsen.simulation.disk.simulated_disk`: POSIX rather than 
 from jepsen.disk.control import DiskCounters
 from jepsen.disk.node_disk import NodeDisk
 from jepsen.disk.power_loss import Lost
-from jepsen.disk.shim_library import why_not
+from jepsen.disk.shim_library import unsupported_reason
 
-__all__ = ["DiskCounters", "Lost", "NodeDisk", "why_not"]
+__all__ = ["DiskCounters", "Lost", "NodeDisk", "unsupported_reason"]

@@ -32,7 +32,7 @@ def library() -> Path:
     return path
 
 
-def why_not() -> str | None:
+def unsupported_reason() -> str | None:
     """Build the shim and return the reason why it cannot be used here; None when it can."""
     try:
         library()

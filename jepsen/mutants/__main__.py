@@ -83,8 +83,8 @@ def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
         return list(_shown(trials, progress, "mutants", len(chosen)))
 
 
-def _shown(trials: Iterable[Trial], progress: Progress, what: str, count: int) -> Iterable[Trial]:
-    task = progress.add_task(what, total=count)
+def _shown(trials: Iterable[Trial], progress: Progress, description: str, count: int) -> Iterable[Trial]:
+    task = progress.add_task(description, total=count)
     for trial in trials:
         progress.advance(task)
         if trial.outcome not in (Outcome.NOTICED, Outcome.SURVIVED) or not _console.is_terminal:

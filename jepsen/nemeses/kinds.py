@@ -91,7 +91,7 @@ class Pause(Kind):
         return ""
 
 
-class OfDisk(Kind):
+class DiskKind(Kind):
     """Base of what is done beneath a broker, and is counted there."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class OfDisk(Kind):
         return victims.disks[node].seen().since(self._before[node])
 
 
-class Stall(OfDisk):
+class Stall(DiskKind):
     """Something blocks the event loop, while the other threads of the process go on."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -160,7 +160,7 @@ class Clock(Kind):
         )
 
 
-class Full(OfDisk):
+class Full(DiskKind):
     """Full disk: writes that need room fail."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -180,7 +180,7 @@ class Full(OfDisk):
         )
 
 
-class Sync(OfDisk):
+class Sync(DiskKind):
     """Slow or failing syncs; after a failed one the broker restarts, because its disk's state is unknown."""
 
     def starts_nodes(self, fault: Fault) -> bool:
@@ -198,18 +198,18 @@ class Sync(OfDisk):
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        said = []
+        descriptions = []
         for node in hit:
             seen = self._counted(victims, node)
             if seen.delayed or seen.failed:
-                said.append(f"node {node}: {seen.delayed} syncs were slow, {seen.failed} failed")
+                descriptions.append(f"node {node}: {seen.delayed} syncs were slow, {seen.failed} failed")
             victims.disks[node].slow_syncs(0)
             victims.disks[node].fail_syncs(0)
             if self.starts_nodes(fault):
                 if victims.is_up(node):
                     victims.kill(node)
                 victims.launch(node)
-        return "; ".join(said)
+        return "; ".join(descriptions)
 
 
 class Damage(Kind):
@@ -222,8 +222,8 @@ class Damage(Kind):
         return True
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        said = ((victims.kill(node), self._damage(victims, fault, node)) for node in hit)
-        return "; ".join(f"{killed}, {hurt}" for killed, hurt in said if hurt)
+        descriptions = ((victims.kill(node), self._damage(victims, fault, node)) for node in hit)
+        return "; ".join(f"{killed}, {description}" for killed, description in descriptions if description)
 
     def _damage(self, victims: Victims, fault: Fault, node: int) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
@@ -248,17 +248,17 @@ class Damage(Kind):
         return all(victims.is_serving(node) for node in hit if node in self._copies)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        said = []
+        descriptions = []
         for node in hit:
             if node in self._copies:
                 if victims.is_up(node):
                     victims.kill(node)
                 if restored := self._copies.pop(node).restore():
-                    said.append(f"node {node}: {restored}")
+                    descriptions.append(f"node {node}: {restored}")
                 _take_as_it_is(victims, node)
             if not victims.is_up(node):
                 victims.launch(node)
-        return "; ".join(said)
+        return "; ".join(descriptions)
 
 
 def _take_as_it_is(victims: Victims, node: int) -> None:

@@ -156,10 +156,10 @@ class Nemesis:
             fault = fault if leader is None else fault.aimed_at(leader)
         members = self._victims.addresses
         left = [node for node in fault.nodes if node not in members]
-        gone = [node for node in left if fault.kind == "damage" or not self._victims.is_up(node)]
+        lost = [node for node in left if fault.kind == "damage" or not self._victims.is_up(node)]
         named = {node for link in fault.links for node in link}
         others = sorted((node for node in members if node not in fault.nodes), key=lambda node: node in named)
-        for node, other in zip(gone, others, strict=False):
+        for node, other in zip(lost, others, strict=False):
             fault = fault.with_swapped(node, other)
         return fault
 
@@ -183,7 +183,7 @@ class Nemesis:
         running = Running(fault, began_s, max(fault.end_s, began_s + FAULT_S_MIN), hit, proof)
         self._running.append(running)
         if fault.kind not in self._kinds:
-            self._victims.suffered(fault.links)  # from here on
+            self._victims.link_effects(fault.links)  # from here on
             self._set_links(fault)
         self._say("begins", fault, proof or ("" if hit or fault.links else "nothing, all of them were down"))
         return running
@@ -209,7 +209,7 @@ class Nemesis:
             seen = self._kinds[fault.kind].end(self._victims, fault, running.hit) if running.hit else ""
             starts = self._kinds[fault.kind].starts_nodes(fault)
         else:
-            seen, starts = self._victims.suffered(fault.links), False
+            seen, starts = self._victims.link_effects(fault.links), False
             if not any(mark in seen for mark in FACTS[fault.kind].marks):
                 seen = ""  # effect of another fault on the same links
             self._set_links(fault)

@@ -55,7 +55,7 @@ class Victims(Protocol):
 
         Returns a description of the data dropped since the last call."""
 
-    def suffered(self, links: Sequence[Link]) -> str:
+    def link_effects(self, links: Sequence[Link]) -> str:
         """Return a description of the messages dropped or delayed on the links since the last call; empty for none."""
 
     @property
@@ -85,7 +85,7 @@ class WithoutFaults:
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
         raise UnsupportedFault("clients cannot be cut off from these nodes")
 
-    def suffered(self, links: Sequence[Link]) -> str:
+    def link_effects(self, links: Sequence[Link]) -> str:
         return ""
 
     def expect_end(self, node: int) -> None:

@@ -71,13 +71,13 @@ def main(
     sys.exit(any(each["seed"] is None for each in found))
 
 
-def _check_given(strange: set[str], *, is_real: bool) -> None:
+def _check_given(unsuitable: set[str], *, is_real: bool) -> None:
     """Raise `UsageError` for options that belong to the other kind of hunt."""
     context = click.get_current_context()
     given = [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name in strange and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        if parameter.name in unsuitable and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     ]
     if given:
         raise click.UsageError(f"{', '.join(given)} {'does not go' if is_real else 'goes only'} with --real")

@@ -21,7 +21,7 @@ from raftlog.types import TopicPartition
 
 HEALED_S_MAX: Final = 20.0
 WRITTEN_S_MAX: Final = 10.0
-ASLEEP_S: Final = 4.0
+QUIESCED_S: Final = 4.0
 LOOK_S: Final = 0.2
 LONE: Final = "lone"
 LARGE_BATCHES, LARGE_RECORDS, LARGE_BYTES = 10, 4, 30_000
@@ -36,13 +36,13 @@ FOUNDED_S_MAX: Final = 15.0
 _OVERVIEW: Final = "/v1/cluster/health_overview"
 
 
-def sleeping_leader_dies(stage: Stage) -> None:
+def quiesced_leader_dies(stage: Stage) -> None:
     """Check that a quiesced partition elects a leader when its own is killed."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(own.place)
     other = stage.others(leader)[0]
-    stage.wait(ASLEEP_S)
+    stage.wait(QUIESCED_S)
     with stage.fault("kill", leader):
         stage.wait_until(
             lambda: own.write(other)[0] == 200, "a record is accepted after the leader was killed", WRITTEN_S_MAX
@@ -106,7 +106,7 @@ def retry_meets_a_leader_alone(stage: Stage) -> None:
     other = stage.others(leader)[0]
     with stage.fault("cut", leader, shape="isolated", links=SHAPES["isolated"]([leader, *stage.others(leader)])):
         answers = [numbered.send(leader, 1, LONE, 100)[0] for _ in range(3)]
-        stage.say(f"node {leader}, alone, answers {answers}")
+        stage.note(f"node {leader}, alone, answers {answers}")
         stage.leader(place, other_than=[leader])
         stage.wait_until(lambda: numbered.own.write(other)[0] == 200, "the others take another one", WRITTEN_S_MAX)
         stage.wait(1)
@@ -193,8 +193,8 @@ def newest_values_stay(stage: Stage) -> None:
     stage.wait_until(is_compacted, f"everything below {end} is compacted on all nodes", COMPACTED_S_MAX)
     last = end_of(stage, stage.nodes[0], own.place)
     found = {record["key"] for record in read_through(stage, stage.nodes[0], own.place, last)}
-    gone = [key for key in keys if key not in found]
-    stage.expect(not gone, f"every key has its newest value: {len(gone)} have none")
+    missing = [key for key in keys if key not in found]
+    stage.expect(not missing, f"every key has its newest value: {len(missing)} have none")
 
 
 def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
@@ -207,7 +207,7 @@ def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
     return max((int(event["compacted_to"]) for event in answer), default=0)
 
 
-def news_ends(stage: Stage) -> None:
+def broadcasts_end(stage: Stage) -> None:
     """Check that gossip broadcasts end after the maximum number of retransmissions."""
     with stage.fault("kill", stage.others(stage.leader())[0]):
         stage.wait(1)
@@ -272,7 +272,7 @@ def old_records_are_damaged(stage: Stage) -> None:
         end = end_of(stage, leader, own.place)
         off = stage.begin("damage", victim, shape="flip", files=("segment",))
         random = Random(stage.options.seed + FLIPS)  # noqa: S311 - repeatable, not secret
-        stage.say(damage.flip_bits(stage.system.data_dirs()[victim], random, FLIPS, only=("segment",)))
+        stage.note(damage.flip_bits(stage.system.data_dirs()[victim], random, FLIPS, only=("segment",)))
         silent = stage.begin("pause", leader)
     stage.end(off)
     stage.wait(SUSPICION_S)

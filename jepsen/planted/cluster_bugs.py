@@ -47,13 +47,13 @@ def route_to_deposed_leader() -> None:
     def readable_end(self: Replica, offset: int | None = None) -> Offset:
         return self.group.high_watermark
 
-    async def believe(self: Replica, deadline: Deadline) -> None:
+    async def believe_any(self: Replica, deadline: Deadline) -> None:
         return None
 
     replace_method(PartitionRouter, "call", call_first)
     replace_method(Replica, "_readable_end", readable_end)
-    replace_method(Replica, "_know_the_end", believe)
-    replace_method(Replica, "_confirm", believe)
+    replace_method(Replica, "_know_the_end", believe_any)
+    replace_method(Replica, "_confirm", believe_any)
 
 
 def bootstrap_group_again() -> None:

@@ -20,7 +20,7 @@ from jepsen.planted.real import REAL, UNSEEN
 from jepsen.runner.arguments import kept_in
 from jepsen.runner.cluster import PROGRAM, RealCluster
 from jepsen.runner.finding import Finding
-from jepsen.runner.machine import why_not
+from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.run import INTERRUPTED, run
@@ -84,11 +84,11 @@ class Played(NamedTuple):
 
 def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_sound: bool, as_json: bool) -> int:
     """Play all cases, or those of these bugs; the exit code. Ctrl-C ends it after those that were played."""
-    if strange := [name for name in names if name in UNSEEN]:
-        raise click.UsageError(f"real processes do not show {strange[0]}: {UNSEEN[strange[0]]}")
+    if unknown := [name for name in names if name in UNSEEN]:
+        raise click.UsageError(f"real processes do not show {unknown[0]}: {UNSEEN[unknown[0]]}")
     wanted = list(names) or list(REAL)
     scenarios = {REAL[name].scenario.number: REAL[name].scenario for name in wanted}
-    if reason := why_not(kind for scenario in scenarios.values() for kind in scenario.faults):
+    if reason := unsupported_reason(kind for scenario in scenarios.values() for kind in scenario.faults):
         raise click.UsageError(reason)
     plays: list[Callable[[], Played]] = (
         [lambda scenario=each: play_sound(scenario, store, seed) for each in scenarios.values()]  # type: ignore[misc]

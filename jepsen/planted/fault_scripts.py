@@ -36,7 +36,7 @@ def one_forgets(
         victim = copied.fault.nodes[0] if copied else stage.others(leader)[0]
         witness = stage.others(victim)[0] if leader == victim else leader
         (away,) = stage.others(victim, witness)
-        gone = stage.begin("kill", away)  # one that only slept would find what was sent to it when it wakes up
+        killed_follower = stage.begin("kill", away)  # a paused one would receive the records when it resumes
         slow = stage.begin("sync", victim, shape="slow", amount=SLOW_S) if slow_syncs else None
         stage.wait(ACKNOWLEDGED_S)
         off = copied or stage.begin(kind, victim, shape=shape)
@@ -44,7 +44,7 @@ def one_forgets(
         if slow is not None:
             stage.end(slow)
         elections = Elections(stage)
-        stage.end(gone)
+        stage.end(killed_follower)
         stage.end(off)
         if elections.first([victim, away], ELECTED_S_MAX) is not None:
             stage.wait(1.5)

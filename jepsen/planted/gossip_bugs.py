@@ -26,12 +26,12 @@ def ignore_incarnations() -> None:
     """Accept the latest claim received, with any incarnation."""
     verdict_on = states.verdict_on
 
-    def judge_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
+    def accept_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
         if known is not None and order(known, claim) is Order.OLDER and known.disk_uuid == claim.disk_uuid:
             return claim.state
         return verdict_on(known, claim)
 
-    replace_method(view, "verdict_on", judge_as_newer)
+    replace_method(view, "verdict_on", accept_as_newer)
 
 
 def retransmit_without_end() -> None:
@@ -54,16 +54,16 @@ def overfill_datagrams() -> None:
     replace_method(Broadcasts, "take", take_all)
 
 
-def leave_old_beliefs_alone() -> None:
+def leave_outdated_claims() -> None:
     """Do not correct the sender of an outdated claim about the local member."""
 
-    def only_hear(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
+    def ignore_outdated(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
         self._view.handle_claim(claim, now)
 
-    replace_method(Swim, "_handle_claim", only_hear)
+    replace_method(Swim, "_handle_claim", ignore_outdated)
 
 
-def forget_lives() -> None:
+def forget_incarnations() -> None:
     """Begin each life at the same incarnation, so that a dead member returns only after the claim of its death."""
     replace_method(GossipIdentity, "first_incarnation", property(lambda _identity: 1))
 
@@ -102,17 +102,17 @@ BUGS: Final = (
         level="gossip",
     ),
     PlantedBug(
-        "leave-old-beliefs-alone",
+        "leave-outdated-claims",
         "a member that wrongly considers others dead, and is considered alive itself, is not corrected",
-        leave_old_beliefs_alone,
+        leave_outdated_claims,
         ("disagreement",),
         found_within=159,
         level="gossip",
     ),
     PlantedBug(
-        "forget-lives",
+        "forget-incarnations",
         "a new start is not newer than what was said before, so that who comes back is not known to be there",
-        forget_lives,
+        forget_incarnations,
         ("disagreement", "dead-not-known"),
         found_within=1,
         level="gossip",

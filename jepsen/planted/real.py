@@ -64,24 +64,28 @@ _COMES_BACK = _own("comes-back", "a follower comes back amid appends", fault_scr
 _NEWEST = _own("newest", "all that is newest is compacted", broker_scripts.newest_values_stay, ())._replace(
     serve_flags=("--retention-interval-s", "0.5")
 )
-_ASLEEP = _own("asleep", "the leader of an idle partition dies", broker_scripts.sleeping_leader_dies, ("kill",))
+_QUIESCED = _own("quiesced", "the leader of an idle partition dies", broker_scripts.quiesced_leader_dies, ("kill",))
 _RETRY = _own("retry", "a retry comes late", broker_scripts.retry_comes_late, ("kill",))
 _RETRY_ALONE = _own(
     "retry-alone", "a retry meets a leader that is alone", broker_scripts.retry_meets_a_leader_alone, ("cut",)
 )
-_NOT_HEARD = _own("not-heard", "a member is not heard for a moment", broker_scripts.member_is_isolated_briefly, ())
-_NEWS = _own("news", "news of a restart ends", broker_scripts.news_ends, ("kill",))
+_ISOLATED_BRIEFLY = _own("isolated", "a member is isolated for a moment", broker_scripts.member_is_isolated_briefly, ())
+_BROADCASTS = _own("broadcasts", "broadcasts of a restart end", broker_scripts.broadcasts_end, ("kill",))
 _FOUNDING = _own("founding", "seeds come one after another", broker_scripts.seeds_come_one_after_another, ())
-_WAKES_ALONE = _own(
-    "wakes-alone", "a leader sleeps, and wakes up alone", fault_scripts.leader_wakes_alone, ("cut", "pause"), "register"
+_RESUMES_ALONE = _own(
+    "resumes-alone",
+    "a leader is paused, and resumes isolated",
+    fault_scripts.leader_wakes_alone,
+    ("cut", "pause"),
+    "register",
 )
 _CUT_REGISTERS = SCENARIOS["F20"]._replace(number="F20-register", workload="register")
 
 REAL: Final[dict[str, RealCase]] = {
-    "refuse-pre-vote-asleep": RealCase(_ASLEEP, ("expectation",)),
+    "refuse-pre-vote-quiesced": RealCase(_QUIESCED, ("expectation",)),
     "count-follower-unsynced": RealCase(_FOLLOWER_FORGETS, LOST),
     "accept-gap": RealCase(_COMES_BACK, DIFFERENT),
-    "read-without-quorum": RealCase(_WAKES_ALONE, ("not-linearizable",)),
+    "read-without-quorum": RealCase(_RESUMES_ALONE, ("not-linearizable",)),
     "route-to-deposed-leader": RealCase(_CUT_REGISTERS, ("not-linearizable",)),
     "bootstrap-group-again": RealCase(_RESTART, LOST),
     "answer-before-commit": RealCase(_NEW_LEADER, LOST),
@@ -89,8 +93,8 @@ REAL: Final[dict[str, RealCase]] = {
     "lift-quarantine": RealCase(_RECORDS, ("expectation", "damaged-log", "replicas-differ")),
     "found-without-all": RealCase(_FOUNDING, ("expectation",)),
     "gossip-edits-voters": RealCase(SCENARIOS["F28"], ("expectation",)),
-    "never-refute": RealCase(_NOT_HEARD, ("expectation",)),
-    "retransmit-without-end": RealCase(_NEWS, ("expectation",)),
+    "never-refute": RealCase(_ISOLATED_BRIEFLY, ("expectation",)),
+    "retransmit-without-end": RealCase(_BROADCASTS, ("expectation",)),
     "acknowledge-duplicate-early": RealCase(_RETRY_ALONE, ("expectation",)),
     "expire-by-own-clock": RealCase(_RETRY, ("expectation",)),
     "forget-producers-after-trim": RealCase(_RETRY, ("expectation",)),
@@ -132,7 +136,7 @@ UNSEEN: Final[dict[str, str]] = {
     "forget-boundary-term": "a follower without a known previous entry gets the log from its beginning",
     "ignore-incarnations": "datagrams that come late overturn news for the moment that it takes to contradict them",
     "overfill-datagrams": "the news of three members fits into one datagram, and loopback carries larger ones",
-    "leave-old-beliefs-alone": "an uncorrected member learns the state by its next probes",
-    "forget-lives": "who comes back hears of its death from the first that it talks to, and contradicts",
+    "leave-outdated-claims": "an uncorrected member learns the state by its next probes",
+    "forget-incarnations": "a returning member receives the claim of its death with the first answer, and refutes it",
 }
 """Reasons why real processes do not show the other bugs."""

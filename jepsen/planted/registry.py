@@ -40,9 +40,9 @@ BUGS: Final[dict[str, PlantedBug]] = {
             found_within=44,
         ),
         PlantedBug(
-            "refuse-pre-vote-asleep",
+            "refuse-pre-vote-quiesced",
             "quiesced replicas wait for a leader that has failed",
-            voting_bugs.refuse_pre_vote_asleep,
+            voting_bugs.refuse_pre_vote_quiesced,
             ("sleeping-group-without-leader", "no-progress"),
             found_within=8,
         ),

@@ -108,9 +108,9 @@ def resurrect_key() -> None:
     keys, stays = Compaction._keys, Compaction._stays
 
     def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
-        gone = {record.offset for record in read_records(batch) if record.value is None}
+        tombstones = {record.offset for record in read_records(batch) if record.value is None}
         found = yield from keys(batch)
-        return {key: offset for key, offset in found.items() if offset not in gone}
+        return {key: offset for key, offset in found.items() if offset not in tombstones}
 
     def drop_tombstones(self: Compaction, record: Record, is_newest: bool) -> bool:
         if record.value is None and record.offset < min(self._end, Offset(self._mark - 1)):

@@ -16,11 +16,11 @@ def skip_vote_sync() -> None:
     """Send votes and terms before they are durable."""
     take = ReadyBuilder.take
 
-    def take_and_tell(self: ReadyBuilder, role: RoleBehaviour, why: str) -> Ready:
+    def take_and_send(self: ReadyBuilder, role: RoleBehaviour, why: str) -> Ready:
         ready = take(self, role, why)
         return ready._replace(messages_now=ready.messages_now + ready.messages_once_durable, messages_once_durable=())
 
-    replace_method(ReadyBuilder, "take", take_and_tell)
+    replace_method(ReadyBuilder, "take", take_and_send)
 
 
 def vote_twice() -> None:
@@ -45,26 +45,26 @@ def no_pre_vote() -> None:
     replace_method(RaftCore, "_become", become_at_once)
 
 
-def refuse_pre_vote_asleep() -> None:
+def refuse_pre_vote_quiesced() -> None:
     """Refuse pre-votes in a quiesced replica, and wake it only by messages of the leader.
 
     Refusing pre-votes alone does no harm: a candidate has woken the other replicas before it campaigns, and a silent
     process wakes its followers as well. So these are disabled too."""
     vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
 
-    def refuse_asleep(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
+    def refuse_quiesced(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
         if self.is_quiesced and isinstance(request, PreVoteRequest):
             election.answer(self._replica, request, False)
         else:
             vote_request(self, request)
 
-    def sleep_on(self: RaftCore, message: Wake | WakeResponse) -> None:
+    def stay_quiesced(self: RaftCore, message: Wake | WakeResponse) -> None:
         if not (self.is_quiesced and isinstance(message, Wake)):
             step_wake(self, message)
 
     def ignore_claim(self: RaftCore, node: NodeId, is_alive: bool) -> None:
         self._replica.quiescence.note_process(node, is_alive)
 
-    replace_method(RaftCore, "_step_vote_request", refuse_asleep)
-    replace_method(RaftCore, "_step_wake", sleep_on)
+    replace_method(RaftCore, "_step_vote_request", refuse_quiesced)
+    replace_method(RaftCore, "_step_wake", stay_quiesced)
     replace_method(RaftCore, "note_process", ignore_claim)

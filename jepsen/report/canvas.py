@@ -79,26 +79,26 @@ class Canvas:
             for at, band in enumerate(self._frame.bands):
                 colour = self._frame.colours[band.kind]
                 stripe = panel.axvspan(band.begin_s, band.end_s, color=colour, alpha=0.16, linewidth=0, zorder=0)
-                self.explain(stripe, f"stripe-{number}-{at}", band.words)
+                self.explain(stripe, f"stripe-{number}-{at}", band.text)
 
-    def seconds_of(self, words: str) -> float:
+    def seconds_of(self, description: str) -> float:
         """About how much of the axis of time small words cover."""
-        inches = 0.1 + 0.062 * len(words)
+        inches = 0.1 + 0.062 * len(description)
         return inches / (WIDTH - _LEFT - _RIGHT) * (self._frame.end_s - self._frame.begin_s)
 
-    def explain(self, artist: Any, name: str, words: str) -> None:
+    def explain(self, artist: Any, name: str, description: str) -> None:
         """Shown by a browser that points at the artist."""
         artist.set_gid(name)
-        self._titles[name] = words
+        self._titles[name] = description
 
-    def svg(self, words: str) -> Markup:
-        """Return the plot as SVG; `words` describe it for screen readers."""
+    def svg(self, description: str) -> Markup:
+        """Return the plot as SVG; `description` describe it for screen readers."""
         text = io.StringIO()
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         FigureCanvasSVG(self._figure)
         with matplotlib.rc_context({"svg.hashsalt": self._name}):
             self._figure.savefig(text, format="svg", dpi=_DPI, metadata=metadata)
-        return Markup(_in_page(text.getvalue(), self._name, self._titles, words))  # noqa: S704 - see there
+        return Markup(_in_page(text.getvalue(), self._name, self._titles, description))  # noqa: S704 - see there
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def thinned(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
     return np.sort(first)
 
 
-def _in_page(svg: str, name: str, titles: dict[str, str], words: str) -> str:
+def _in_page(svg: str, name: str, titles: dict[str, str], description: str) -> str:
     """Return the element alone, its ids made unique, with titles.
 
     All text in it was escaped by matplotlib or is here."""
@@ -135,4 +135,4 @@ def _in_page(svg: str, name: str, titles: dict[str, str], words: str) -> str:
     svg = svg.replace(INK, "currentColor")
     svg = re.sub(r'<svg\b([^>]*?) width="[^"]*"', r"<svg\1", svg, count=1)
     svg = re.sub(r'<svg\b([^>]*?) height="[^"]*"', r"<svg\1", svg, count=1)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(words)}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(description)}"', 1)

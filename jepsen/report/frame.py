@@ -20,25 +20,25 @@ class Band(NamedTuple):
     begin_s: float
     end_s: float
     served_s: float
-    words: str
+    text: str
     """Description of the fault with its time and proof."""
 
     @classmethod
     def of(cls, happened: Mapping[str, Any]) -> "Band":
-        kind, what = happened["kind"], happened["what"]
+        kind, description = happened["kind"], happened["what"]
         begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened.get("served_s", happened["end_s"])
         served = f", served again at {served_s:.1f} s" if served_s > end_s else ""
         proof = f"Proof: {happened['proof']}" if happened["proof"] else "Nothing was seen of it"
-        words = f"{what}, {begin_s:.1f} to {end_s:.1f} s{served}. {proof}"
-        return cls(kind, label_of(kind, what), begin_s, end_s, served_s, words)
+        text = f"{description}, {begin_s:.1f} to {end_s:.1f} s{served}. {proof}"
+        return cls(kind, label_of(kind, description), begin_s, end_s, served_s, text)
 
 
-def label_of(kind: str, what: str) -> str:
+def label_of(kind: str, description: str) -> str:
     """Return a short label of a band whose row names the kind: the shape, and the nodes where they are named.
 
     `cut, halves: 1→3, 3→1` is `halves`, `kill nodes 3, 1` is `3, 1`, `clock, jump: node 2` is `jump 2`, and `order to
     move, node 3, partition 2` is `move 3`."""
-    shape, colon, victims = what.removeprefix(kind).removeprefix("order to ").lstrip(", ").partition(": ")
+    shape, colon, victims = description.removeprefix(kind).removeprefix("order to ").lstrip(", ").partition(": ")
     if colon and not victims.startswith("node"):
         return shape
     return re.sub(r"\bnodes? |, partition \d+|,(?= nodes? )", "", f"{shape} {victims}").strip()

@@ -22,7 +22,7 @@ class Row(NamedTuple):
     seconds: float
     anomalies: dict[str, int]
     doubts: tuple[str, ...]
-    words: str
+    text: str
     link: str | None
 
 
@@ -45,7 +45,7 @@ def page_of(folder: Path) -> str:
 
 
 def _row(folder: Path, run: dict[str, Any]) -> Row:
-    words = " ".join(str(run[name]) for name in ("expected", "note") if run.get(name))
+    text = " ".join(str(run[name]) for name in ("expected", "note") if run.get(name))
     return Row(
         number=str(run["number"]),
         title=str(run["title"]),
@@ -53,7 +53,7 @@ def _row(folder: Path, run: dict[str, Any]) -> Row:
         seconds=float(run["seconds"]),
         anomalies=dict(run["anomalies"]),
         doubts=tuple(map(str, run.get("doubts", ()))),
-        words=words,
+        text=text,
         link=_link(folder, run.get("folder")),
     )
 

@@ -58,7 +58,7 @@ def page_of(path: Path) -> str:
         plots=_plots(folder.frame(series), series) if series is not None else [],
         records=series.records.counts if series is not None else {},
         looks=record_plots.LOOKS,
-        words=plots.WORDS,
+        outcome_texts=plots.OUTCOME_TEXTS,
         latencies=latency_rows(series.operations) if series is not None else [],
         percents=_PERCENTS,
         history=HISTORY if folder.history.exists() else None,
@@ -119,5 +119,5 @@ def latency_rows(operations: Operations) -> list[LatencyRow]:
             if len(took_s):
                 percentiles = tuple(float(ms) for ms in np.percentile(1000 * took_s, _PERCENTS))
                 worst_ms = 1000 * float(took_s.max())
-                rows.append(LatencyRow(KINDS[code], plots.WORDS[word], len(took_s), percentiles, worst_ms))
+                rows.append(LatencyRow(KINDS[code], plots.OUTCOME_TEXTS[word], len(took_s), percentiles, worst_ms))
     return rows

@@ -15,7 +15,7 @@ from jepsen.report.frame import Band, Frame, lanes
 from jepsen.report.series import KINDS, OUTCOMES, Floats, Lags, Operations, Series
 
 COLOURS: Final = {"ok": "#2a7fc1", "fail": "#e08a00", "info": "#b5509c"}
-WORDS: Final = {"ok": "ok", "fail": "refused", "info": "unknown"}
+OUTCOME_TEXTS: Final = {"ok": "ok", "fail": "refused", "info": "unknown"}
 _MARKERS: Final = {"ok": ".", "fail": "v", "info": "x"}
 _PANELS_MAX: Final = 6
 _BAND_SHARE_MIN: Final = 0.002
@@ -29,11 +29,11 @@ _QUANTILE_OPERATIONS_MIN: Final = 5
 
 
 class Plot(NamedTuple):
-    """`title` is its heading, `words` say how to read it."""
+    """`title` is its heading, `text` say how to read it."""
 
     name: str
     title: str
-    words: str
+    text: str
     svg: Markup
 
 
@@ -53,11 +53,11 @@ def faults(frame: Frame) -> Plot:
             panel.barh(at, until - since, 0.3, since, color=INK, alpha=0.3, linewidth=0)
         panel.set_yticks([*places, at], [*kinds, "quiet"])
         panel.set_ylim(at + 0.6, -0.6)
-        words = (
+        text = (
             "Each bar is a fault that was seen to happen; point at it for its proof. Thin: until its victims served "
             "again. Quiet: no fault, and none lately."
         )
-        return Plot("faults", "Faults", words, canvas.svg(f"{len(frame.bands)} faults over time. {words}"))
+        return Plot("faults", "Faults", text, canvas.svg(f"{len(frame.bands)} faults over time. {text}"))
 
 
 def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tuple[int, Band]]) -> None:
@@ -66,7 +66,7 @@ def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tu
     for number, (lane, band) in enumerate(row):
         y, colour = at + lane, frame.colours[band.kind]
         (bar,) = panel.barh(y, max(band.end_s - band.begin_s, least_s), 0.72, band.begin_s, color=colour, linewidth=0)
-        canvas.explain(bar, f"band-{at}-{number}", band.words)
+        canvas.explain(bar, f"band-{at}-{number}", band.text)
         panel.barh(y, band.served_s - band.end_s, 0.24, band.end_s, color=colour, alpha=0.6, linewidth=0)
         ends_s = band.served_s + canvas.seconds_of(band.label)
         if not any(on == lane and band.begin_s < other.begin_s < ends_s for on, other in row):
@@ -90,7 +90,7 @@ def throughput(frame: Frame, series: Series) -> Plot:
                 fill=True,
                 color=COLOURS[outcome],
                 alpha=0.8,
-                label=WORDS[outcome],
+                label=OUTCOME_TEXTS[outcome],
             )
             below = below + counts
         panel.stairs(
@@ -99,10 +99,10 @@ def throughput(frame: Frame, series: Series) -> Plot:
         panel.set_ylabel("operations/s")
         panel.set_ylim(0)
         panel.legend(ncols=4, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)
-        words = (
+        text = (
             f"Operations a second that were offered, and what became of them, in bins of {frame.bin_s:g} s. {_WEAKER}"
         )
-        return Plot("throughput", "Throughput", words, canvas.svg(words))
+        return Plot("throughput", "Throughput", text, canvas.svg(text))
 
 
 def _per_second(times_s: Floats, edges: Floats) -> Floats:
@@ -122,16 +122,16 @@ def latency(frame: Frame, operations: Operations) -> Plot:
             _draw_latency(panel, frame, operations, group)
             panel.set_ylabel("\n".join(KINDS[code] for code in group))
         _legend(canvas.panels[0])
-        words = (
+        text = (
             "Each operation by when it was asked for and how long its answer took. Lines: half and 99 % of those that "
             f"succeeded were faster, in bins of {frame.bin_s:g} s."
         )
-        return Plot("latency", "Latency", words, canvas.svg(words))
+        return Plot("latency", "Latency", text, canvas.svg(text))
 
 
 def _legend(panel: Axes) -> None:
     for outcome in OUTCOMES:
-        panel.scatter([], [], s=22, marker=_MARKERS[outcome], color=COLOURS[outcome], label=WORDS[outcome])
+        panel.scatter([], [], s=22, marker=_MARKERS[outcome], color=COLOURS[outcome], label=OUTCOME_TEXTS[outcome])
     for share, style in _QUANTILES.items():
         panel.plot([], [], style, color=INK, linewidth=0.9, label=f"p{100 * share:g}")
     panel.legend(ncols=5, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)
@@ -210,8 +210,8 @@ def lag(frame: Frame, lags: Lags) -> Plot:
         panel.yaxis.set_major_locator(MaxNLocator(4))
         panel.grid(axis="y")
         panel.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)
-        words = (
+        text = (
             f"How long ago the newest acknowledged record was that a consumer had not seen yet, at its polls; the "
             f"greatest in bins of {frame.bin_s:g} s, {len(processes)} consumers."
         )
-        return Plot("lag", "Consumers' lag", words, canvas.svg(words))
+        return Plot("lag", "Consumers' lag", text, canvas.svg(text))

@@ -14,7 +14,7 @@ from jepsen.report.series import Records
 
 
 class _Look(NamedTuple):
-    words: str
+    text: str
     colour: str
     marker: str
     size: float
@@ -51,16 +51,16 @@ def statuses(frame: Frame, records: Records) -> Plot:
             lane = (records.partition[which] + 0.5) / len(records.partitions) - 0.5
             _scatter(panel, look, records.invoked_s[which], row + 0.8 * lane)
         panel.set_yticks(
-            range(len(rows)), [f"{LOOKS[status].words}\n{records.counts[status]:,}" for status in rows], fontsize=7
+            range(len(rows)), [f"{LOOKS[status].text}\n{records.counts[status]:,}" for status in rows], fontsize=7
         )
         panel.set_ylim(max(1, len(rows)) - 0.5, -0.5)
-        words = (
+        text = (
             "Each record at the time it was sent, in the row of what became of it; within a row each partition has a "
             "lane of its own. Lost: acknowledged and never seen. Read, then missing: it was polled, and is not there "
             "any more. Unknown: the client got no answer."
         )
-        summary = ", ".join(f"{records.counts[status]} {LOOKS[status].words}" for status in rows)
-        return Plot("statuses", "Status of each record", words, canvas.svg(f"{summary}. {words}"))
+        summary = ", ".join(f"{records.counts[status]} {LOOKS[status].text}" for status in rows)
+        return Plot("statuses", "Status of each record", text, canvas.svg(f"{summary}. {text}"))
 
 
 def offsets(frame: Frame, records: Records) -> Plot:
@@ -76,13 +76,13 @@ def offsets(frame: Frame, records: Records) -> Plot:
         for panel, number in zip(canvas.panels, drawn, strict=False):
             _draw_offsets(panel, records, number)
         _legend(canvas.panels[0], records)
-        words = (
+        text = (
             "Where each record stands, by the time it was sent. A record of unknown status that is there may stand far "
             "above its neighbours: it was stored late."
         )
         if len(order) > len(drawn):
-            words += f" {len(order) - len(drawn)} more partitions are not drawn; those with something bad come first."
-        return Plot("offsets", "Records by offset", words, canvas.svg(words))
+            text += f" {len(order) - len(drawn)} more partitions are not drawn; those with something bad come first."
+        return Plot("offsets", "Records by offset", text, canvas.svg(text))
 
 
 def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
@@ -113,5 +113,5 @@ def _scatter(panel: Axes, look: _Look, xs: np.ndarray, ys: np.ndarray) -> None:
 def _legend(panel: Axes, records: Records) -> None:
     for status, look in LOOKS.items():
         if records.counts.get(status) and status not in ("refused", "absent"):
-            panel.scatter([], [], s=max(14, look.size), marker=look.marker, color=look.colour, label=look.words)
+            panel.scatter([], [], s=max(14, look.size), marker=look.marker, color=look.colour, label=look.text)
     panel.legend(ncols=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)

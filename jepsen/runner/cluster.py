@@ -82,7 +82,7 @@ class RealCluster:
     def close(self) -> None:
         self._cluster.close()
         for node, clock in self._clocks.items():
-            clock.ended(self._cluster.nodes[node].pid)
+            clock.remove_leftovers(self._cluster.nodes[node].pid)
 
     def _environment(self, node: int) -> Mapping[str, str]:
         """Return the environment of a node that is about to start: its simulated disk and clock."""
@@ -132,7 +132,7 @@ class RealCluster:
         if was_expected_up and victim.exit_code != -signal.SIGKILL:  # it was dead already
             self._unclean.append(f"node {node} ended by itself with {victim.exit_code}{victim.log_tail()}")
         if node in self._clocks:
-            self._clocks[node].ended(pid)
+            self._clocks[node].remove_leftovers(pid)
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
 
     def is_whole(self) -> bool:
@@ -167,7 +167,7 @@ class RealCluster:
         if not self.is_up(node):
             self._note_end(node)
             if node in self._clocks:
-                self._clocks[node].ended(self._cluster.nodes[node].pid)
+                self._clocks[node].remove_leftovers(self._cluster.nodes[node].pid)
             self._cluster.nodes[node].launch()
         self._expected_up[node] = node in self._staying()  # a broker that left the cluster may end by itself
 
@@ -176,9 +176,9 @@ class RealCluster:
 
     def _note_end(self, node: int) -> None:
         """Record a broker's end; one that was terminated, and not killed meanwhile, must exit with 0."""
-        ended = self._cluster.nodes[node]
-        if node in self._ordered_to_end and node in self._staying() and ended.exit_code != 0:
-            self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.log_tail()}")
+        process = self._cluster.nodes[node]
+        if node in self._ordered_to_end and node in self._staying() and process.exit_code != 0:
+            self._unclean.append(f"node {node} stopped with exit code {process.exit_code}{process.log_tail()}")
         self._ordered_to_end.discard(node)
 
     def pause(self, node: int) -> str:
@@ -201,23 +201,23 @@ class RealCluster:
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
         every = [link for node in self._cluster.nodes for link in ((CLIENTS, node), (node, CLIENTS))]
-        words = self.suffered(every)
+        text = self.link_effects(every)
         self._cluster.heal_clients()
         if nodes:
             self._cluster.cut_clients(nodes, answers_only=answers_only)
-        return words
+        return text
 
-    def suffered(self, links: Sequence[Link]) -> str:
+    def link_effects(self, links: Sequence[Link]) -> str:
         now = self._cluster.counters()
-        said = [f"{_name(link)}: {words}" for link in links if link in now and (words := self._more(link, now[link]))]
-        return "; ".join(said)
+        effects = [f"{_name(link)}: {text}" for link in links if link in now and (text := self._more(link, now[link]))]
+        return "; ".join(effects)
 
     def _more(self, link: Link, counters: LinkCounters) -> str:
         """Return a description of the effects on a link since the last call."""
         more = counters.since(self._counters[link]) if link in self._counters else counters
         self._counters[link] = counters
         by_kind = ((name, str(traffic)) for name, traffic in (("RPC", more.rpc), ("gossip", more.gossip)))
-        return ", ".join(f"{name} {words}" for name, words in by_kind if words != "nothing")
+        return ", ".join(f"{name} {text}" for name, text in by_kind if text != "nothing")
 
     @property
     def cluster(self) -> Cluster:

@@ -13,7 +13,7 @@ from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, FaultKind
 from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
-from jepsen.runner.machine import why_not
+from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
@@ -28,9 +28,9 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
     if text == "all":
         return KINDS
     wanted = [] if text == "none" else [name.strip() for name in text.split(",")]
-    strange = [name for name in wanted if name not in KINDS]
-    if strange:
-        raise click.BadParameter(f"{', '.join(strange)!r}; faults are {', '.join(KINDS)}, all or none")
+    unknown = [name for name in wanted if name not in KINDS]
+    if unknown:
+        raise click.BadParameter(f"{', '.join(unknown)!r}; faults are {', '.join(KINDS)}, all or none")
     return tuple(kind for kind in KINDS if kind in wanted)
 
 
@@ -68,7 +68,7 @@ def test(
     needed = {kind: FACTS[kind].nodes_min for kind in faults}
     if few := [f"{kind} needs --nodes {least} or more" for kind, least in needed.items() if nodes < least]:
         raise click.UsageError("; ".join(few))
-    if reason := why_not(faults):
+    if reason := unsupported_reason(faults):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     flags = ("--sync-method", sync_method)

@@ -7,10 +7,10 @@ from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind
 
 
-def why_not(kinds: Iterable[FaultKind]) -> str | None:
+def unsupported_reason(kinds: Iterable[FaultKind]) -> str | None:
     """Return the reason why not all of these faults can be injected here, with the remedy; None when they can."""
     wanted = set(kinds)
-    for part, why in (("disk", disk.why_not), ("clock", clocks.why_not)):
+    for part, why in (("disk", disk.unsupported_reason), ("clock", clocks.unsupported_reason)):
         of_part = sorted(kind for kind in wanted if FACTS[kind].beneath == part)
         if of_part and (reason := why()):
             return f"{', '.join(of_part)}: {reason}"

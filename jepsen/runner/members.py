@@ -102,16 +102,16 @@ class Members:
 
     def _order(self, method: str, path: str, body: Any = None) -> str:
         """Send an order and return a description; empty when no broker received it, or when it was refused for good."""
-        was_heard = False
+        may_have_arrived = False
         timeout = f"{'&' if '?' in path else '?'}timeout={round(ORDER_S_MAX * 800)}"
         for address in self._addresses():
             try:
                 status, _ = ask(address, path + timeout, method=method, body=body, timeout_s=ORDER_S_MAX)
             except BrokerFailed as error:
-                was_heard = was_heard or not isinstance(error.__cause__, ConnectionRefusedError)
+                may_have_arrived = may_have_arrived or not isinstance(error.__cause__, ConnectionRefusedError)
                 continue
             return "" if 400 <= status < 500 else f"{method} {path}: {status}"
-        return f"{method} {path}: no answer" if was_heard else ""
+        return f"{method} {path}: no answer" if may_have_arrived else ""
 
     def _asked(self, path: str) -> Any:
         """Return the JSON of the first broker that has it."""

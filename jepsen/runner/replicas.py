@@ -97,9 +97,9 @@ def _compare_newest(place: TopicPartition, directories: Mapping[int, Path], end:
             return [Finding("damaged-log", f"{place} on node {node}: {error}")]
     findings = []
     for one, other in pairwise(newest):
-        what = difference(newest[one], newest[other])
-        if what is not None:
-            findings.append(Finding("replicas-differ", f"{place} on nodes {one} and {other}: {what}"))
+        description = difference(newest[one], newest[other])
+        if description is not None:
+            findings.append(Finding("replicas-differ", f"{place} on nodes {one} and {other}: {description}"))
     return findings
 
 
@@ -139,13 +139,13 @@ def _verify(data_dirs: Sequence[Path]) -> list[Finding]:
     done = subprocess.run(command, capture_output=True, timeout=_VERIFY_S_MAX, check=False)  # noqa: S603 - our own
     if done.returncode == 0:
         return []
-    said = done.stderr.decode(errors="replace").strip()
+    stderr = done.stderr.decode(errors="replace").strip()
     try:
         answer = orjson.loads(done.stdout)
         problems = [f"{log['path']}: {problem}" for log in answer["logs"] for problem in log["problems"]]
         differences = [f"{each['paths']}: {each['difference']}" for each in answer["comparisons"] if each["difference"]]
     except (orjson.JSONDecodeError, KeyError):
-        return [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {said}")]
+        return [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {stderr}")]
     found = [Finding("damaged-log", f"raftlog log verify: {problem}") for problem in problems]
     found += [Finding("replicas-differ", f"raftlog log verify: {difference}") for difference in differences]
-    return found or [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {said}")]
+    return found or [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {stderr}")]

@@ -12,7 +12,7 @@ from rich.table import Table
 from jepsen.runner.finding import SHOWN_MAX, Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.trial import Outcome
-from jepsen.runner.verdict import CheckResult, Word, doubts, word_for
+from jepsen.runner.verdict import CheckResult, VerdictName, doubts, verdict_of
 
 _WIDTH: Final = 140
 _TRACE: Final = "Traceback"
@@ -30,13 +30,13 @@ def results_of(options: RunOptions, outcome: Outcome, checked: CheckResult, logs
     doubted = doubts(checked, places, options.faults, outcome.happened)
     if outcome.broken is not None:
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
-    word = word_for(checked.findings, doubted)
+    verdict_name = verdict_of(checked.findings, doubted)
     figures = [checked.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
     quiet = checked.requests.quiet((*outcome.happened, *outcome.unseen), outcome.begin_ns, outcome.load_s)
     offered = checked.requests.offered(outcome.happened, outcome.begin_ns, outcome.load_s)
     return {
-        "verdict": word,
-        "valid": {"valid": True, "invalid": False, "unknown": None}[word],
+        "verdict": verdict_name,
+        "valid": {"valid": True, "invalid": False, "unknown": None}[verdict_name],
         "doubts": doubted,
         "broken": outcome.broken,
         "explanation": None,
@@ -95,8 +95,8 @@ def _complaints(text: str) -> dict[str, Any]:
 def report_text(results: Mapping[str, Any], store: Path) -> str:
     """Return the report for people, worst findings first."""
     console = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
-    word: Word = results["verdict"]
-    console.print(f"{word.upper()}  {results['command']}  (commit {results['commit']})", markup=False)
+    verdict_name: VerdictName = results["verdict"]
+    console.print(f"{verdict_name.upper()}  {results['command']}  (commit {results['commit']})", markup=False)
     for doubt in results["doubts"]:
         console.print(f"  {doubt}", markup=False)
     _print_findings(console, results)

@@ -35,7 +35,7 @@ def run(
     progress("checking", 0, outcome.figures, [])
     is_drained = outcome.drained is not None and not outcome.drained.unread
     checked = check_file(store.history, drained=is_drained, faults=options.faults)
-    unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, checked)]
+    unmet = [Finding("expectation", text) for expected in expects for text in expected(options, outcome, checked)]
     outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}
     results = results_of(options, outcome, checked, logs) | {"explanation": options.explain(store.history)}

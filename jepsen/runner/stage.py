@@ -79,14 +79,14 @@ class Stage:
 
     def wait(self, seconds: float) -> None:
         """Go on for so long."""
-        self._go_on_until(self.now_s() + seconds)
+        self._continue_until(self.now_s() + seconds)
 
-    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> bool:
+    def wait_until(self, holds: Callable[[], bool], text: str, timeout_s: float = 30.0) -> bool:
         """Wait until `holds` returns true; on a timeout a finding is added, and the script continues."""
         until = self.now_s() + timeout_s
         while not holds():
             if self.now_s() >= until:
-                self.findings.append(Finding("expectation", f"not within {timeout_s:g} s: {what}"))
+                self.findings.append(Finding("expectation", f"not within {timeout_s:g} s: {text}"))
                 return False
             self.wait(5 * LOOK_S)
         return True
@@ -96,13 +96,13 @@ class Stage:
 
         Continues longer when a drawn kind of fault has had no observed effect."""
         end_s = max(self.options.seconds, self.now_s() + LAST_S)
-        self._go_on_until(end_s)
+        self._continue_until(end_s)
         if self._nemesis.owed:
             while self._nemesis.owed and self.now_s() < end_s + OWED_S_MAX:
                 self.wait(5 * LOOK_S)
             self.wait(LAST_S)
 
-    def _go_on_until(self, until_s: float) -> None:
+    def _continue_until(self, until_s: float) -> None:
         while True:
             if self.findings and self.options.is_enough(self.findings):
                 raise FoundEnough
@@ -161,18 +161,18 @@ class Stage:
     @contextmanager
     def clients_cut(self, nodes: Sequence[int], *, answers_only: bool) -> Iterator[None]:
         """Cut clients from these nodes in both directions, or lose only the nodes' answers."""
-        what = f"{'answers' if answers_only else 'all'} of nodes {', '.join(map(str, nodes))} to clients are lost"
+        text = f"{'answers' if answers_only else 'all'} of nodes {', '.join(map(str, nodes))} to clients are lost"
         begin_s = self.now_s()
         self.system.cut_clients(nodes, answers_only=answers_only)
-        self.say(f"{what}: begins")
+        self.note(f"{text}: begins")
         yield
         proof = self.system.cut_clients((), answers_only=False)
         end_s = self.now_s()
-        self.say(f"{what}: ends ({proof})")
+        self.note(f"{text}: ends ({proof})")
         if proof:
-            self._nemesis.happened.append(InjectedFault("cut", what, begin_s, end_s, proof, end_s))
+            self._nemesis.happened.append(InjectedFault("cut", text, begin_s, end_s, proof, end_s))
         else:
-            self.findings.append(Finding("expectation", f"nothing was seen of: {what}"))
+            self.findings.append(Finding("expectation", f"nothing was seen of: {text}"))
 
     def roll(self, nodes: Sequence[int], seconds: float) -> None:
         """Begin a rolling restart of these nodes, which `wait` continues; no restart begins after `seconds`."""
@@ -255,14 +255,14 @@ class Stage:
         timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(self.system.is_healthy, "the cluster is healthy", timeout_s)
 
-    def expect(self, holds: bool, what: str) -> None:
+    def expect(self, holds: bool, text: str) -> None:
         if not holds:
-            self.findings.append(Finding("expectation", f"does not hold: {what}"))
-        self.say(f"{what}: {'yes' if holds else 'NO'}")
+            self.findings.append(Finding("expectation", f"does not hold: {text}"))
+        self.note(f"{text}: {'yes' if holds else 'NO'}")
 
-    def say(self, what: str) -> None:
-        """Into the history."""
-        self._note(what, {})
+    def note(self, text: str) -> None:
+        """Write a note into the history."""
+        self._note(text, {})
 
 
 def drawn(stage: Stage) -> None:

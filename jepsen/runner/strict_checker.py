@@ -17,7 +17,7 @@ from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.finding import Finding, Findings
 
-DESERVED: Final = frozenset(
+FAULT_ERRORS: Final = frozenset(
     (
         "Unavailable",  # there is no leader, or the broker starts or stops
         "NotListening",
@@ -38,7 +38,7 @@ DESERVED: Final = frozenset(
     )
 )
 """Names of errors that any fault explains. A record of a JSON request names a code instead."""
-OF_COMING: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
+RECREATION_ERRORS: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
 """Errors that the deletion and recreation of topics (`name@id`) explain; `jepsen.checkers.topics` checks them."""
 _OUT_OF_RANGE: Final = "OffsetOutOfRange"
 _LINE_MAX: Final = 300
@@ -49,7 +49,7 @@ class StrictChecker:
 
     def __init__(self, findings: Findings, faults: Collection[FaultKind] = ()) -> None:
         self._findings = findings
-        self._explained = DESERVED.union(*(FACTS[kind].explains for kind in faults))
+        self._explained = FAULT_ERRORS.union(*(FACTS[kind].explains for kind in faults))
         self._epochs: dict[str, _Epochs] = {}
         self._deletions: dict[str, _Deletions] = {}
         self._deleting: dict[int, str] = {}
@@ -77,7 +77,7 @@ class StrictChecker:
 
     def _check_error(self, line: bytes, error: str, entry: dict[str, Any]) -> None:
         is_explained = error.partition(":")[0] in self._explained or error.startswith("answered with")
-        if not is_explained and not is_of_coming(line, error) and not self._is_deleted(error, entry):
+        if not is_explained and not is_explained_by_recreation(line, error) and not self._is_deleted(error, entry):
             self._findings.add(Finding("wrong-refusal", error, (_shown(line),)))
 
     # deleted records
@@ -91,8 +91,8 @@ class StrictChecker:
 
     def _check_start(self, line: bytes, partition: str, start: int) -> None:
         if start > 0 and start > self._start_max(partition):
-            what = f"{partition} begins at {start}, and no trim asked for more than {self._start_max(partition)}"
-            self._findings.add(Finding("wrong-start", what, (_shown(line),)))
+            description = f"{partition} begins at {start}, and no trim asked for more than {self._start_max(partition)}"
+            self._findings.add(Finding("wrong-start", description, (_shown(line),)))
 
     def _start_max(self, partition: str) -> int:
         deletions = self._deletions.get(partition)
@@ -130,8 +130,8 @@ class StrictChecker:
         elif (offset, epoch) not in epochs.contradictions:
             epochs.contradictions.add((offset, epoch))
             other, at, witness = against
-            what = f"{partition} has leader epoch {other} at offset {at}, and {epoch} at offset {offset}"
-            self._findings.add(Finding("leader-epoch", what, (_shown(witness), _shown(line))))
+            description = f"{partition} has leader epoch {other} at offset {at}, and {epoch} at offset {offset}"
+            self._findings.add(Finding("leader-epoch", description, (_shown(witness), _shown(line))))
 
 
 class _Deletions:
@@ -203,9 +203,9 @@ class _Epochs:
             span.high, span.high_line = offset, line
 
 
-def is_of_coming(line: bytes, error: str) -> bool:
+def is_explained_by_recreation(line: bytes, error: str) -> bool:
     """Return whether a creation or deletion of the topic explains the error."""
-    return error.partition(":")[0] in OF_COMING and (b'"kind":"topic"' in line or b"@" in line)
+    return error.partition(":")[0] in RECREATION_ERRORS and (b'"kind":"topic"' in line or b"@" in line)
 
 
 def _shown(line: bytes) -> str:

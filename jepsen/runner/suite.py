@@ -20,7 +20,7 @@ from rich.table import Table
 
 from jepsen.runner.arguments import kept_in, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
-from jepsen.runner.machine import why_not
+from jepsen.runner.machine import unsupported_reason
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, draw, run
 from jepsen.runner.store import Store, new_directory
@@ -35,9 +35,9 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, text: str | N
     if text is None:
         return tuple(SCENARIOS)
     wanted = [name.strip().upper() for name in text.split(",")]
-    strange = [name for name in wanted if name not in SCENARIOS]
-    if strange:
-        raise click.BadParameter(f"no scenario is called {', '.join(strange)}; there are {', '.join(SCENARIOS)}")
+    unknown = [name for name in wanted if name not in SCENARIOS]
+    if unknown:
+        raise click.BadParameter(f"no scenario is called {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     return tuple(dict.fromkeys(wanted))
 
 
@@ -57,7 +57,7 @@ def suite(only: tuple[str, ...], seed: int | None, sync_method: str, store: Path
     if is_list:
         _print_list(wanted, as_json)
         return
-    if reason := why_not(kind for scenario in wanted for kind in scenario.faults):
+    if reason := unsupported_reason(kind for scenario in wanted for kind in scenario.faults):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     with kept_in(store):

@@ -101,12 +101,12 @@ class Trial:
         )
 
     def _run(self) -> None:
-        self._tell("starting the brokers", 0)
+        self._report_progress("starting the brokers", 0)
         self._system.start()
         asyncio.run(self._create_topics())
         load = Load(self._options, self._system.client_addresses, self._store, self._epoch_ns)
         try:
-            self._tell("starting the clients", 0)
+            self._report_progress("starting the clients", 0)
             load.wait_ready()
             self._under_load(load)
         finally:
@@ -114,7 +114,7 @@ class Trial:
         if self._options.is_enough(self._findings):
             return
         self._recover()
-        self._tell("reading everything back", 0)
+        self._report_progress("reading everything back", 0)
         self._drained = asyncio.run(self._drain())
         self._note_drained(self._drained)
         self._compare(self._drained)
@@ -137,7 +137,7 @@ class Trial:
         def follow(under_way: list[str]) -> None:
             self._note_deaths()
             self._figures = load.listen()
-            self._tell("load", min(1.0, now_s() / options.seconds), under_way)
+            self._report_progress("load", min(1.0, now_s() / options.seconds), under_way)
 
         load.begin(Period(begin_ns, begin_ns + round((options.seconds + MORE_LOAD_S_MAX) * 1e9)))
         stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
@@ -147,17 +147,17 @@ class Trial:
             self._script(stage)
             stage.play_to_the_end()
         except FoundEnough:
-            self._tell("enough was found", 1)
+            self._report_progress("enough was found", 1)
         finally:
             self._load_s = now_s()
             self._findings += stage.findings
         stage.nemesis.finish()
-        self._tell("last answers", 1)
+        self._report_progress("last answers", 1)
         load.end()
         self._figures = load.wait()
 
     def _recover(self) -> None:
-        self._tell("waiting until all brokers serve", 0)
+        self._report_progress("waiting until all brokers serve", 0)
         began = time.monotonic()
         problems = self._system.recover(self._options.recovery_s)
         self._recovered_s = time.monotonic() - began
@@ -187,19 +187,19 @@ class Trial:
             self._findings.append(Finding("topics-differ", f"nodes did not agree {bound} on who is {topic}"))
         for place in drained.unread:
             self._findings.append(Finding("not-readable", f"{place} did not show all records {bound}"))
-        for what in drained.untold:
-            self._findings.append(Finding("not-readable", f"{what}: no answer {bound}"))
+        for description in drained.unanswered:
+            self._findings.append(Finding("not-readable", f"{description}: no answer {bound}"))
 
     def _compare(self, drained: Drained) -> None:
         self._note_deaths()
-        self._tell("stopping the brokers", 0)
+        self._report_progress("stopping the brokers", 0)
         self._findings += [Finding("unclean-stop", problem) for problem in self._system.stop()]
-        self._tell("comparing the replicas", 0)
+        self._report_progress("comparing the replicas", 0)
         data_dirs = self._system.data_dirs()
         if data_dirs:
             self._findings += check_replicas(data_dirs, drained.ends, are_compacted=self._options.plan.is_keyed)
         for node, path in data_dirs.items():
-            kept = [name for name in drained.gone if (path / name).exists()]
+            kept = [name for name in drained.deleted if (path / name).exists()]
             self._findings += [
                 Finding("kept-files", f"node {node} has files of {name}, which is deleted") for name in kept
             ]
@@ -209,10 +209,10 @@ class Trial:
             self._history.nemesis(death.splitlines()[0])
             self._findings.append(Finding("broker-died", death))
 
-    def _note(self, what: str, more: dict[str, Any]) -> None:
-        self._history.nemesis(what, **more)
+    def _note(self, description: str, more: dict[str, Any]) -> None:
+        self._history.nemesis(description, **more)
 
-    def _tell(self, stage: str, share: float, under_way: list[str] | None = None) -> None:
+    def _report_progress(self, stage: str, share: float, under_way: list[str] | None = None) -> None:
         self._progress(stage, share, self._figures, under_way or [])
 
 

@@ -18,11 +18,11 @@ from jepsen.nemeses.fault import FaultKind, InjectedFault
 from jepsen.runner.availability import Availability
 from jepsen.runner.finding import SHOWN_MAX, Finding, Findings
 from jepsen.runner.quiet import Requests
-from jepsen.runner.strict_checker import StrictChecker, is_of_coming
+from jepsen.runner.strict_checker import StrictChecker, is_explained_by_recreation
 from jepsen.workloads.client.access import ANY_NODE
 from raftlog.types import TopicPartition
 
-Word = Literal["valid", "invalid", "unknown"]
+VerdictName = Literal["valid", "invalid", "unknown"]
 ACKNOWLEDGED_MIN: Final = 50
 ACKNOWLEDGED_SHARE_MIN: Final = 0.05
 """Smallest share of acknowledged sends among all sends with `acks=all`."""
@@ -79,7 +79,7 @@ class _HistoryPass:
     def __init__(self, drained: bool, faults: Collection[FaultKind]) -> None:
         self._drained = drained
         self._findings = Findings()
-        self._panel = HistoryChecker(Rules(dense=True, forward_only_commits=True))
+        self._history_checker = HistoryChecker(Rules(dense=True, forward_only_commits=True))
         self._strict = StrictChecker(self._findings, faults)
         self._availability = Availability()
         self._requests = Requests()
@@ -90,7 +90,7 @@ class _HistoryPass:
         self._asked_all = 0
 
     def feed(self, op: Op, entry: dict[str, Any], line: bytes) -> None:
-        self._panel.feed(op)
+        self._history_checker.feed(op)
         self._strict.feed(line, entry)
         if op.type == INVOKE:
             self._pending[op.process] = op
@@ -105,7 +105,7 @@ class _HistoryPass:
         self._count(op.kind, op.type)
         if op.kind == POLL and op.type == OK:
             self._polled += sum(len(fetched["offsets"]) for fetched in entry["value"])
-        if not op.error or not is_of_coming(line, op.error):
+        if not op.error or not is_explained_by_recreation(line, op.error):
             self._note_answer(invocation, op, entry)
 
     def _count(self, kind: str, outcome: str) -> None:
@@ -124,7 +124,7 @@ class _HistoryPass:
             self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
 
     def finish(self) -> CheckResult:
-        verdict = self._panel.finish()
+        verdict = self._history_checker.finish()
         shown: dict[str, int] = {}
         for anomaly in verdict.anomalies:
             if anomaly.kind != "unseen" or self._drained:
@@ -179,7 +179,7 @@ def doubts(
     return found
 
 
-def word_for(findings: Findings, doubted: Sequence[str]) -> Word:
+def verdict_of(findings: Findings, doubted: Sequence[str]) -> VerdictName:
     if findings.counts:
         return "invalid"
     return "unknown" if doubted else "valid"

@@ -27,12 +27,12 @@ def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
         dead = stage.begin("kill", away)  # one that only slept would find all of it in its sockets
         stage.wait(2.5)
         off = stage.begin("power", forgetful)
-        sleeping_leader = stage.begin("pause", leader)
+        paused_leader = stage.begin("pause", leader)
         stage.end(dead)
         stage.end(off)
         stage.leader(other_than=[leader])
         stage.wait(2)
-        stage.end(sleeping_leader)
+        stage.end(paused_leader)
         stage.wait_served()
 
 
@@ -73,7 +73,7 @@ def torn_ends_twice(stage: Stage) -> None:
         stage.wait(1)
 
 
-def damaged_records_on_who_shall_lead(stage: Stage) -> None:
+def next_leader_has_damaged_records(stage: Stage) -> None:
     """Damage records of the next leader: reads return the right bytes or an error, and it leads once repaired."""
     stage.wait(2)
     for _ in range(2):
@@ -129,7 +129,7 @@ def _lose_identity(stage: Stage, victim: int) -> None:
     if not stage.wait_until(lambda: not stage.system.is_up(victim), f"node {victim} ends"):
         return
     stage.expect((stage.system.data_dirs()[victim] / stage.places[0].topic).is_dir(), "and touches nothing")
-    stage.say(damage.wipe(stage.system.data_dirs()[victim]))
+    stage.note(damage.wipe(stage.system.data_dirs()[victim]))
     stage.system.launch(victim)
     stage.wait_served()
     stage.wait_healthy(HEALED_S_MAX)
@@ -209,7 +209,7 @@ def disks_are_full(stage: Stage) -> None:
         "all is well again",
         RESUMED_S_MAX,
     )
-    stage.say(f"all was well again after {stage.now_s() - free_s:.1f} s")
+    stage.note(f"all was well again after {stage.now_s() - free_s:.1f} s")
 
 
 def syncs_are_slow(stage: Stage) -> None:
@@ -244,7 +244,7 @@ SCENARIOS: Final = (
     Scenario(
         "F13",
         "bits of committed records flip on a replica that shall lead",
-        damaged_records_on_who_shall_lead,
+        next_leader_has_damaged_records,
         ("damage", "members"),
         seconds=20.0,
     ),

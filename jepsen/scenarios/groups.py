@@ -33,7 +33,7 @@ def coordinators_die(stage: Stage) -> None:
         stage.wait(1)
 
 
-class Sleeper:
+class SilentGroup:
     """Consumer group with one member, which sends nothing but commits."""
 
     def __init__(self, stage: Stage, group: str) -> None:
@@ -60,8 +60,8 @@ class Sleeper:
         status, answer = self._stage.ask(self._stage.nodes[0], f"/groups/{self._group}/offsets")
         return [int(row["offset"]) for row in answer["offsets"]] if status == 200 else None
 
-    def _ask(self, what: str, body: dict[str, Any]) -> tuple[int, Any]:
-        path = f"/groups/{self._group}/{what}?timeout={_TIMEOUT_MS}"
+    def _ask(self, description: str, body: dict[str, Any]) -> tuple[int, Any]:
+        path = f"/groups/{self._group}/{description}?timeout={_TIMEOUT_MS}"
         return self._stage.ask(self._stage.nodes[0], path, "POST", body, timeout_s=2 * _TIMEOUT_MS / 1000)
 
 
@@ -71,15 +71,15 @@ def all_pause_past_the_session(stage: Stage) -> None:
     The members or the brokers are paused."""
     stage.wait(2)
     for number, group in enumerate(GROUPS):
-        sleeper = Sleeper(stage, f"sleeper-{number}")
-        stage.wait_until(sleeper.join, "a member has joined")
-        status = sleeper.commit(1)
+        silent_group = SilentGroup(stage, f"sleeper-{number}")
+        stage.wait_until(silent_group.join, "a member has joined")
+        status = silent_group.commit(1)
         stage.expect(status == 200, f"it commits: {status}")
         with stage.fault("pause", coordinator(stage, group)):
             stage.wait(1.5 * SESSION_TIMEOUT_MS / 1000)
         stage.wait(2)
-        stage.wait_until(lambda: sleeper.commit(2) in _FENCED, "after its session it is refused")  # noqa: B023
-        stage.wait_until(lambda: sleeper.committed() == [1], "its group has committed what it did in time")  # noqa: B023
+        stage.wait_until(lambda: silent_group.commit(2) in _FENCED, "after its session it is refused")  # noqa: B023
+        stage.wait_until(lambda: silent_group.committed() == [1], "its group has committed what it did in time")  # noqa: B023
 
 
 def answers_to_commits_are_lost(stage: Stage) -> None:

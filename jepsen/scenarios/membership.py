@@ -52,14 +52,14 @@ def leader_dies_in_a_joint_configuration(stage: Stage) -> None:
         stage.wait_served()
 
 
-def who_left_comes_back(stage: Stage) -> None:
+def removed_broker_returns(stage: Stage) -> None:
     """Restart a decommissioned broker: it is refused, and disturbs no other broker."""
     stage.order("join", stage.nodes[0])
     stage.wait(2)
     leaving = stage.others(stage.leader())[0]
     stage.order("leave", leaving)
-    gone = stage.wait_until(lambda: not stage.system.is_up(leaving), f"node {leaving} has left and ended", 25.0)
-    if gone:
+    has_left = stage.wait_until(lambda: not stage.system.is_up(leaving), f"node {leaving} has left and ended", 25.0)
+    if has_left:
         before = stage.leader(), described(stage).get("leader_epoch")
         stage.system.launch(leaving)
         stage.wait(4)
@@ -136,7 +136,7 @@ SCENARIOS: Final = (
         ("members", "kill"),
         nodes=4,
     ),
-    Scenario("F36", "a broker that has left starts again", who_left_comes_back, ("members",), seconds=35.0),
+    Scenario("F36", "a broker that has left starts again", removed_broker_returns, ("members",), seconds=35.0),
     Scenario(
         "F37",
         "leadership is given to a broker that sleeps or is dead",

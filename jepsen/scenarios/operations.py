@@ -14,7 +14,7 @@ LED_S_MAX: Final = 30.0
 ELECTIONS_MAX: Final = 2 * MANY
 """Largest number of elections: one for each partition with a lost or new leader, and one for each leadership transfer.
 """
-TOLD_S_MAX: Final = 20.0
+REPORTED_S_MAX: Final = 20.0
 
 
 def one_of_many_leaders_dies(stage: Stage) -> None:
@@ -29,7 +29,7 @@ def one_of_many_leaders_dies(stage: Stage) -> None:
     with stage.fault("kill", victim):
         began = time.monotonic()
         stage.wait_until(lambda: leaderless(stage, others) == 0, "the others lead all partitions", LED_S_MAX)
-        stage.say(f"all {MANY} partitions were led again after {time.monotonic() - began:.1f} s")
+        stage.note(f"all {MANY} partitions were led again after {time.monotonic() - began:.1f} s")
         stage.wait(3)
         held = elections(stage, others) - before
         stage.expect(0 < held <= ELECTIONS_MAX, f"at most {ELECTIONS_MAX} elections: {held}")
@@ -46,7 +46,7 @@ def elections(stage: Stage, nodes: list[int]) -> int:
                 counts[node] = int(figures(stage.system.addresses[node])["raftlog_elections_started_total"])
         return len(counts) == len(nodes)
 
-    stage.wait_until(are_reported, "brokers tell their figures", TOLD_S_MAX)
+    stage.wait_until(are_reported, "brokers tell their figures", REPORTED_S_MAX)
     return sum(counts.values())
 
 

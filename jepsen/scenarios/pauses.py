@@ -16,7 +16,7 @@ _RECORDS: Final = 20
 _RECORD_BYTES: Final = 2_000
 
 
-def leader_sleeps_past_its_leadership(stage: Stage) -> None:
+def leader_is_paused_past_its_leadership(stage: Stage) -> None:
     """Pause a leader until it is replaced, and check its first answers: every read and write is one of a register."""
     for number in range(4):
         place = stage.places[number % len(stage.places)]
@@ -82,7 +82,7 @@ SCENARIOS: Final = (
     Scenario(
         "F29",
         "a leader sleeps for three election timeouts",
-        leader_sleeps_past_its_leadership,
+        leader_is_paused_past_its_leadership,
         ("pause",),
         "register",
         seconds=16.0,

@@ -221,13 +221,13 @@ class Cluster:
             f"{plan.partition}: recovered to {log.last_index}@{group.core.last_id.term} "
             f"in term {group.core.term}{', damaged' if group.damage else ''}"
         )
-        plan.properties.saw_restart(_replica(machine), log, found)
+        plan.properties.observe_restart(_replica(machine), log, found)
 
     def stepped(self, machine: Machine, group: PartitionReplica, ready: Ready) -> None:
         plan = self._by_key[group.key]
         core = group.core
         now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
-        plan.properties.saw_ready(_replica(machine), group.log, ready, now)
+        plan.properties.observe_ready(_replica(machine), group.log, ready, now)
         plan.configurations[machine.me] = core.configuration
         role = ready.role_state
         if role is not None:
@@ -246,7 +246,7 @@ class Cluster:
         for key, message in envelopes:
             group = driver.groups.get(key)
             if group is not None:
-                self._by_key[key].properties.saw_message(message, group.log, group.core.term)
+                self._by_key[key].properties.observe_message(message, group.log, group.core.term)
                 if self.ambush is not None and type(message) is VoteResponse and message.is_granted:
                     self.ambush(Moment.VOTE, machine)
 

@@ -56,7 +56,7 @@ class Scheduler(Protocol):
         """Start a task whose failure ends the run, unless it is awaited."""
         ...
 
-    def bury(self, process: "Process") -> None:
+    def remove_tasks(self, process: "Process") -> None:
         """Take the tasks of a dead process out of sight."""
         ...
 
@@ -143,7 +143,7 @@ class Node:
         self.process = None
         process.state = State.DEAD
         self.scheduler.note(self.name, "crashes")
-        self.scheduler.bury(process)  # before the handles go, which may be all that keeps a task
+        self.scheduler.remove_tasks(process)  # before the handles go, which may be all that keeps a task
         process.held.clear()
         for listener in self._crash_listeners:
             listener(process)

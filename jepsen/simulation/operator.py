@@ -60,7 +60,7 @@ class Operator:
             return False
         core = found[1].core
         settled = not core.configuration.is_joint and core.configuration.index <= core.committed_index
-        return settled and self._next_change(found[1]) is None and not self._strangers(core.configuration)
+        return settled and self._next_change(found[1]) is None and not self._leftover_machines(core.configuration)
 
     # one step
 
@@ -75,7 +75,7 @@ class Operator:
             self._interfere(machine, configuration)
         if configuration.is_joint or configuration.index > group.core.committed_index:
             return
-        self._send_strangers_away(configuration)
+        self._remove_leftover_replicas(configuration)
         change = self._next_change(group)
         if change is not None:
             machine.call(partial(self._change, change))
@@ -163,7 +163,7 @@ class Operator:
 
     # removed replicas
 
-    def _strangers(self, held: Configuration) -> list[Machine]:
+    def _leftover_machines(self, held: Configuration) -> list[Machine]:
         """Machines with a replica that no longer belongs to the group."""
         return [
             machine
@@ -174,9 +174,9 @@ class Operator:
     def _me(self, node_id: NodeId) -> ReplicaId:
         return self.cluster.machines[node_id].me
 
-    def _send_strangers_away(self, held: Configuration) -> None:
+    def _remove_leftover_replicas(self, held: Configuration) -> None:
         now_ns = self.cluster.loop.now_ns
-        for machine in self._strangers(held):
+        for machine in self._leftover_machines(held):
             since_ns = self._removed_ns.setdefault(machine.me, now_ns)
             self.plan.retired.add(machine.me)
             if now_ns - since_ns >= LINGER_NS:

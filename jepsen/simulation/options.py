@@ -26,7 +26,7 @@ class Scenario(Enum):
     EVERYTHING = "everything"
     FLAPPING = "flapping"
     """One follower comes and goes: it never unseats a healthy leader."""
-    SLEEPING = "sleeping"
+    QUIESCED = "sleeping"
     """The leader of a sleeping group dies: another one is elected within the bound."""
 
 
@@ -257,7 +257,7 @@ def narrowed(options: Options, scenario: Scenario) -> Options:
         faults=(),
         safety_s=25.0,
     )
-    if scenario is Scenario.SLEEPING:
+    if scenario is Scenario.QUIESCED:
         return replace(calm, quiesce_after_ticks=5, producers=1)
     return replace(calm, quiesce_after_ticks=0)
 

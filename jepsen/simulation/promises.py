@@ -44,7 +44,7 @@ class Promises:
 
         A deposed leader that has not noticed may still commit by late messages."""
 
-    def saw_message(self, message: Message, log: LogView, term: Term) -> None:
+    def observe_message(self, message: Message, log: LogView, term: Term) -> None:
         """Check and record the promises in a message.
 
         `log` is the sender's log, and `term` its present term: the message may have waited for a sync."""

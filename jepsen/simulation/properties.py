@@ -13,10 +13,9 @@
     acknowledged is committed   and visible where it was acknowledged; nothing uncommitted is visible
     high watermark              never back in one life of a process
 
-All state is kept in the harness: from Readys (`saw_ready`), messages (`saw_message`), recovered logs (`saw_restart`)
-and
-answers (`saw_acknowledgement`). A broken property is `PropertyBroken`; nothing here is an assertion, so it works under
-`python -O`. Called by `observer`.
+All state is kept in the harness: from Readys (`observe_ready`), messages (`observe_message`), recovered logs
+(`observe_restart`) and answers (`observe_acknowledgement`). A broken property is `PropertyBroken`; nothing here is an
+assertion, so it works under `python -O`. Called by `observer`.
 
 The entries of a replica are followed as they are appended, so by induction log matching needs one check per entry and
 replica; a commit then only compares terms."""
@@ -144,7 +143,7 @@ class GroupProperties:
 
     # Readys
 
-    def saw_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: Now) -> None:
+    def observe_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: Now) -> None:
         """Check a Ready that was handled: cut, appended, sent, applied."""
         term = now.term
         if ready.cut_to is not None:
@@ -292,7 +291,7 @@ class GroupProperties:
 
     # everything else that is seen
 
-    def saw_restart(self, replica: Replica, log: ReplicaLog, recovered: Recovered) -> None:
+    def observe_restart(self, replica: Replica, log: ReplicaLog, recovered: Recovered) -> None:
         """Check a log that a process recovered from its disk, or created."""
         for entry in recovered.entries:
             self._check_recovered(replica, entry)
@@ -329,14 +328,14 @@ class GroupProperties:
         else:
             self._break("recovered-unknown-entry", replica, index=entry.index, term=entry.term)
 
-    def saw_message(self, message: Message, log: LogView, term: Term) -> None:
+    def observe_message(self, message: Message, log: LogView, term: Term) -> None:
         """Check a message that a replica with this log sends in this term."""
         kind = type(message)
         if kind is InstallOffer:
             self._check_boundary(message, message.boundary)  # type: ignore[union-attr]
         elif kind is AppendRequest and message.previous.index == log.boundary.index:  # type: ignore[union-attr]
             self._check_boundary(message, message.previous)  # type: ignore[union-attr]
-        self.promises.saw_message(message, log, term)
+        self.promises.observe_message(message, log, term)
 
     def _check_boundary(self, message: Message, boundary: EntryId) -> None:
         """Check that the entry before a trimmed log was committed, with the term in the message."""
@@ -345,7 +344,7 @@ class GroupProperties:
             numbers = {"group": self.name, "replica": message.sender, "told": boundary, "committed_term": committed}
             raise PropertyBroken("boundary-term", numbers)
 
-    def saw_acknowledgement(
+    def observe_acknowledgement(
         self,
         replica: Replica,
         term: Term,

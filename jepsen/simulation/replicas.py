@@ -68,9 +68,9 @@ def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: 
         for machine, segments in files.items()
     }
     for one, other in pairwise(newest):
-        what = difference(newest[one], newest[other])
-        if what is not None:
-            raise PropertyBroken("newest-differ", {"group": name, "replicas": f"{one} and {other}", "what": what})
+        text = difference(newest[one], newest[other])
+        if text is not None:
+            raise PropertyBroken("newest-differ", {"group": name, "replicas": f"{one} and {other}", "what": text})
 
 
 def _segments(disk: TimedDisk, group: PartitionReplica) -> dict[int, bytes]:

@@ -13,7 +13,7 @@ from jepsen.simulation.nemesis.nemesis import Nemesis
 from jepsen.simulation.options import Options, Scenario, draw
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
 from jepsen.simulation.scenarios import Script
-from jepsen.simulation.verdicts import PropertyBroken, insist
+from jepsen.simulation.verdicts import PropertyBroken, raise_recorded
 from jepsen.simulation.workload import Workload
 
 
@@ -31,8 +31,8 @@ def simulate(
     cluster = Cluster(options)
     workload = Workload(cluster)
     failure: Failure | None = None
-    PropertyBroken.said.clear()
-    cluster.loop.after_step = insist
+    PropertyBroken.raised.clear()
+    cluster.loop.after_step = raise_recorded
     try:
         with logging_to_timeline(cluster.loop):
             nemesis = Nemesis(cluster, cluster.random("nemesis"))

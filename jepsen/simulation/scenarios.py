@@ -33,8 +33,8 @@ class Script:
     def run(self) -> None:
         if self.options.scenario is Scenario.FLAPPING:
             self._flapping(self.cluster.random("flapping"))
-        elif self.options.scenario is Scenario.SLEEPING:
-            self._sleeping(self.cluster.random("sleeping"))
+        elif self.options.scenario is Scenario.QUIESCED:
+            self._quiesced(self.cluster.random("sleeping"))
         else:
             self.loop.run_until_time(self.options.safety_s)
 
@@ -68,11 +68,11 @@ class Script:
 
     # a leader that dies while its group sleeps
 
-    def _sleeping(self, random: Random) -> None:
+    def _quiesced(self, random: Random) -> None:
         self._await_leaders()
         self.loop.run_for(2.0)
         self.workload.stop()
-        self._await_sleep()
+        self._await_quiescence()
         self.loop.run_for(random.uniform(0.0, 3.0))
         leaders = [self._leader_of(plan) for plan in self.cluster.groups]
         victim = random.choice(leaders)[0]
@@ -97,7 +97,7 @@ class Script:
         silence_s = self.options.election_ticks_min * self.options.tick_ms / 1000
         return silence_s + ROUNDS * (self.options.election_s + 0.5)
 
-    def _await_sleep(self) -> None:
+    def _await_quiescence(self) -> None:
         deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
         while not all(
             group.core.is_quiesced for plan in self.cluster.groups for _, group in self.cluster.replicas(plan)

@@ -7,17 +7,17 @@ from typing import ClassVar
 class PropertyBroken(Exception):
     """A promise of the log is broken, seen from outside; `numbers` are the evidence."""
 
-    said: ClassVar[list["PropertyBroken"]] = []
+    raised: ClassVar[list["PropertyBroken"]] = []
     """Errors raised in this run. Code under test may catch one that was raised inside of it; the verdict stays."""
 
     def __init__(self, name: str, numbers: Mapping[str, object]) -> None:
         super().__init__(f"{name}: {', '.join(f'{key}={value}' for key, value in numbers.items())}")
         self.name = name
         self.numbers = dict(numbers)
-        self.said.append(self)
+        self.raised.append(self)
 
 
-def insist() -> None:
+def raise_recorded() -> None:
     """Raise the first broken property again, even if code under test has caught it."""
-    if PropertyBroken.said:
-        raise PropertyBroken.said[0]
+    if PropertyBroken.raised:
+        raise PropertyBroken.raised[0]

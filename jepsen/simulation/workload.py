@@ -98,23 +98,23 @@ class Producer(Client):
         self.acknowledged = 0
         self.acknowledged_ns = 0
         """Time of the latest acknowledgement."""
-        self._believed: Machine | None = None
+        self._presumed_leader: Machine | None = None
         self._next_value = self.process * VALUES_PER_CLIENT
 
     def step(self) -> None:
-        machine = self._believed or self.some_machine()
+        machine = self._presumed_leader or self.some_machine()
         counts = [self.random.randint(1, 3) for _ in range(self.random.choice((1, 1, 2)))]
         values = tuple(range(self._next_value, self._next_value + sum(counts)))
         self._next_value += len(values)
         request = self.begin(self.recorder.invoke(self.process, SEND, Send(self.plan.partition, values)), machine)
         if machine.group(self.plan.key) is None or not machine.call(partial(self._propose, request, counts, values)):
-            self._believed = None
+            self._presumed_leader = None
             request.is_over = True
             self.recorder.fail(request.op, f"{machine.name} is down")
             self.after(RETRY_NS)
 
     def gave_up(self) -> None:  # optional hook
-        self._believed = None
+        self._presumed_leader = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
         """Code of the process that was asked."""
@@ -144,7 +144,7 @@ class Producer(Client):
         elif isinstance(error, RaftlogError):
             self.failed(request, error)
             leader = getattr(error, "leader", None)
-            self._believed = self.cluster.machine_of(leader) if isinstance(leader, ReplicaId) else None
+            self._presumed_leader = self.cluster.machine_of(leader) if isinstance(leader, ReplicaId) else None
             self.after(RETRY_NS)
         else:
             raise error
@@ -154,7 +154,7 @@ class Producer(Client):
         if group is not None:
             offsets = done.base_offset, done.next_offset
             visible = group.high_watermark if group.core.role is Role.LEADER else None
-            self.plan.properties.saw_acknowledgement(
+            self.plan.properties.observe_acknowledgement(
                 asked, done.term, done.first_index, done.last_index, offsets, visible
             )
 
@@ -166,7 +166,7 @@ class Producer(Client):
         self.recorder.ok(request.op, payload._replace(offsets=offsets))
         self.acknowledged += len(offsets)
         self.acknowledged_ns = self.loop.now_ns
-        self._believed = request.machine
+        self._presumed_leader = request.machine
         self.after(int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))
 
 

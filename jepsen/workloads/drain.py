@@ -42,11 +42,11 @@ class Drained(NamedTuple):
     read_s: float
     unsettled: tuple[str, ...]
     unread: tuple[str, ...]
-    untold: tuple[str, ...]
+    unanswered: tuple[str, ...]
     """Requests that nodes did not answer within the bound."""
     disputed: tuple[str, ...]
     """Names of topics of which the nodes said different things to the end, and what."""
-    gone: tuple[str, ...]
+    deleted: tuple[str, ...]
     """Topics that are deleted, as reported by all nodes."""
     ends: dict[TopicPartition, int]
     """The greatest end that any broker named."""
@@ -70,7 +70,7 @@ class Drain:
     ) -> None:
         """Create a drain; `names` are topics that may or may not exist."""
         self._access, self._history, self._partitions, self._names = access, history, list(partitions), names
-        self._gone: list[str] = []
+        self._deleted: list[str] = []
         self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
         self._bound_s = bound_s
@@ -100,9 +100,9 @@ class Drain:
             read_s=loop.time() - began - settled_s,
             unsettled=_names(places, settled),
             unread=_names(places, read),
-            untold=(*(f"{name}, where it ends" for name in _names(places, answer)), *without),
+            unanswered=(*(f"{name}, where it ends" for name in _names(places, answer)), *without),
             disputed=tuple(disputed),
-            gone=tuple(self._gone),
+            deleted=tuple(self._deleted),
             ends={named(place): end for place, end in self._ends.items()},
         )
 
@@ -111,18 +111,18 @@ class Drain:
         finders = {node: next(self._processes) for node in self._access.nodes}
         disputed = []
         for name in self._names:
-            said: dict[int, NamedTopic | None] = {}
-            while len(set(said.values())) != 1 or None in said.values():
+            answers: dict[int, NamedTopic | None] = {}
+            while len(set(answers.values())) != 1 or None in answers.values():
                 if self._is_late():
-                    disputed.append(f"{name}: {said}")
+                    disputed.append(f"{name}: {answers}")
                     break
                 for node, process in finders.items():
-                    said[node] = await find_topic(self._access, self._history, process, node, name)
+                    answers[node] = await find_topic(self._access, self._history, process, node, name)
             else:
-                (found,) = set(said.values())
-                assert found is not None, said
+                (found,) = set(answers.values())
+                assert found is not None, answers
                 if found == NO_TOPIC:
-                    self._gone.append(name)
+                    self._deleted.append(name)
                 self._partitions += [labelled(name, found.topic_id, number) for number in range(found.partitions)]
         return disputed
 

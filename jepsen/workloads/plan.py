@@ -26,10 +26,10 @@ class Plan(NamedTuple):
             TopicPartition(topic, number) for topic, count in self.partitions.items() for number in range(count)
         )
 
-    def coming_of(self, client: int) -> tuple[str, ...]:
+    def recreated_names_of(self, client: int) -> tuple[str, ...]:
         """Names of the topics that a client creates and deletes."""
         return tuple(f"coming-{client}-{number}" for number in range(self.topics_per_client))
 
     def coming(self, clients: int) -> tuple[str, ...]:
         """Return the names of topics that all clients create and delete."""
-        return tuple(name for client in range(1, clients + 1) for name in self.coming_of(client))
+        return tuple(name for client in range(1, clients + 1) for name in self.recreated_names_of(client))

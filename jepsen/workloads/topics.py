@@ -33,7 +33,7 @@ def begin(client: Client) -> None:
     client.read(STEADY_POLL_SHARE)
     client.list_offsets(STEADY_LIST_SHARE)
     names = PLAN.coming(client.clients)
-    for number, name in enumerate(PLAN.coming_of(client.number)):
+    for number, name in enumerate(PLAN.recreated_names_of(client.number)):
         client.live(Operator(*shared, client.process(_OPERATOR + number), name, client.new_random()).live)
     followers = {
         node: Follower(*shared, client.process(_FOLLOWER + node), node, names, client.random)

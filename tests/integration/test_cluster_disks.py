@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jepsen.system_calls import FULL, injected, one_failing_sync, slow_syncs, why_not
+from jepsen.system_calls import FULL, injected, one_failing_sync, slow_syncs, unsupported_reason
 from raftlog.testing import Cluster, ClusterNode
 from tests.integration.cluster_load import Load, check, create_topic
 
@@ -30,7 +30,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _strace() -> None:
-    reason = why_not()
+    reason = unsupported_reason()
     if reason is not None:
         pytest.skip(reason)
 

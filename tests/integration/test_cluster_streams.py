@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from jepsen.system_calls import injected, slow_syncs, why_not
+from jepsen.system_calls import injected, slow_syncs, unsupported_reason
 from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Load, create_topic, stored
@@ -64,7 +64,7 @@ def resident_mib(pid: int, field: str) -> float:
 
 def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
     """56 MiB at full speed into a broker whose every sync takes 20 ms: the sender is slowed, and nothing is dropped."""
-    reason = why_not()
+    reason = unsupported_reason()
     if reason is not None:
         pytest.skip(reason)
     with BrokerProcess(str(tmp_path / "data"), "--sync-method", "threads") as broker:

@@ -84,7 +84,7 @@ def test_ctrl_c_ends_all_real_hunts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return {"verdict": "unknown", "broken": "interrupted", "anomalies": {}, "doubts": []}
 
     monkeypatch.setattr(detection, "run", interrupted)
-    monkeypatch.setattr(detection, "why_not", lambda kinds: None)
+    monkeypatch.setattr(detection, "unsupported_reason", lambda kinds: None)
     assert ended(planted, ["--real", "--runs", "3", "--store", str(tmp_path)])[0] == 130
     assert len(hunted) == 1
 
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_all_real_hunts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_missing_requirements_of_the_control_are_named_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_command, "why_not", lambda kinds: f"{', '.join(kinds)}: no compiler")
+    monkeypatch.setattr(control_command, "unsupported_reason", lambda kinds: f"{', '.join(kinds)}: no compiler")
     code, words = ended(control, ["--case", "power", "--store", str(tmp_path)])
     assert code == 2
     assert "power: no compiler" in words

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jepsen.clocks import NodeClock, why_not
+from jepsen.clocks import NodeClock, unsupported_reason
 from raftlog.testing import Cluster, ClusterNode
 
 SLACK_S = 1.0
@@ -16,7 +16,7 @@ AWAIT_S = 30.0
 
 @pytest.fixture(autouse=True)
 def is_there() -> None:
-    assert why_not() is None
+    assert unsupported_reason() is None
 
 
 def broker_under(clock: NodeClock) -> Iterator[ClusterNode]:
@@ -26,7 +26,7 @@ def broker_under(clock: NodeClock) -> Iterator[ClusterNode]:
         yield node
         node.kill()
         for ended in (pid, node.pid):
-            clock.ended(ended)
+            clock.remove_leftovers(ended)
             assert not list(Path("/dev/shm").glob(f"*faketime_*_{ended}"))
 
 
@@ -43,9 +43,9 @@ def broker(clock: NodeClock) -> Iterator[ClusterNode]:
 def shows(clock: NodeClock, node: ClusterNode) -> None:
     """Check that the clock of the broker is ahead as ordered."""
     before = clock.offset_s
-    ahead = clock.ahead(node.http)
-    assert ahead.least - SLACK_S <= max(before, clock.offset_s), (before, ahead)
-    assert ahead.most + SLACK_S >= min(before, clock.offset_s), (before, ahead)
+    offset_range = clock.offset_range(node.http)
+    assert offset_range.least - SLACK_S <= max(before, clock.offset_s), (before, offset_range)
+    assert offset_range.most + SLACK_S >= min(before, clock.offset_s), (before, offset_range)
 
 
 def test_jumps_and_drift_over_two_lives(clock: NodeClock, broker: ClusterNode) -> None:
@@ -54,12 +54,12 @@ def test_jumps_and_drift_over_two_lives(clock: NodeClock, broker: ClusterNode) -
         clock.jump(seconds)
         shows(clock, broker)
     clock.jump(-50.0)
-    told = clock.seen(broker.http)
-    assert told is not None
-    assert -60.0 < told < -40.0
+    error_s = clock.seen(broker.http)
+    assert error_s is not None
+    assert -60.0 < error_s < -40.0
     clock.drift(100.0)
     until = time.monotonic() + AWAIT_S
-    while clock.ahead(broker.http).least < 50.0:
+    while clock.offset_range(broker.http).least < 50.0:
         assert time.monotonic() < until, clock.offset_s
     clock.drift(1.0)
     shows(clock, broker)
@@ -67,10 +67,10 @@ def test_jumps_and_drift_over_two_lives(clock: NodeClock, broker: ClusterNode) -
     assert clock.seen(broker.http) is None
     broker.start()
     shows(clock, broker)
-    assert clock.ahead(broker.http).least > 40.0
+    assert clock.offset_range(broker.http).least > 40.0
     clock.reset()
     shows(clock, broker)
-    assert abs(clock.ahead(broker.http).least) < 40.0
+    assert abs(clock.offset_range(broker.http).least) < 40.0
     with pytest.raises(ValueError, match="stands still"):
         clock.drift(0.0)
 

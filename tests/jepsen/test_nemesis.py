@@ -144,7 +144,7 @@ class Victims:
     def expect_end(self, node: int) -> None:
         self.done.append(f"may end {node}")
 
-    def suffered(self, links: Sequence[Link]) -> str:
+    def link_effects(self, links: Sequence[Link]) -> str:
         return self.dropped_or_delayed
 
     def clock_error_s(self, node: int) -> float | None:

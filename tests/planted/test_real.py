@@ -7,7 +7,7 @@ import pytest
 from jepsen.planted import BUGS
 from jepsen.planted.detection import Played, play, play_sound
 from jepsen.planted.real import REAL, UNSEEN
-from jepsen.runner.machine import why_not
+from jepsen.runner.machine import unsupported_reason
 from jepsen.scenarios.scenario import Scenario
 
 SCENARIOS = {case.scenario.number: case.scenario for case in REAL.values()}
@@ -22,7 +22,7 @@ def test_every_bug_is_shown_by_real_processes_or_has_a_reason() -> None:
 
 
 def _possible(scenario: Scenario) -> Scenario:
-    if (reason := why_not(scenario.faults)) is not None:
+    if (reason := unsupported_reason(scenario.faults)) is not None:
         pytest.skip(reason)
     return scenario
 

@@ -23,26 +23,26 @@ FOUND_WITHIN = range(1, 31)
 
 
 @pytest.fixture
-def sprung(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def triggered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Machines whose log was cut while a sync of theirs was held."""
     found: list[str] = []
-    spring = CutAmbushes._spring
+    spring = CutAmbushes._trigger
 
     def noting(ambushes: CutAmbushes, machine: Machine) -> None:
-        before = ambushes.sprung
+        before = ambushes.triggered
         spring(ambushes, machine)
-        found.extend([machine.name] * (ambushes.sprung - before))
+        found.extend([machine.name] * (ambushes.triggered - before))
 
-    monkeypatch.setattr(CutAmbushes, "_spring", noting)
+    monkeypatch.setattr(CutAmbushes, "_trigger", noting)
     return found
 
 
-def test_fixed_seeds_survive_cuts_that_meet_syncs(sprung: list[str]) -> None:
+def test_fixed_seeds_survive_cuts_that_meet_syncs(triggered: list[str]) -> None:
     for seed in SEEDS:
         outcome = simulate(seed, cut_ambushes=True)
         if outcome.failure is not None:
             pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
-    assert len(sprung) >= len(SEEDS)
+    assert len(triggered) >= len(SEEDS)
 
 
 def test_they_find_large_appends_that_a_cut_does_not_shorten(monkeypatch: pytest.MonkeyPatch) -> None:

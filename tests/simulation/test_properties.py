@@ -56,7 +56,7 @@ class Member:
         configuration, voting_position = said.pop("configuration", FIRST), said.pop("voting_position", None)
         at = Index(committed), Offset(committed), Term(term)
         found = Recovered(entries, *at, configuration, voting_position, **said)
-        self.properties.saw_restart(self.replica, log, found)
+        self.properties.observe_restart(self.replica, log, found)
 
     def ready(self, *entries: Entry, cut_to: int | None = None, term: int = 1, **said: Any) -> None:
         if cut_to is not None:
@@ -83,7 +83,7 @@ class Member:
         )
         assert not said, said
         now = Now(Term(term), role is Role.LEADER, FIRST, Offset(0 if watermark is None else watermark))
-        self.properties.saw_ready(self.replica, self.log, ready, now)
+        self.properties.observe_ready(self.replica, self.log, ready, now)
 
     def leads(self, term: int, *entries: Entry, **said: Any) -> None:
         self.ready(*entries, term=term, role=Role.LEADER, **said)
@@ -91,11 +91,11 @@ class Member:
     def says_durable(self, index: int, term: int = 1, now: int | None = None) -> None:
         to = replica_id(1)
         answer = AppendResponse(self.me, to, Term(term), 1, True, Index(index), Index(index), Index(index))
-        self.properties.saw_message(answer, self.log, Term(now or term))
+        self.properties.observe_message(answer, self.log, Term(now or term))
 
     def votes(self, term: int, candidate: int) -> None:
         answer = VoteResponse(self.me, replica_id(candidate), Term(term), 1, True)
-        self.properties.saw_message(answer, self.log, Term(term))
+        self.properties.observe_message(answer, self.log, Term(term))
 
 
 class Group:
@@ -232,13 +232,13 @@ def test_nothing_uncommitted_is_applied(group: Group) -> None:
 def test_acknowledged_is_committed_and_visible(group: Group) -> None:
     properties, replica = group.properties, group.members[0].replica
     both = Offset(1), Offset(2)
-    properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(2))
+    properties.observe_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(2))
     with broken("acknowledged-invisible"):
-        properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(1))
+        properties.observe_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(1))
     with broken("acknowledged-uncommitted"):
-        properties.saw_acknowledgement(replica, Term(1), Index(3), Index(3), (Offset(2), Offset(3)), Offset(3))
+        properties.observe_acknowledgement(replica, Term(1), Index(3), Index(3), (Offset(2), Offset(3)), Offset(3))
     with broken("acknowledged-elsewhere"):
-        properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), (Offset(0), Offset(1)), Offset(2))
+        properties.observe_acknowledgement(replica, Term(1), Index(2), Index(2), (Offset(0), Offset(1)), Offset(2))
 
 
 def test_promises_survive_a_restart(group: Group) -> None:
@@ -280,7 +280,7 @@ def test_an_installed_log_is_promised(group: Group) -> None:
     follower.log.replace(EntryId(Index(2), Term(1)), group.entries[2:])
     boundary = EntryId(Index(2), Term(1))
     answer = InstallResponse(follower.me, replica_id(1), Term(1), 1, boundary, True, Index(3))
-    group.properties.saw_message(answer, follower.log, Term(1))
+    group.properties.observe_message(answer, follower.log, Term(1))
     with broken("durable-lost"):
         follower.restart(Log())
 
@@ -296,7 +296,7 @@ def test_a_vote_is_for_one_candidate(group: Group) -> None:
 def test_a_candidate_votes_for_itself(group: Group) -> None:
     voter = group.members[1]
     request = VoteRequest(voter.me, replica_id(1), Term(2), 1, EntryId(Index(3), Term(1)))
-    group.properties.saw_message(request, voter.log, Term(2))
+    group.properties.observe_message(request, voter.log, Term(2))
     with broken("voted-twice"):
         voter.votes(2, 3)
 

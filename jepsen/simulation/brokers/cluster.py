@@ -66,7 +66,7 @@ class BrokerCluster(Site[Broker]):
         gossip = self.options.gossip
         if gossip is None:
             return None
-        self.network.are_shared = gossip.goes_same_ways
+        self.network.are_shared = gossip.shares_cuts
         link = self.options.link
         return SimulatedNetwork(self.loop, self.random("gossip network"), link._replace(loss=gossip.loss))
 
@@ -80,7 +80,7 @@ class BrokerCluster(Site[Broker]):
         broker = await Broker.open(self._settings(machine), surroundings=around)
         self.watch_process(machine, broker.node, broker.metadata)
         await broker.start(http=f"{machine.name}:{HTTP_PORT}")
-        self.watch.saw_cluster_id(machine.node, broker.cluster_id)
+        self.watch.observe_cluster_id(machine.node, broker.cluster_id)
         machine.service = broker
         machine.note(f"serves in cluster {broker.cluster_id}")
         failure = await broker.node.ended

@@ -64,8 +64,8 @@ class FaultBudget:
 
     def may_damage(self, machine: Machine, key: GroupKey) -> bool:
         """Return whether files of this replica may be damaged."""
-        is_hurt = any(damage.machine is machine and damage.key == key for damage in self.open_damages())
-        return not is_hurt and machine.replica is not None and self._allows(machine, key)
+        is_damaged_here = any(damage.machine is machine and damage.key == key for damage in self.open_damages())
+        return not is_damaged_here and machine.replica is not None and self._allows(machine, key)
 
     def may_lose(self, machine: Machine) -> bool:
         """Return whether all data on the machine's disk may be lost.
@@ -120,5 +120,5 @@ class FaultBudget:
         """Learners count as well: they may become voters at any moment."""
         members = dict.fromkeys((*voters, *learners))
         hurt = [damage.replica for damage in self.open_damages() if damage.key == key]
-        harmed = sum(member == one_more.replica or member in hurt or not self._is_there(member) for member in members)
-        return harmed <= (len(voters) - 1) // 2
+        affected = sum(member == one_more.replica or member in hurt or not self._is_there(member) for member in members)
+        return affected <= (len(voters) - 1) // 2

@@ -64,8 +64,8 @@ class Faults(DiskFaults):
     def _absence(self) -> None:
         """Stop one machine for so long that retention removes the records that it lacks."""
         machine = self.random_machine()
-        is_anybody_away = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
-        if is_anybody_away or len(self.machines) < 3:
+        is_any_absent = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
+        if is_any_absent or len(self.machines) < 3:
             return
         if machine.node.is_up:
             machine.crash()
@@ -75,12 +75,12 @@ class Faults(DiskFaults):
     def _ambush(self) -> None:
         """Strike a leader that offers its log, or the replica that fetches it, during the transfer."""
         self._strikes, self._passed_by = self.random.choice((1, 2, 4)), self.random.choice((0, 0, 1, 2))
-        self.cluster.watch.on_offer = self._spring
+        self.cluster.watch.on_offer = self._trigger
 
     def _let_pass(self, _: InstallOffer) -> None:
         return None
 
-    def _spring(self, offer: InstallOffer) -> None:
+    def _trigger(self, offer: InstallOffer) -> None:
         if self._passed_by > 0 or self._strikes == 0:
             self._passed_by -= 1
             return

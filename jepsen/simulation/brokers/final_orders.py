@@ -75,17 +75,17 @@ class FinalOrders:
 
     # orders
 
-    def _ordered(self, what: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
+    def _ordered(self, description: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
         """Give an order to random brokers until one accepts it."""
         deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
-        said: list[RaftlogError | None] = []
-        while not said or said[-1] is not None:
+        outcomes: list[RaftlogError | None] = []
+        while not outcomes or outcomes[-1] is not None:
             if self.loop.now_ns >= deadline_ns:
-                raise PropertyBroken("order-refused", {"order": what, "says": said[-1:]})
-            asked = len(said)
+                raise PropertyBroken("order-refused", {"order": description, "says": outcomes[-1:]})
+            asked = len(outcomes)
             machine = self._random.choice(self.cluster.members())
-            machine.spawn(partial(_try, work, said), "the last orders")
-            self.loop.run_until(lambda asked=asked: len(said) > asked, within_s=2 * PATIENCE_MS / 1000)  # type: ignore[misc]
+            machine.spawn(partial(_try, work, outcomes), "the last orders")
+            self.loop.run_until(lambda asked=asked: len(outcomes) > asked, within_s=2 * PATIENCE_MS / 1000)  # type: ignore[misc]
             self.loop.run_for(LOOK_S)
 
     async def _calm_settings(self, broker: Broker) -> None:
@@ -161,11 +161,11 @@ class FinalOrders:
 
 
 async def _try(
-    work: "Callable[[Broker], Coroutine[Any, Any, None]]", said: "list[RaftlogError | None]", broker: Broker
+    work: "Callable[[Broker], Coroutine[Any, Any, None]]", outcomes: "list[RaftlogError | None]", broker: Broker
 ) -> None:
     try:
         await work(broker)
     except RaftlogError as error:
-        said.append(error)
+        outcomes.append(error)
     else:
-        said.append(None)
+        outcomes.append(None)

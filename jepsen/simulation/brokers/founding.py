@@ -137,7 +137,7 @@ class Founding(Site[Member]):
         self.watch_process(machine, node, metadata)
         await node.start()
         await metadata.start(Addresses("", f"{machine.name}:{RPC_PORT}", ""))
-        self.watch.saw_cluster_id(machine.node, metadata.cluster_id)
+        self.watch.observe_cluster_id(machine.node, metadata.cluster_id)
         machine.service = Member(node, metadata)
         machine.note(f"is registered in cluster {metadata.cluster_id}")
         failure = await node.ended
@@ -153,19 +153,19 @@ class Founding(Site[Member]):
             self.start_within(machine, random.uniform(0, self.options.spread_s))
             self.loop.call_at_ns(TAKE_NS, self._take_later, machine)
         self._supervise()
-        self._injure(self.random("nemesis"))
+        self._inject_fault(self.random("nemesis"))
         self.loop.run_until_time(self.options.safety_s)
         self._is_healed = True
         self.faults.heal()
         self._within("not-serving", self._not_serving)
         self._within("metadata-differs", self._different)
 
-    def _injure(self, random: Random) -> None:
+    def _inject_fault(self, random: Random) -> None:
         if self._is_healed:
             return
         self.faults.inflict(random.choice(KINDS))
         pause_ns = int(random.expovariate(1 / self.options.faults_mean_s) * SECOND_NS)
-        self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._injure, random)
+        self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._inject_fault, random)
 
     def _supervise(self) -> None:
         """Start again what was started once, is down, and need not stay so."""

@@ -160,7 +160,7 @@ class Machine(Generic[S]):
 
     async def _run(self, process: Process) -> None:
         try:
-            await self.program(self, self._surroundings(process))
+            await self.program(self, self._environment(process))
             end = "it was ordered to stop"
         except (RaftlogError, OSError) as error:
             end = f"{type(error).__name__}: {error}"
@@ -172,7 +172,7 @@ class Machine(Generic[S]):
             self.crash()
             self.end = end
 
-    def _surroundings(self, process: Process) -> Surroundings:
+    def _environment(self, process: Process) -> Surroundings:
         random = generator(self._seed, "process", self.node_id, process.incarnation)
         return Surroundings(
             self.disk,

@@ -86,7 +86,7 @@ FOCUS_WEIGHT: Final = 4
 class GossipOptions:
     """Options of one run for gossip."""
 
-    goes_same_ways: bool
+    shares_cuts: bool
     """Whether what cuts off connections cuts off gossip as well."""
     interference: float
     """Share of datagrams that are kept, repeated, garbled or forged."""
@@ -309,7 +309,7 @@ def _draw_gossip(random: Random) -> GossipOptions | None:
     if random.random() < 0.4:
         return None
     return GossipOptions(
-        goes_same_ways=random.random() < 0.6,
+        shares_cuts=random.random() < 0.6,
         interference=random.choice((0.0, 0.02, 0.2)),
         loss=random.choice((0.0, 0.05, 0.3)),
     )

@@ -14,7 +14,7 @@ from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping,
 from jepsen.simulation.brokers.site import Site, SiteOptions
 from jepsen.simulation.brokers.workload.workload import Workload
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
-from jepsen.simulation.verdicts import PropertyBroken, insist
+from jepsen.simulation.verdicts import PropertyBroken, raise_recorded
 
 
 def simulate_brokers(
@@ -79,8 +79,8 @@ def _simulate(
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
     failure: Failure | None = None
-    PropertyBroken.said.clear()
-    site.loop.after_step = insist
+    PropertyBroken.raised.clear()
+    site.loop.after_step = raise_recorded
     try:
         with logging_to_timeline(site.loop):
             run()

@@ -103,7 +103,7 @@ class Site(ABC, Generic[S]):
             machine.replica, machine.stale = replica, None
             machine.on_send = partial(self.watch.sends, node.driver)
             self.watch.opened(machine.node, node.driver, metadata)
-        self.watch.saw_cluster_id(machine.node, node.identity.cluster_id)
+        self.watch.observe_cluster_id(machine.node, node.identity.cluster_id)
 
         def applied() -> None:
             self.watch.applied(machine.node, metadata.state)

@@ -141,7 +141,7 @@ class Watch:
         self._check_damage(life, group)
         self._note(life, f"{where}: has {log.last_index}@{group.core.last_id.term} in term {group.core.term}")
         committed = max(group.core.committed_index, log.boundary.index)
-        properties.saw_restart(
+        properties.observe_restart(
             life.me,
             log,
             Recovered(
@@ -163,7 +163,7 @@ class Watch:
         core = group.core
         now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
         properties = self.group(group.key)
-        properties.saw_ready(life.me, group.log, ready, now)
+        properties.observe_ready(life.me, group.log, ready, now)
         role = ready.role_state
         if role is not None:
             if role.role is Role.LEADER:
@@ -181,7 +181,7 @@ class Watch:
         for key, message in envelopes:
             group = driver.groups.get(key)
             if group is not None:
-                self.group(key).saw_message(message, group.log, group.core.term)
+                self.group(key).observe_message(message, group.log, group.core.term)
                 if type(message) is InstallOffer:
                     self.on_offer(message)
                 elif type(message) is VoteRequest:
@@ -192,18 +192,18 @@ class Watch:
         kinds = ", ".join(type(message).__name__ for _, message in envelopes)
         raise PropertyBroken("stale-disk-takes-part", {"broker": computer.name, "sends": kinds})
 
-    def saw_acknowledgement(self, key: GroupKey, what: str, first: Offset, after: Offset) -> None:
+    def observe_acknowledgement(self, key: GroupKey, label: str, first: Offset, after: Offset) -> None:
         """Check that offsets acknowledged to a client are committed."""
         committed = self.group(key).committed_offset
         if after > committed:
-            numbers = {"partition": what, "first": first, "after": after, "committed": committed}
+            numbers = {"partition": label, "first": first, "after": after, "committed": committed}
             raise PropertyBroken("acknowledged-uncommitted", numbers)
 
-    def saw_end(self, key: GroupKey, what: str, end: Offset) -> None:
+    def observe_end(self, key: GroupKey, label: str, end: Offset) -> None:
         """Check that the high watermark returned to a client is committed."""
         committed = self.group(key).committed_offset
         if end > committed:
-            raise PropertyBroken("uncommitted-shown", {"partition": what, "end": end, "committed": committed})
+            raise PropertyBroken("uncommitted-shown", {"partition": label, "end": end, "committed": committed})
 
     def newest_term(self, key: GroupKey) -> Term:
         """Return the newest term of all leaders so far."""
@@ -211,7 +211,7 @@ class Watch:
 
     # the controller
 
-    def saw_cluster_id(self, computer: Computer, cluster_id: uuid.UUID | str | None) -> None:
+    def observe_cluster_id(self, computer: Computer, cluster_id: uuid.UUID | str | None) -> None:
         """Check that a broker has the same cluster id as all others."""
         if cluster_id is None:
             return
@@ -224,7 +224,7 @@ class Watch:
     def applied(self, computer: Computer, state: ControllerState) -> None:
         """Check a new copy of the controller's state in a broker."""
         if state.bootstrap is not None:
-            self.saw_cluster_id(computer, state.bootstrap.cluster_id)
+            self.observe_cluster_id(computer, state.bootstrap.cluster_id)
         index, digest = state.applied_index, state.state_hash()
         known, by = self._hashes.setdefault(index, (digest, computer.name))
         if known != digest:
@@ -249,5 +249,5 @@ def _members(configuration: Configuration) -> str:
     """Return the members of a configuration as shown in the timeline."""
     parts = (("voters", configuration.voters), ("before", configuration.outgoing), ("learners", configuration.learners))
     return ", ".join(
-        f"{what} {' '.join(str(each.node_id) for each in replicas)}" for what, replicas in parts if replicas
+        f"{label} {' '.join(str(each.node_id) for each in replicas)}" for label, replicas in parts if replicas
     )

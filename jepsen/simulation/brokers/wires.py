@@ -79,7 +79,7 @@ class StreamTransport(asyncio.Transport):
         if not self._is_closing:
             self._is_closing = True
             self._stream.close()
-            self._loop.call_soon(self._tell_lost, None)
+            self._loop.call_soon(self._report_lost, None)
 
     def abort(self) -> None:
         self.close()
@@ -99,11 +99,11 @@ class StreamTransport(asyncio.Transport):
         self._is_closing = True
         if isinstance(error, EOFError):
             self._protocol.eof_received()
-            self._tell_lost(None)
+            self._report_lost(None)
         else:
-            self._tell_lost(error)
+            self._report_lost(error)
 
-    def _tell_lost(self, error: Exception | None) -> None:
+    def _report_lost(self, error: Exception | None) -> None:
         if not self._is_lost:
             self._is_lost = True
             self._protocol.connection_lost(error)

@@ -58,9 +58,9 @@ class Nemesis:
 
     def plan_single_events(self, first: float, last: float) -> None:
         """Deaths mostly; each alone, and each looked at ten periods later."""
-        events = [self._die, self._die, self._leave, self._come_back, self._say_something]
+        events = [self._die, self._die, self._leave, self._come_back, self._change_description]
         if not self._options.loss:
-            events += [self._nap, self._nap]
+            events += [self._pause_briefly, self._pause_briefly]
         when = first + self._random.random() * EVENT_INTERVAL_S
         while when < last - PERIODS_MAX * self._world.config.period_s:
             event = self._random.choice(events)
@@ -76,7 +76,7 @@ class Nemesis:
     def _leave(self) -> None:
         process = self._random_process()
         if process is not None:
-            self._go(process)
+            self._leave_and_end(process)
             self._expect_known(process)
 
     def _come_back(self) -> None:
@@ -86,13 +86,13 @@ class Nemesis:
             self._begin(process)
             self._expect_known(process)
 
-    def _say_something(self) -> None:
+    def _change_description(self) -> None:
         process = self._random_process()
         if process is not None:
             self._describe(process)
             self._expect_known(process)
 
-    def _nap(self) -> None:
+    def _pause_briefly(self) -> None:
         """Pause a process for a while; afterwards all must consider it alive."""
         process = self._random_process()
         if process is not None:
@@ -122,7 +122,7 @@ class Nemesis:
             when += self._random.expovariate(1 / 6.0)
 
     def _trouble(self) -> None:
-        befall: dict[GossipFault, Callable[[Process], None]] = {
+        fault_functions: dict[GossipFault, Callable[[Process], None]] = {
             GossipFault.CRASH: self._crash_for_a_while,
             GossipFault.LEAVE: self._leave_for_a_while,
             GossipFault.PAUSE: lambda process: self._stop(process, self._random.uniform(1, 30)),
@@ -136,7 +136,7 @@ class Nemesis:
         }
         process = self._random_process()
         if process is not None:
-            befall[self._random.choice(self._options.troubles)](process)
+            fault_functions[self._random.choice(self._options.troubles)](process)
 
     def _crash(self, process: Process) -> None:
         self._world.note(process, "is killed")
@@ -147,7 +147,7 @@ class Nemesis:
         if self._random.random() < 0.7:
             self._world.at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
 
-    def _go(self, process: Process) -> None:
+    def _leave_and_end(self, process: Process) -> None:
         """Let a process announce that it leaves, and end it a second later."""
         self._world.note(process, "leaves")
         process.swim.leave(self._world.now)
@@ -157,7 +157,7 @@ class Nemesis:
         self._world.at(self._world.now + 1, lambda: process.end(self._world.now) if process.life == life else None)
 
     def _leave_for_a_while(self, process: Process) -> None:
-        self._go(process)
+        self._leave_and_end(process)
         if self._random.random() < 0.7:
             self._world.at(self._world.now + self._random.uniform(2, 20), lambda: self._begin(process))
 

@@ -34,7 +34,7 @@ def simulate_watched(watch: Watch) -> Outcome:
     options, world = watch.world.options, watch.world
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
-    PropertyBroken.said.clear()
+    PropertyBroken.raised.clear()
     failure: Failure | None = None
     try:
         _run(watch, Nemesis(watch))

@@ -95,20 +95,20 @@ class Watch:
             return  # something else has happened to it since, and is looked at later
         for observer in self.observers():
             if observer is not process:
-                self._demand_truth(observer, process, "dead-not-known")
+                self._demand_actual_state(observer, process, "dead-not-known")
 
     def observers(self) -> list[Process]:
         return [process for process in self.world.processes if process.runs and not process.has_left]
 
-    def _demand_truth(self, observer: Process, process: Process, name: str) -> None:
+    def _demand_actual_state(self, observer: Process, process: Process, name: str) -> None:
         known = observer.swim.member(process.node_id)
         if known is None or known.state not in self._allowed(process, name):
-            self._fail(name, observer, known, truth=self._truth(process), about=process.node_id)
+            self._fail(name, observer, known, actual=self._actual_state(process), about=process.node_id)
         if process.runs and not process.has_left:
             if not self._is_there(known):
-                self._fail(name, observer, known, truth="another life", about=process.node_id)
+                self._fail(name, observer, known, actual="another life", about=process.node_id)
             if known.description != process.description:
-                self._fail(name, observer, known, truth="another description", about=process.node_id)
+                self._fail(name, observer, known, actual="another description", about=process.node_id)
 
     def _allowed(self, process: Process, name: str) -> tuple[MemberState, ...]:
         if process.has_left:
@@ -126,7 +126,7 @@ class Watch:
         for observer in observers:
             for process in self.world.processes:
                 if process is not observer and process.life:
-                    self._demand_truth(observer, process, "disagreement")
+                    self._demand_actual_state(observer, process, "disagreement")
             waiting = observer.swim.counters().broadcasts_waiting
             if waiting:
                 raise PropertyBroken("queue-not-empty", {"member": observer.name, "waiting": waiting})
@@ -150,7 +150,7 @@ class Watch:
     def _process(self, node_id: NodeId) -> Process:
         return self.world.processes[node_id - 1]
 
-    def _truth(self, process: Process) -> str:
+    def _actual_state(self, process: Process) -> str:
         if process.has_left:
             return "left"
         return f"up, life {process.life}" if process.is_up else "dead"

@@ -59,27 +59,27 @@ class World:
 
     # time
 
-    def at(self, when: float, what: Callable[[], None]) -> None:
+    def at(self, when: float, description: Callable[[], None]) -> None:
         """Schedule a call of the harness."""
-        self._push(when, None, what)
+        self._push(when, None, description)
 
     def run_until(self, end: float) -> None:
         heap = self._heap
         while heap and heap[0][0] <= end:
-            self.now, _, process, what = heappop(heap)
+            self.now, _, process, description = heappop(heap)
             if process is None:
-                assert callable(what), what
-                what()
-            elif what is None:
+                assert callable(description), description
+                description()
+            elif description is None:
                 self._wake(process)
             elif process.is_up:
-                assert isinstance(what, Datagram), what
-                self._arrive(process, what)
+                assert isinstance(description, Datagram), description
+                self._arrive(process, description)
         self.now = end
 
-    def _push(self, when: float, process: Process | None, what: Datagram | Callable[[], None] | None) -> None:
+    def _push(self, when: float, process: Process | None, description: Datagram | Callable[[], None] | None) -> None:
         self._order += 1
-        heappush(self._heap, (when, self._order, process, what))
+        heappush(self._heap, (when, self._order, process, description))
 
     def _wake(self, process: Process) -> None:
         if process.wake_at != self.now or not process.runs:

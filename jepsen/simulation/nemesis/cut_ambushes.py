@@ -32,12 +32,12 @@ class CutAmbushes:
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster, self._loop, self._random = cluster, cluster.loop, random
         self._is_over = False
-        cluster.on_cut = self._spring
-        self.sprung = 0
+        cluster.on_cut = self._trigger
+        self.triggered = 0
         """Cuts that met a held sync."""
 
     def start(self) -> None:
-        self._after(self._random.uniform(*PERIOD_S), self._lie_in_wait)
+        self._after(self._random.uniform(*PERIOD_S), self._prepare)
 
     def end(self) -> None:
         """No more of them; every sync returns."""
@@ -48,10 +48,10 @@ class CutAmbushes:
     def _after(self, seconds: float, work: Callable[[], object]) -> None:
         self._loop.call_at_ns(self._loop.now_ns + int(seconds * SECOND_NS), work)
 
-    def _lie_in_wait(self) -> None:
+    def _prepare(self) -> None:
         if self._is_over:
             return
-        self._after(self._random.uniform(*PERIOD_S), self._lie_in_wait)
+        self._after(self._random.uniform(*PERIOD_S), self._prepare)
         found = self._cluster.leader(self._random.choice(self._cluster.groups))
         if found is None or any(machine.disk.is_holding for machine in self._cluster.machines.values()):
             return
@@ -66,10 +66,10 @@ class CutAmbushes:
         self._cluster.network.impose(shapes.split((numbers, rest)))
         self._after(self._random.uniform(*ALONE_S), self._cluster.network.heal)
 
-    def _spring(self, machine: Machine) -> None:
+    def _trigger(self, machine: Machine) -> None:
         if not machine.disk.has_held:
             return
-        self.sprung += 1
+        self.triggered += 1
         machine.note("cuts its log: syncs of its segments are held")
         at_ns = self._loop.now_ns + self._random.choice(DELAYS_MS) * MILLISECOND_NS
         self._loop.call_at_ns(at_ns, machine.disk.release)

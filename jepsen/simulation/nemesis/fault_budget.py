@@ -81,9 +81,9 @@ class FaultBudget:
         halves = (configuration.voters, configuration.outgoing) if configuration.is_joint else (configuration.voters,)
         for half in halves:
             members = (*half, *(learner for learner in configuration.learners if learner not in half))
-            harmed = sum(
+            affected = sum(
                 member == one_more or member in damaged or self.cluster.machine_of(member) is None for member in members
             )
-            if harmed > (len(half) - 1) // 2:
+            if affected > (len(half) - 1) // 2:
                 return False
         return True

@@ -58,7 +58,7 @@ class Switchboard:
         else:
             arrival_ns = self._loop.now_ns + link.retransmit_delay_ns() + link.delay_ns()
             args = (source, destination, service, opened, link.ticket())
-            self._loop.call_at_ns(arrival_ns, self._knock, *args)
+            self._loop.call_at_ns(arrival_ns, self._request_arrives, *args)
         timeout = self._loop.call_at_ns(
             self._loop.now_ns + self._times.connect_ns, self._answer, source, opened, _timed_out(destination, service)
         )
@@ -67,7 +67,7 @@ class Switchboard:
         finally:
             timeout.cancel()
 
-    def _knock(
+    def _request_arrives(
         self, source: Process, destination: Node, service: str, opened: "asyncio.Future[Stream]", ticket: int
     ) -> None:
         """Handle the arrival of a request to open a stream."""
@@ -203,9 +203,9 @@ class Switchboard:
             self.forget(end)
             link = self._network.link(process.node, end.peer_node)
             reset_ns = self._loop.now_ns + link.delay_ns()
-            says_so = self._random.random() < 0.5
+            sends_reset = self._random.random() < 0.5
             silent_ns = self._notice_ns()
-            self._loop.call_at_ns(reset_ns, self._reset_arrives, end, says_so and not link.is_cut, silent_ns)
+            self._loop.call_at_ns(reset_ns, self._reset_arrives, end, sends_reset and not link.is_cut, silent_ns)
 
     def _reset_arrives(self, end: Stream, arrives: bool, silent_ns: int) -> None:
         end.sever()

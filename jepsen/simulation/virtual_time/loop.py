@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._deadline_ns: int | None = None
         self._condition: Callable[[], bool] | None = None
         self._failure: BaseException | None = None
-        self._graveyard: list[VirtualTask[Any]] = []
+        self._dead_tasks: list[VirtualTask[Any]] = []
         self._thread = threading.get_ident()
 
     # Running
@@ -176,8 +176,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """End the run by the first failure of living code.
 
         `context` is the argument of asyncio's exception handlers."""
-        culprit = context.get("future") or context.get("task")
-        if self._failure is not None or is_dead(getattr(culprit, "process", None)):
+        failed_task = context.get("future") or context.get("task")
+        if self._failure is not None or is_dead(getattr(failed_task, "process", None)):
             return
         self._failure = context.get("exception") or RuntimeError(context["message"])
         self._failure.add_note(f"at {self.now_ns / 1e9:.9f} s: {context['message']}")
@@ -297,11 +297,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not task.cancelled() and (error := task.exception()) is not None:
             self.call_exception_handler({"message": f"{task.get_name()} failed", "exception": error, "task": task})
 
-    def bury(self, process: Process) -> None:
+    def remove_tasks(self, process: Process) -> None:
         dead = [task for task in self._tasks() if task.process is process]
         for task in sorted(dead, key=lambda task: task.number):
             task.abandon()
-            self._graveyard.append(task)
+            self._dead_tasks.append(task)
 
     def close(self) -> None:
         """Close the loop: all processes die, then their remaining coroutines are unwound."""
@@ -311,10 +311,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().close()
         for task in living:
             task.abandon()
-        unwind(self, [*self._graveyard, *living])
+        unwind(self, [*self._dead_tasks, *living])
         self._ready_handles.clear()
         self._timers.clear()
-        self._graveyard.clear()
+        self._dead_tasks.clear()
 
 
 refuse(VirtualLoop)

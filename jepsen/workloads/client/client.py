@@ -148,7 +148,7 @@ class Client:
                 await asyncio.wait(self._requests, timeout=_LAST_ANSWERS_S)
             for close in self._closings:
                 await close(_LAST_ANSWERS_S)
-            self._say_figures()
+            self._print_figures()
         finally:
             for request in self._requests:
                 request.cancel()
@@ -174,9 +174,9 @@ class Client:
         loop = asyncio.get_running_loop()
         while loop.time() + _FIGURES_S < until_s:
             await asyncio.sleep(_FIGURES_S)
-            self._say_figures()
+            self._print_figures()
 
-    def _say_figures(self) -> None:
+    def _print_figures(self) -> None:
         not_offered = sum(producer.not_offered for producer in self._producers)
         figures = {
             "polled": self.history.polled,

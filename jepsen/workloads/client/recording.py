@@ -64,9 +64,9 @@ class HistoryWriter:
         self._more = {}
         self._recorder.crash(process)
 
-    def nemesis(self, what: str, **more: Any) -> None:
+    def nemesis(self, description: str, **more: Any) -> None:
         self._more = more
-        self._recorder.nemesis(what)
+        self._recorder.nemesis(description)
 
     def _count(self, op: Op) -> Op:
         if op.kind == "send":

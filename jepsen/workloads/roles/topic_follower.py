@@ -130,8 +130,8 @@ class TopicProducer:
                 self.not_offered += 1
                 return
             # Metadata of another node: it may be older or newer than this node's.
-            believer = self._followers[self._random.choice(self._access.nodes)]
-            known = believer.known_topics.get(name, NO_TOPIC)
+            follower = self._followers[self._random.choice(self._access.nodes)]
+            known = follower.known_topics.get(name, NO_TOPIC)
             place = labelled(name, known.topic_id, self._random.randrange(max(1, known.partitions)))
             values = tuple(next(self._values) for _ in range(self._random.randint(1, RECORDS_MAX)))
             body = build_batch([payload_of(value, self._random.choice(SIZES)) for value in values])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import jepsen
-from jepsen.disk import why_not
+from jepsen.disk import unsupported_reason
 
-pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+pytestmark = pytest.mark.skipif(unsupported_reason() is not None, reason=str(unsupported_reason()))
 
 ROOT = Path(jepsen.__file__).parents[1]
 LOSSES = {"lost-write", "inconsistent-offset", "offset-order", "unseen", "end-went-back", "nonmonotonic-send"}

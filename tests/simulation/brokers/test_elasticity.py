@@ -121,7 +121,7 @@ def test_a_leader_that_changes_members_is_ambushed_and_the_move_goes_on(begin: C
 
 
 def test_brokers_gossip_and_rejoin_each_other(begin: Callable[..., World]) -> None:
-    world = begin(NONE, gossip=GossipOptions(goes_same_ways=True, interference=0.2, loss=0.05))
+    world = begin(NONE, gossip=GossipOptions(shares_cuts=True, interference=0.2, loss=0.05))
     world.machine(3).crash()
     world.nemesis.faults.absent_until_ns[world.machine(3).node_id] = 1 << 62
 

@@ -16,11 +16,11 @@ KEY = UUID(int=5).bytes
 
 def test_a_second_cluster(loop: VirtualLoop) -> None:
     watch, one = Watch(loop), loop.add_node("n1")
-    watch.saw_cluster_id(one, None)
-    watch.saw_cluster_id(one, UUID(int=1))
-    watch.saw_cluster_id(loop.add_node("n2"), str(UUID(int=1)))
+    watch.observe_cluster_id(one, None)
+    watch.observe_cluster_id(one, UUID(int=1))
+    watch.observe_cluster_id(loop.add_node("n2"), str(UUID(int=1)))
     with pytest.raises(PropertyBroken, match="two-clusters"):
-        watch.saw_cluster_id(one, UUID(int=2))
+        watch.observe_cluster_id(one, UUID(int=2))
 
 
 def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
@@ -52,7 +52,7 @@ def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
 def test_reports_before_the_commit(loop: VirtualLoop) -> None:
     watch = Watch(loop)
     with pytest.raises(PropertyBroken, match="acknowledged-uncommitted"):
-        watch.saw_acknowledgement(KEY, "orders/0", Offset(0), Offset(1))
+        watch.observe_acknowledgement(KEY, "orders/0", Offset(0), Offset(1))
     with pytest.raises(PropertyBroken, match="uncommitted-shown"):
-        watch.saw_end(KEY, "orders/0", Offset(1))
-    watch.saw_end(KEY, "orders/0", Offset(0))
+        watch.observe_end(KEY, "orders/0", Offset(1))
+    watch.observe_end(KEY, "orders/0", Offset(0))

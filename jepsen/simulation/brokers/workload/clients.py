@@ -131,8 +131,8 @@ class Client(ABC):
     def _check_answered(self, attempt: Attempt, work: Work) -> None:
         """Check that a broker that runs has answered, whatever faults there are."""
         if not attempt.is_answered and not attempt.is_held_up():
-            what = getattr(work, "__name__", type(self).__name__).strip("_")
-            numbers = {"broker": attempt.machine.name, "request": what, "deadline_ms": attempt.deadline_ms}
+            description = getattr(work, "__name__", type(self).__name__).strip("_")
+            numbers = {"broker": attempt.machine.name, "request": description, "deadline_ms": attempt.deadline_ms}
             raise PropertyBroken("no-answer", numbers)
 
     def _give_up(self, attempt: Attempt) -> None:

@@ -46,19 +46,21 @@ class Drain:
         if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
             raise PropertyBroken("unreadable", {"not_read": ", ".join(self._left), "within_s": WITHIN_S})
 
-    def _begin(self, random: Random, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
-        self._left[what] = None
+    def _begin(self, random: Random, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+        self._left[description] = None
         machine = random.choice(self.cluster.members())
-        machine.spawn(partial(self._read, what, work), "drain")
+        machine.spawn(partial(self._read, description, work), "drain")
 
-    async def _read(self, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker) -> None:
+    async def _read(
+        self, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
+    ) -> None:
         """Code of the broker's process."""
         try:
             await work(broker)
         except RaftlogError as error:
-            numbers = {"what": what, "node": broker.node_id, "error": repr(error)}
+            numbers = {"what": description, "node": broker.node_id, "error": repr(error)}
             raise PropertyBroken("unreadable", numbers) from error
-        del self._left[what]
+        del self._left[description]
 
     async def _read_commits(self, group: str, broker: Broker) -> None:
         recorder = self.cluster.recorder

@@ -270,7 +270,7 @@ class Lane(Client):
     def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:
         """Check an answer, even one that the client no longer waits for."""
         after = Offset(offset + len(request.send.values))
-        self.watch.saw_acknowledgement(line.topic.key(line.number), str(line), offset, after)
+        self.watch.observe_acknowledgement(line.topic.key(line.number), str(line), offset, after)
         if request.first_offset is None:
             request.first_offset = offset
         elif request.first_offset != offset:

@@ -92,10 +92,10 @@ class Operator(Client):
         if self.random.random() < self.elasticity.strikes:
             self._strike_later(self._controller)
         try:
-            said = await self._orders[order](broker, attempt.deadline())
+            outcome = await self._orders[order](broker, attempt.deadline())
         except RaftlogError as error:
-            said = f"{type(error).__name__} {error}"
-        self.loop.note("operator", f"{order.value} at {attempt.machine.name}: {said}")
+            outcome = f"{type(error).__name__} {error}"
+        self.loop.note("operator", f"{order.value} at {attempt.machine.name}: {outcome}")
         if self.receives(attempt):
             self.done(attempt, self._pause_ns())
 
@@ -168,16 +168,16 @@ class Operator(Client):
 
     async def _rival(self, target: Target, broker: Broker) -> None:
         try:
-            said = await self._move_one(target, broker, deadline_in(RIVAL_MS))
+            outcome = await self._move_one(target, broker, deadline_in(RIVAL_MS))
         except RaftlogError as error:
-            said = f"{type(error).__name__} {error}"
-        self.loop.note("operator", f"the rival at n{broker.node_id}: {said}")
+            outcome = f"{type(error).__name__} {error}"
+        self.loop.note("operator", f"the rival at n{broker.node_id}: {outcome}")
 
     async def _cancel(self, broker: Broker, deadline: Deadline) -> str:
         target = self._target(broker)
         if target is None:
             return "nothing to move"
-        said = await self._move_one(target, broker, deadline)
+        outcome = await self._move_one(target, broker, deadline)
         await asyncio.sleep(self.random.uniform(0, 0.3))
         if self.random.random() < 0.5:
             version = await broker.operations.partitions.cancel_reconfiguration(
@@ -188,17 +188,17 @@ class Operator(Client):
             await broker.operations.partitions.cancel_moves(
                 self.random.choice((None, *target.nodes)), deadline=deadline
             )
-        return f"{said}, cancelled"
+        return f"{outcome}, cancelled"
 
     async def _transfer(self, broker: Broker, deadline: Deadline) -> str:
         target = self._target(broker)
         if target is None:
             return "nothing to lead"
-        heir = self.random.choice((None, *target.nodes))
+        transfer_target = self.random.choice((None, *target.nodes))
         leads = await broker.operations.leadership.transfer_leadership(
-            target.topic, target.name.partition, heir, deadline=deadline
+            target.topic, target.name.partition, transfer_target, deadline=deadline
         )
-        return f"{target.topic}/{target.name.partition} to {heir}: {leads} leads"
+        return f"{target.topic}/{target.name.partition} to {transfer_target}: {leads} leads"
 
     # brokers
 

@@ -81,7 +81,7 @@ class Producer(Client):
     def _answered(self, attempt: Attempt, topic: Known, number: int, send: Send, first: int, acks: Acks) -> None:
         after = Offset(first + len(send.values))
         if acks == ALL:
-            self.watch.saw_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)
+            self.watch.observe_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)
         if not self.receives(attempt) or attempt.op is None:
             return
         if acks == ALL:

@@ -74,7 +74,7 @@ class Reader(Client):
             return
         fetched, after = decode(partition, found.batches, position)
         if fetched.offsets:
-            self.watch.saw_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
+            self.watch.observe_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
         if self.receives(attempt):
             self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
             self.position = after
@@ -110,7 +110,7 @@ class Reader(Client):
             if self.receives(attempt):
                 self.failed(attempt, error)
             return
-        self.watch.saw_end(topic.key(number), str(partition), found.end)
+        self.watch.observe_end(topic.key(number), str(partition), found.end)
         if self.receives(attempt):
             if attempt.op is not None:
                 ends = OffsetRange(partition, found.beginning, found.end)
