@@ -9,7 +9,7 @@ import time
 from itertools import cycle, islice
 
 from bench.measure import require
-from bench.node_commands import Stalls, own_costs, run
+from bench.node_commands import Stalls, process_costs, run
 from bench.node_load import KEY_BYTES, Load
 from bench.shared_secret import SECRET
 from bench.syncs import SyncCount
@@ -101,7 +101,7 @@ class Commands:
         return {"records": records, "different": len(seen)}
 
     async def costs(self) -> dict[str, float]:
-        return {**own_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
+        return {**process_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
 
 
 def _soon() -> Deadline:

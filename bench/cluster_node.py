@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bench.measure import require
-from bench.node_commands import Stalls, own_costs, print_answer, run
+from bench.node_commands import Stalls, print_answer, process_costs, run
 from bench.node_load import KEY_BYTES, Load
 from bench.samples import VALUE_BYTES
 from bench.shared_secret import SECRET
@@ -66,7 +66,7 @@ def _settle(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Com
             future.set_exception(error)
 
 
-class Everywhere:
+class AllGroupsWriter:
     """Writer of one record to each Raft group led here; retried until it is acknowledged."""
 
     def __init__(self, node: Node) -> None:
@@ -94,7 +94,7 @@ class Everywhere:
 class Commands:
     """Commands that this process accepts."""
 
-    _everywhere: Everywhere
+    _everywhere: AllGroupsWriter
 
     def __init__(self, syncs: SyncCount) -> None:
         self.node: Node
@@ -182,7 +182,7 @@ class Commands:
 
     async def write_everywhere(self) -> None:
         """Write one record to every Raft group that is led here, one after another; `written` reports them."""
-        self._everywhere = Everywhere(self.node)
+        self._everywhere = AllGroupsWriter(self.node)
 
     async def written(self) -> dict[str, float]:
         """Return the time of the first acknowledged write since `write_everywhere`, by Raft group as a number."""
@@ -201,7 +201,7 @@ class Commands:
         return [group.core for group in self.node.driver.groups.values()]
 
     async def costs(self) -> dict[str, float]:
-        return {**own_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
+        return {**process_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
 
     async def stop_watching(self) -> None:
         """Stop the stall timer, which started in `create` and costs more than an idle node."""

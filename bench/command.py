@@ -185,12 +185,12 @@ def _run(measures: list[Measure], runs: int, workspace: Workspace) -> list[Outco
         task = progress.add_task("bench", total=len(measures))
         for outcome in run_all(measures, runs, workspace, lambda what: progress.update(task, description=what)):
             progress.advance(task)
-            progress.console.print(_said_of(outcome), highlight=False)
+            progress.console.print(_outcome_line(outcome), highlight=False)
             outcomes.append(outcome)
     return outcomes
 
 
-def _said_of(outcome: Outcome) -> str:
+def _outcome_line(outcome: Outcome) -> str:
     """Describe a finished measure in one line."""
     if outcome.skipped:
         return f"{outcome.measure.name}: not measured, {outcome.skipped}"

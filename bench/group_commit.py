@@ -58,14 +58,14 @@ def append_from_threads(path: str, seconds: float) -> dict[str, float]:
         elapsed, synced = time.perf_counter() - begin, syncs.total
     with raftlog.Log.open(path, create=False) as log:
         stored = [record.value for record in log.read()]
-    return _judged(stored, latencies, elapsed, synced)
+    return _figures_of(stored, latencies, elapsed, synced)
 
 
 def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
     """64 tasks produce to one partition of a broker in this process, without HTTP; in a child."""
     latencies: list[list[float]] = [[] for _ in range(WAITERS)]
     elapsed, synced = uvloop.run(_produce_all(path, seconds, latencies))
-    return _judged(uvloop.run(_read_all(path)), latencies, elapsed, synced)
+    return _figures_of(uvloop.run(_read_all(path)), latencies, elapsed, synced)
 
 
 async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) -> tuple[float, int]:
@@ -113,7 +113,9 @@ async def _produce(broker: Broker, writer: int, until: float, mine: list[float])
         now = after
 
 
-def _judged(stored: list[bytes | None], latencies: list[list[float]], elapsed: float, synced: int) -> dict[str, float]:
+def _figures_of(
+    stored: list[bytes | None], latencies: list[list[float]], elapsed: float, synced: int
+) -> dict[str, float]:
     """Return the figures, after every acknowledged value was found in the records that a restart delivers."""
     expected = {value_of(writer, number) for writer in range(WAITERS) for number in range(len(latencies[writer]))}
     samples = sorted(itertools.chain.from_iterable(latencies))

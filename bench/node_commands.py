@@ -47,7 +47,7 @@ class Stalls:
         return longest
 
 
-def own_costs() -> dict[str, float]:
+def process_costs() -> dict[str, float]:
     """CPU seconds so far, resident memory and open files of this process."""
     times = os.times()
     resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)

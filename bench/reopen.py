@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     offset: int
 
 
-def write_for_ever(path: str) -> dict[str, int]:
+def write_endlessly(path: str) -> dict[str, int]:
     """Append batches of 16 KiB, 1 MiB a sync, and report the acknowledged ones after each append; in a child."""
     pool = [b"".join(batches(_BATCHES_PER_APPEND, _BATCH_RECORDS)) for _ in range(_DIFFERENT_APPENDS)]
     with raftlog.Log.open(path) as log:
@@ -95,7 +95,7 @@ def scrub(path: str) -> dict[str, float | str]:
 def kill_writer(path: Path, size: int) -> int:
     """Write until `size` and a checkpoint past it, and on; SIGKILL. Returns the end offset that was acknowledged."""
     with subprocess.Popen(
-        command_for(write_for_ever), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command_for(write_endlessly), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdin
         assert writer.stdout

@@ -62,14 +62,14 @@ def _read(port: int, offset: int) -> None:
     require(read_header(body).base_offset == offset, f"offset {offset} was answered with another batch")
 
 
-def _said_at(node: ClusterNode, words: str, since: int) -> float | None:
+def _logged_at(node: ClusterNode, words: str, since: int) -> float | None:
     for line in node.log_text()[since:].splitlines():
         if words in line:
             return datetime.fromisoformat(json.loads(line)["timestamp"]).timestamp()
     return None
 
 
-def _rot(cluster: Cluster, turn: int) -> tuple[float, float]:
+def _damage_and_repair(cluster: Cluster, turn: int) -> tuple[float, float]:
     """Damage the leader's file and read it; return the time of the read and the seconds from detection to repair."""
     number = cluster.leader(TOPIC)
     node = cluster.nodes[number]
@@ -78,10 +78,10 @@ def _rot(cluster: Cluster, turn: int) -> tuple[float, float]:
     begin = time.perf_counter()
     _read(port_of(cluster, number), offset)
     until = begin + _WHOLE_S_MAX
-    while (whole_at := _said_at(node, "replica_repaired", since)) is None:
+    while (whole_at := _logged_at(node, "replica_repaired", since)) is None:
         require(time.perf_counter() < until, f"node {number} is not whole after {_WHOLE_S_MAX:g} s")
         time.sleep(_POLL_S)
-    found_at = _said_at(node, "replica_quarantined", since)
+    found_at = _logged_at(node, "replica_quarantined", since)
     assert found_at is not None, "it was repaired, so it was quarantined"
     return begin, whole_at - found_at
 
@@ -106,7 +106,7 @@ def run(workspace: Workspace) -> Values:
             with ThreadPoolExecutor(1) as pool:
                 offered = pool.submit(run_in_child, offer, **load, seconds=QUIET_S, with_samples=True)
                 time.sleep(_AROUND_S)
-                rots.append(_rot(cluster, turn))
+                rots.append(_damage_and_repair(cluster, turn))
                 result = offered.result()
             failed += result["offered"] - result["succeeded"]
             samples += result["samples"]

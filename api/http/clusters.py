@@ -54,7 +54,7 @@ class ClusterHandlers(V3Handlers):
         """Return this cluster, in a list."""
         path, base = "/v3/clusters", base_url(request)
         one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
-        return value_answer(shapes.many("KafkaClusterList", base + path, [one]))
+        return value_answer(shapes.object_list("KafkaClusterList", base + path, [one]))
 
     @HttpEndpoint(f"GET {_CLUSTER}", ClusterLinks, ())
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -66,7 +66,7 @@ class ClusterHandlers(V3Handlers):
         """Return the topics."""
         base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
         described = [self._topic(request, topic) for topic in self._broker.outline_topics()]
-        return value_answer(shapes.many("KafkaTopicList", base + "/topics", described))
+        return value_answer(shapes.object_list("KafkaTopicList", base + "/topics", described))
 
     @HttpEndpoint(f"GET {_TOPIC}", TopicSummary)
     async def cluster_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -108,7 +108,7 @@ class ClusterHandlers(V3Handlers):
         described = await self._described(target)
         url = self._topic_url(request, described.name)
         rows = [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config]
-        return value_answer(shapes.many("KafkaTopicConfigList", url + "/configs", rows))
+        return value_answer(shapes.object_list("KafkaTopicConfigList", url + "/configs", rows))
 
     @HttpEndpoint(f"GET {_TOPIC}/configs/{{name}}", TopicSetting)
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -139,7 +139,7 @@ class ClusterHandlers(V3Handlers):
         url = self._topic_url(request, described.name)
         cluster, name = self._broker.cluster_id, described.name
         rows = [shapes.partition(url, cluster, name, one) for one in described.partitions]
-        return value_answer(shapes.many("KafkaPartitionList", url + "/partitions", rows))
+        return value_answer(shapes.object_list("KafkaPartitionList", url + "/partitions", rows))
 
     @HttpEndpoint(f"GET {_TOPIC}/partitions/{{partition}}", ClusterPartition)
     async def cluster_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

@@ -23,7 +23,7 @@ def cluster_url(base: str, cluster_id: str) -> str:
     return f"{base}/v3/clusters/{cluster_id}"
 
 
-def many(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
+def object_list(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
     """Return a list object."""
     return ObjectList(kind=kind, metadata=ListMetadata(url), data=data)
 

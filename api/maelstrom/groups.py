@@ -137,7 +137,7 @@ class MaelstromGroups:
         transport.serve = serve
         transport.open()
         self.driver.start()
-        transport.rouse()
+        transport.notify_all()
         preferred = [space.group for space in self.keyspaces if self._cluster.preferred_leader(space.number) == me]
         if len(self._cluster.names) == 1:
             self._campaigns.begin_alone(preferred)

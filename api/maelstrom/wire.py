@@ -111,7 +111,7 @@ class MaelstromTransport(Transport):
         if queue is None:
             return
         if queue.beat is not None:
-            self._want_flush()
+            self._schedule_flush()
         queue.beat = encode_beat(beat)
 
     async def request(self, node: NodeId, request: object) -> object:
@@ -145,7 +145,7 @@ class MaelstromTransport(Transport):
         finally:
             del self._waiting[node, correlation]
 
-    def rouse(self) -> None:
+    def notify_all(self) -> None:
         """Notify every other node of new work."""
         for name in self._names.values():
             self._post(name, {"type": TYPE, "frames": ""})
@@ -157,9 +157,9 @@ class MaelstromTransport(Transport):
         if queue.bytes >= RPC.turn_bytes:
             self._flush_queue(node, queue)
         else:
-            self._want_flush()
+            self._schedule_flush()
 
-    def _want_flush(self) -> None:
+    def _schedule_flush(self) -> None:
         if self._flush_due is None:
             if self._linger_s:
                 self._flush_due = self._loop.call_later(self._linger_s, self._flush)

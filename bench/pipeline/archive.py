@@ -5,7 +5,7 @@ from typing import Any
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace
-from bench.pipeline.batch_read import look_at
+from bench.pipeline.batch_read import check_rows
 from bench.pipeline.stage import (
     PARTITIONS,
     RECORDS,
@@ -27,7 +27,7 @@ def write(scratch: str, paths: list[str], archive_path: str, records: int) -> di
         with timed(records) as taken:
             archive(spark, Segments(paths), archive_path, topics=[TOPIC])
         memory = driver_memory()
-        look_at(read_archive(spark, archive_path), records)
+        check_rows(read_archive(spark, archive_path), records)
         return {**taken, **memory}
 
 

@@ -32,7 +32,7 @@ def source(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.read.format(name).options(**options).option("topics", TOPIC).load()
 
 
-def look_at(rows: DataFrame, records: int) -> None:
+def check_rows(rows: DataFrame, records: int) -> None:
     """Read all of it, every column; raises `MeasureFailed` unless each offset is there once, with its value."""
     found = rows.groupBy("partition").agg(
         functions.count("*").alias("rows"),
@@ -51,9 +51,9 @@ def look_at(rows: DataFrame, records: int) -> None:
 def read(scratch: str, options: dict[str, str], records: int) -> dict[str, Any]:
     """Read the topic once, after a small read that starts what has to be started; in a child."""
     with session(scratch) as spark:
-        look_at(source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
+        check_rows(source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
         with timed(records) as taken:
-            look_at(source(spark, options), records)
+            check_rows(source(spark, options), records)
         return {**taken, **driver_memory()}
 
 

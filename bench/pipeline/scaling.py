@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace
-from bench.pipeline.batch_read import look_at, source
+from bench.pipeline.batch_read import check_rows, source
 from bench.pipeline.stage import driver_memory, filled_cluster, records_for, session, start_workers, stop, timed
 from raftlog.pipeline import Segments, archive, verify
 
@@ -35,11 +35,11 @@ def run_once(job: str, scratch: str, place: str, splits: int, records: int) -> d
 
 def _run(spark: SparkSession, job: str, scratch: str, place: str, splits: int, records: int) -> None:
     if job == "brokers":
-        look_at(source(spark, {"bootstrap": place, "minPartitions": str(splits)}), records)
+        check_rows(source(spark, {"bootstrap": place, "minPartitions": str(splits)}), records)
         return
     split_bytes = -(-sum(file.stat().st_size for file in Path(place, TOPIC, "0").glob("*.log")) // splits)
     if job == "segments":
-        look_at(source(spark, {"path": place, "splitBytes": str(split_bytes)}), records)
+        check_rows(source(spark, {"path": place, "splitBytes": str(split_bytes)}), records)
     elif job == "archive":
         archive(spark, Segments([place], split_bytes=split_bytes), f"{scratch}/archive-{splits}", topics=[TOPIC])
     else:

@@ -116,7 +116,7 @@ class _Chain:
                 return
             base = self._next_base(why)
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """Discard all pieces and problems; entries that begin with a roll follow."""
         self.pieces.clear()
         self.problems.clear()
@@ -164,7 +164,7 @@ class _Chain:
             return None
         walked = walk_headers(segment, self.place, stop_index, checks_crc=self._is_lone)
         self._add(SegmentPiece(base, self.place, walked.place, compacted_to=segment.compacted_to))
-        return self._why_ended(segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment))
+        return self._end_reason(segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment))
 
     def _add(self, piece: SegmentPiece) -> None:
         if piece.size:
@@ -179,7 +179,7 @@ class _Chain:
             row.index >= index and row.position >= position and row.offset >= offset for row in unpack_rows(packed)
         )
 
-    def _why_ended(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
+    def _end_reason(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
         is_last = segment.base_offset == self.bases[-1]
         if why is None:
             return "the file ends before a batch that was synced" if has_rows_behind and self._is_lone else None
@@ -245,7 +245,7 @@ def _journaled_extent(
         if start and not (is_held and start < chain.place.offset):
             roll = first_roll(journal_entries(folded, fold), start, commit, chain.bases, is_begun=is_held)
             if roll is not None:
-                chain.start_anew()
+                chain.restart()
                 entries = journal_entries(folded, fold, roll.index)
         with ExitStack() as files:
             _JournalTail(replica, chain, room, files).take(entries, commit)

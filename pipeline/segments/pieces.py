@@ -204,7 +204,7 @@ def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator
     place = start
     while place.position < size:
         head = window.read(place.position, HEADER_SIZE)
-        why = _why_not_next(head, place, size)
+        why = _mismatch_reason(head, place, size)
         if why is not None:
             yield PieceWalk(place, why)
             return
@@ -214,7 +214,7 @@ def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator
         behind = BatchBoundary(place.position + header.size, place.index + 1, header.next_offset)
         if is_read and not crc_matches(batch, header):
             following = window.read(behind.position, HEADER_SIZE)
-            if behind.position >= size or _why_not_next(following, behind, size) is not None:
+            if behind.position >= size or _mismatch_reason(following, behind, size) is not None:
                 yield PieceWalk(place, "the CRC does not match")
                 return  # otherwise the reader reports the damage, and can continue after it
         if segment.is_compacted:
@@ -223,7 +223,7 @@ def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator
         yield PieceWalk(place, None)
 
 
-def _why_not_next(head: memoryview, place: BatchBoundary, size: int) -> str | None:
+def _mismatch_reason(head: memoryview, place: BatchBoundary, size: int) -> str | None:
     if len(head) < HEADER_SIZE:
         return "the file ends inside a batch header"
     header = read_header(head)

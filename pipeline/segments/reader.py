@@ -208,7 +208,7 @@ class _Reading:
         This loop determines the cost of a small batch."""
         (position, entry, offset), number, why = self._place, self._row, None
         for header, batch, broken in _framed(log, position, offset, end):
-            why = broken or self._why_unsound(header, batch, entry, number, rows)
+            why = broken or self._damage_reason(header, batch, entry, number, rows)
             if why is not None:
                 break
             if header.attributes & CONTROL_BIT:
@@ -217,7 +217,7 @@ class _Reading:
             yield header, batch
         self._place, self._row, self._why = BatchBoundary(position, entry, offset), number, why
 
-    def _why_unsound(
+    def _damage_reason(
         self, header: BatchHeader, batch: memoryview, entry: int, number: int, rows: "_RowsAhead | None"
     ) -> str | None:
         if crc32c(batch[CRC_START:]) != header.crc:

@@ -91,12 +91,12 @@ def _expanded(disk: Disk, paths: Sequence[str]) -> list[str]:
         names = sorted(glob.glob(absolute)) if glob.has_magic(path) and not disk.exists(absolute) else [absolute]
         directories = [name for name in names if disk.is_directory(name)]
         if not directories:
-            raise InvalidArgument(_why_nothing(path))
+            raise InvalidArgument(_no_replicas_text(path))
         found += directories
     return found
 
 
-def _why_nothing(path: str) -> str:
+def _no_replicas_text(path: str) -> str:
     if "://" in path or path.startswith("file:"):
         return f"{path} is a URI: segment files are read where the operating system has them, so name a plain path"
     return f"nothing matches {path}" if glob.has_magic(path) else f"{path} is no directory"
@@ -147,11 +147,11 @@ def _journaled(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
             return replicas_of(disk, owner.data_dir, owner.disk_uuid)
         except JournalDamaged as error:
             if not tries_left:
-                raise StorageError(_what_to_do(owner.data_dir, error)) from error
+                raise StorageError(_repair_advice(owner.data_dir, error)) from error
     raise AssertionError("it was tried at least once")
 
 
-def _what_to_do(data_dir: str, error: JournalDamaged) -> str:
+def _repair_advice(data_dir: str, error: JournalDamaged) -> str:
     return (
         f"{error.file}: the journal is damaged at position {error.position}: {error.why}. The committed ends of the "
         f"logs in {data_dir} are unknown. Read the directories of the other brokers instead; if this is a copy of a "

@@ -163,10 +163,10 @@ def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> R
     ) as bar:
         task = bar.add_task("warming up", total=plan.seconds)
 
-        def tell(progress: RunProgress) -> None:
-            said = f"{progress.succeeded:,} operations"
+        def show_progress(progress: RunProgress) -> None:
+            text = f"{progress.succeeded:,} operations"
             failed = progress.ended - progress.succeeded
-            bar.update(task, completed=progress.seconds, description=f"{said}, {failed:,} failed" if failed else said)
+            bar.update(task, completed=progress.seconds, description=f"{text}, {failed:,} failed" if failed else text)
             bar.refresh()
 
         return run_session(
@@ -176,7 +176,7 @@ def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> R
             options["partitions"],
             options["replication_factor"],
             warm_s=options["warm_seconds"],
-            on_progress=tell,
+            on_progress=show_progress,
         )
 
 

@@ -116,7 +116,7 @@ class Child:
 
         `send_signal` would take the exit code of an ended child away from the loop's watcher."""
         if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and the loop has not been told yet
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and the loop has not been notified yet
                 os.kill(self._process.pid, number)
 
 

@@ -1,6 +1,6 @@
 """`raftlog maelstrom`: a node of a Maelstrom test on stdin and stdout, until stdin ends, SIGTERM or Ctrl-C.
 
-Exit codes: 0 after any of these, 1 when it cannot go on (its disk failed, its stdout is closed). The last line
+Exit codes: 0 after any of these, 1 when it fails (its disk failed, its stdout is closed). The last line
 on stderr is a JSON object with what the node did; one comes every ten seconds, too, for Maelstrom kills its nodes.
 """
 
@@ -120,16 +120,16 @@ async def _run(settings: MaelstromSettings) -> None:
 
 async def _report_regularly(node: MaelstromNode) -> None:
     """Print the node's report whenever it has changed."""
-    said = 0
+    reported = 0
     while True:
         await asyncio.sleep(REPORT_S)
-        if node.counts.operations.total() > said:
-            said = node.counts.operations.total()
+        if node.counts.operations.total() > reported:
+            reported = node.counts.operations.total()
             _say(node)
 
 
 def _say(node: MaelstromNode) -> None:
-    with contextlib.suppress(OSError):  # nobody needs to read it
+    with contextlib.suppress(OSError):  # a closed stderr is no error
         click.echo(json.dumps(node.report()), err=True)
         sys.stderr.flush()
 

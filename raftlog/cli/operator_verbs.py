@@ -22,6 +22,7 @@ from raftlog.errors import (
     GroupNotEmpty,
     OutcomeUnknown,
     RaftlogError,
+    TopicExists,
     Unavailable,
     UnknownBroker,
     UnknownGroup,
@@ -39,6 +40,7 @@ RETRY_SECONDS: Final = 30.0
 FIRST_STATUS_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3_600
 _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
+    (TopicExists, "give --if-not-exists to accept the existing topic"),
     (UnknownBroker, "`raftlog broker list` shows the brokers"),
     (UnknownTopic, "`raftlog topic list` shows the topics"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),

@@ -344,7 +344,7 @@ async def test_a_command_that_restarts_nothing_is_noticed() -> None:
         async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             return {}
 
-    with pytest.raises(CommandFailed, match="node 2 was not started again: it is in the same life as before"):
+    with pytest.raises(CommandFailed, match="node 2 was not restarted: its boot epoch is the same as before"):
         await roll(Idle(), timeout_s=0.02)
 
 

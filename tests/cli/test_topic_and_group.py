@@ -116,3 +116,11 @@ def test_a_topic_is_trimmed(broker: BrokerProcess, run: Any) -> None:
         b"cut/0 begins at 2, 2 records fewer\n"
     )
     assert run("consume", "cut", "--no-follow", *at).stdout == b"c\n"
+
+
+def test_a_topic_that_exists_is_refused_with_the_flag_that_accepts_it(run: Any, broker: BrokerProcess) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "taken", *at)
+    refused = run("topic", "create", "taken", *at, expect=1).stderr.decode()
+    assert refused == "error: topic 'taken' exists already; give --if-not-exists to accept the existing topic\n"
+    assert "raftlog topic list" in run("topic", "describe", "missing", *at, expect=1).stderr.decode()

@@ -49,7 +49,7 @@ class LogLevelHandlers(Handlers):
     @HttpEndpoint("GET /v1/loggers", list[Logger], (), fails=(400,))
     async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the loggers of this broker with their levels."""
-        names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
+        names = sorted(name for name in logging.root.manager.loggerDict if _is_raftlog_logger(name))
         return value_answer([Logger(name, _level_of(name)) for name in names])
 
     @HttpEndpoint(f"GET {_PATH}", LogLevel, (), fails=(400, 404), path=_NAME)
@@ -94,7 +94,7 @@ def _level_of(name: str) -> str:
     return logging.getLevelName(logging.getLogger(name).getEffectiveLevel()).lower()
 
 
-def _is_ours(name: str) -> bool:
+def _is_raftlog_logger(name: str) -> bool:
     return name == ROOT or name.startswith(f"{ROOT}.")
 
 
@@ -102,6 +102,6 @@ def _known(name: str) -> str:
     """Return the name of an existing logger; raises `HttpProblem` 404.
 
     A logger that does not exist is never made here: names would accumulate."""
-    if _is_ours(name) and name in logging.root.manager.loggerDict:
+    if _is_raftlog_logger(name) and name in logging.root.manager.loggerDict:
         return name
     raise HttpProblem(NOT_FOUND, f"there is no logger {name!r}; /v1/loggers lists {ROOT!r} and those below it")

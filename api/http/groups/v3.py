@@ -11,7 +11,7 @@ from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import Target, partition_number
-from raftlog.api.http.v3_shapes import cluster_url, many
+from raftlog.api.http.v3_shapes import cluster_url, object_list
 from raftlog.partitions.groups.results import LagReport, MemberDescription
 from raftlog.values.groups import (
     ConsumerAssignment,
@@ -39,7 +39,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         shapes = self._shapes(request)
         listings = await self._broker.groups.listings(deadline=target.deadline())
         return value_answer(
-            many("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
+            object_list("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
         )
 
     @HttpEndpoint(f"GET {_GROUP}", GroupDescription)
@@ -61,7 +61,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         shapes, group = self._shapes(request), target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         data = [shapes.consumer(group, member) for member in described.members]
-        return self._answer(group, many("KafkaConsumerList", shapes.url(group) + "/consumers", data))
+        return self._answer(group, object_list("KafkaConsumerList", shapes.url(group) + "/consumers", data))
 
     @HttpEndpoint(f"GET {_CONSUMER}", ConsumerDescription)
     async def consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -76,7 +76,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         member = await self._member(target)
         url = shapes.assignments_url(group, member.member_id)
         data = [shapes.assignment(group, member.member_id, *place) for place in assigned(member)]
-        return self._answer(group, many("KafkaConsumerAssignmentList", url, data))
+        return self._answer(group, object_list("KafkaConsumerAssignmentList", url, data))
 
     @HttpEndpoint(f"GET {_CONSUMER}/assignments/{_PLACE}", ConsumerAssignment)
     async def consumer_assignment(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -98,7 +98,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         """Return the lag by partition."""
         shapes, group = self._shapes(request), target.args[1]
         data = [shapes.lag(group, found) for found in await self._lags(target)]
-        return self._answer(group, many("KafkaConsumerLagList", shapes.url(group) + "/lags", data))
+        return self._answer(group, object_list("KafkaConsumerLagList", shapes.url(group) + "/lags", data))
 
     @HttpEndpoint(f"GET {_GROUP}/lags/{_PLACE}", PartitionLag)
     async def lag(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

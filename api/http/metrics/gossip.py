@@ -31,32 +31,32 @@ def _members(broker: Broker) -> Metric:
     return gauges("gossip_members", "Brokers by their state in gossip.", ["state"], by_state)
 
 
-def _traffic(told: AgentCounters) -> Iterator[Metric]:
+def _traffic(agent: AgentCounters) -> Iterator[Metric]:
     for name, text, received, sent in (
-        ("datagrams", "Datagrams of gossip.", told.datagrams_in, told.datagrams_out),
-        ("bytes", "Bytes of datagrams and streams.", told.bytes_in, told.bytes_out),
-        ("streams", "Streams of gossip.", told.streams_in, told.streams_out),
+        ("datagrams", "Datagrams of gossip.", agent.datagrams_in, agent.datagrams_out),
+        ("bytes", "Bytes of datagrams and streams.", agent.bytes_in, agent.bytes_out),
+        ("streams", "Streams of gossip.", agent.streams_in, agent.streams_out),
     ):
         yield counters(f"gossip_{name}", text, ["direction"], [(["in"], received), (["out"], sent)])
-    yield counter("gossip_streams_failed", "Streams started here that failed.", told.streams_failed)
-    refused = [([reason], count) for reason, count in told.refused.items()]
+    yield counter("gossip_streams_failed", "Streams started here that failed.", agent.streams_failed)
+    refused = [([reason], count) for reason, count in agent.refused.items()]
     yield counters(
         "gossip_refused",
         "Discarded input, by reason.",
         ["reason"],
-        [*refused, (["streams"], told.streams_refused)],
+        [*refused, (["streams"], agent.streams_refused)],
     )
 
 
 def _protocol(counted: AgentCounters) -> Iterator[Metric]:
-    told = counted.swim
+    agent = counted.swim
     for name, text, value in (
-        ("probes", "Members that were probed.", told.probes),
-        ("probes_failed", "Probes without an answer in time.", told.probes_failed),
-        ("suspicions", "Suspicions that this broker started.", told.suspicions),
-        ("refutations", "Refuted claims that this broker is suspect or dead.", told.refutations),
-        ("syncs", "Exchanges of a digest.", told.syncs),
+        ("probes", "Members that were probed.", agent.probes),
+        ("probes_failed", "Probes without an answer in time.", agent.probes_failed),
+        ("suspicions", "Suspicions that this broker started.", agent.suspicions),
+        ("refutations", "Refuted claims that this broker is suspect or dead.", agent.refutations),
+        ("syncs", "Exchanges of a digest.", agent.syncs),
     ):
         yield counter(f"gossip_{name}", text, value)
-    yield gauge("gossip_awareness", "Local health multiplier of Lifeguard; 0: healthy.", told.awareness)
-    yield gauge("gossip_broadcasts", "Claims that wait to be sent.", told.broadcasts_waiting)
+    yield gauge("gossip_awareness", "Local health multiplier of Lifeguard; 0: healthy.", agent.awareness)
+    yield gauge("gossip_broadcasts", "Claims that wait to be sent.", agent.broadcasts_waiting)

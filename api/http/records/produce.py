@@ -11,7 +11,7 @@ from raftlog.api.http.records.ndjson_ingest import NdjsonIngest
 from raftlog.api.http.records.ndjson_report import StreamAnswer
 from raftlog.api.http.records.new_records import parse_records
 from raftlog.api.http.records.octet_stream import OctetStream
-from raftlog.api.http.records.produce_answers import one_done, records_answer
+from raftlog.api.http.records.produce_answers import records_answer, single_record_answer
 from raftlog.api.http.records.produce_endpoints import TO_PARTITION, TO_TOPIC
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.server.answers import value_answer
@@ -126,7 +126,7 @@ class ProduceHandlers(Handlers):
             producer=producer,
             is_large=is_large,
         )
-        if len(results) == 1 and (done := one_done(results[0])) is not None:
+        if len(results) == 1 and (done := single_record_answer(results[0])) is not None:
             return done
         return await records_answer(request, results, self._leader(options))
 

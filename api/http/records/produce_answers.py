@@ -24,7 +24,7 @@ _SENT_AT_ONCE_MAX: Final = 1_000
 """Rows of an answer that are written at once; a longer answer is written in parts."""
 
 
-def one_done(result: RecordResult) -> web.Response | None:
+def single_record_answer(result: RecordResult) -> web.Response | None:
     """Return the answer to a request of one record that is stored now; None for any other result."""
     partition, offset, error, is_duplicate = result
     if error is None and offset is not None and not is_duplicate:

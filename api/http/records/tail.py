@@ -153,7 +153,7 @@ class _Tail:
             self._offset = bounds.end if found is None else found[0]
 
     async def _run(
-        self, response: web.StreamResponse, fetched: Fetched | None, gone: "asyncio.Future[None]"
+        self, response: web.StreamResponse, fetched: Fetched | None, disconnected: "asyncio.Future[None]"
     ) -> bytes | None:
         """Write lines to the end; the last one, when it ends because it cannot go on."""
         unreached_since: float | None = None
@@ -168,7 +168,7 @@ class _Tail:
                             await writing
                     if self._end is not None and self._offset >= self._end:
                         return None
-                    fetched = await self._more(gone)
+                    fetched = await self._more(disconnected)
                 except Unavailable as error:
                     unreached_since = self._loop.time() if unreached_since is None else unreached_since
                     if self._loop.time() - unreached_since >= self._wanted.patience_ms / 1000:
@@ -176,8 +176,8 @@ class _Tail:
                     logger.debug("tail of %s/%s waits: %s", self._wanted.topic, self._wanted.partition, error)
                     fetched = None
                     self._memory.release()
-                    await asyncio.wait((gone, self._ends.stopping), timeout=_AGAIN_S)
-                if gone.done():
+                    await asyncio.wait((disconnected, self._ends.stopping), timeout=_AGAIN_S)
+                if disconnected.done():
                     return None
                 if self._ends.stopping.done():
                     raise Unavailable("the broker is stopping; continue at another one")
@@ -221,11 +221,11 @@ class _Tail:
             writing.result()
         return writing.done()
 
-    async def _more(self, gone: "asyncio.Future[None]") -> Fetched | None:
+    async def _more(self, disconnected: "asyncio.Future[None]") -> Fetched | None:
         """Return the next batches; None when the reader or the server ends first."""
         fetching = self._loop.create_task(self._fetch(self._wanted.heartbeat_ms or _POLL_MS, min_bytes=1))
         try:
-            await asyncio.wait((fetching, gone, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((fetching, disconnected, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
             return fetching.result() if fetching.done() else None
         finally:
             fetching.cancel()

@@ -66,14 +66,14 @@ class BroadcastGossip:
     def set_neighbours(self, names: Sequence[object]) -> None:
         """Send values only to the nodes among these from now on."""
         self._neighbours = self._peers.keys() & set(filter(lambda name: isinstance(name, str), names))
-        self._want_round()
+        self._schedule_round()
 
     def add(self, value: object) -> None:
         """Add a client's value. Raises `Overloaded` and `Malformed`."""
         if len(self.values) >= VALUES_MAX:
             raise Overloaded(f"this node has its maximum of {VALUES_MAX} values")
         self._learn(value)
-        self._want_round()
+        self._schedule_round()
 
     def receive(self, name: str, body: Body) -> None:
         """Process a message of another node. Raises `Malformed` and `Overloaded`."""
@@ -91,7 +91,7 @@ class BroadcastGossip:
                 if values:
                     peer.confirm_at = min(peer.confirm_at, self._loop.time() + _CONFIRM_WITHIN * self._interval_s)
                 self._confirm(peer, heard)
-                self._want_round()
+                self._schedule_round()
             case _:
                 raise Malformed("the gossip message cannot be decoded")
 
@@ -115,7 +115,7 @@ class BroadcastGossip:
 
     # rounds
 
-    def _want_round(self) -> None:
+    def _schedule_round(self) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval_s, self._round)
 
@@ -135,7 +135,7 @@ class BroadcastGossip:
                 self._send(name, peer, values, now)
             is_open |= peer.confirm_at < _NEVER or (is_neighbour and peer.confirmed < len(self.values))
         if is_open:
-            self._want_round()
+            self._schedule_round()
 
     def _next_values(self, peer: _Peer, now: float) -> list[int]:
         """Return the places of values to send now: new ones, or again all that are not confirmed."""

@@ -66,7 +66,7 @@ def _failure_text(report: SurvivalReport, committed: bool, codes: Sequence[int])
             f"first at offset {report.first_missing}"
         )
     if not committed:
-        return "the committed offset of the group is gone"
+        return "the committed offset of the group was lost"
     return f"the brokers stopped with exit codes {', '.join(map(str, codes))}"
 
 

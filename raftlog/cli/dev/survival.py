@@ -158,12 +158,13 @@ async def _kill_leader(
     successor = await asyncio.to_thread(cluster.leader, *place, other_than=(leader,))
     echo(
         f"{title}: SIGKILL to node {leader}, which leads {place}, with {WRITERS} writes in flight, {count:,} "
-        f"acknowledged so far\n  node {successor} leads now, and writing went on after {load.longest_pause_s:.2f} s"
+        f"acknowledged so far\n  node {successor} is the new leader; "
+        f"writes continued after {load.longest_pause_s:.2f} s"
     )
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.to_thread(node.start)
-    echo(f"  node {leader} was started again, and serves after {loop.time() - began:.2f} s")
+    echo(f"  node {leader} was restarted, ready after {loop.time() - began:.2f} s")
 
 
 def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalReport:

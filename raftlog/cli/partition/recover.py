@@ -75,8 +75,8 @@ _REPLICA: Columns[RecoveryReplica] = {
 
 
 def _summary(found: PartitionRecovery) -> str:
-    gone = ", ".join(f"{each.disk_uuid} of node {each.node_id}" for each in found.replaced_disks)
-    lines = [f"replaced disks: {gone}"] if gone else []
+    replaced = ", ".join(f"{each.disk_uuid} of node {each.node_id}" for each in found.replaced_disks)
+    lines = [f"replaced disks: {replaced}"] if replaced else []
     if found.survivor is not None:
         loss = "; ".join(found.loss) or "no known record"
         offsets = ", ".join(f"{first} to {end - 1}" for first, end in found.lost_offsets)

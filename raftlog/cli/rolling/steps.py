@@ -222,7 +222,7 @@ class RollingRestart:
         try:
             await self._until("leaders are back", away, min(LEADERS_BACK_S, self._timeout_s))
         except CommandFailed as late:
-            self._report(unit, "leaders_late", f"goes on without all of its leaders: {late}")
+            self._report(unit, "leaders_late", f"continues without all of its leaders: {late}")
         else:
             self._report(unit, "done", "leads again", seconds=_since(began))
 
@@ -245,7 +245,7 @@ class RollingRestart:
                     return f"node {node} does not answer yet"
                 epoch = seen.boot_epochs.get(node)
                 if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
-                    return f"node {node} was not started again: it is in the same life as before"
+                    return f"node {node} was not restarted: its boot epoch is the same as before"
             return degraded_reason(seen.health, lagging.of(seen.health, time.monotonic()))
 
         return condition
@@ -269,7 +269,7 @@ class RollingRestart:
             try:
                 answer = await condition()
             except UnknownTopic:  # it was deleted between two questions
-                answer = "a topic went away just now"
+                answer = "a topic was deleted just now"
             except RaftlogError as error:
                 answer = unavailable_reason(error)
             if answer is None:

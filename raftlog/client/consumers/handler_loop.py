@@ -58,7 +58,7 @@ class HandlerFailed(RequestError):
         self.offset = record.offset
         super().__init__(
             f"{self.partition} offset {record.offset}: the handler failed {attempts} times, last with "
-            f"{type(error).__name__}: {error}; set dead_letter_topic to go on with the next records"
+            f"{type(error).__name__}: {error}; set dead_letter_topic to continue with the next records"
         )
 
 

@@ -59,7 +59,7 @@ class ProducerSettings(Struct, frozen=True, kw_only=True):
         if self.acks not in ("all", "1", "0"):
             raise InvalidArgument(f"acks is {self.acks!r}; it can be all, 1 or 0")
         if self.idempotent and self.acks != "all":
-            raise InvalidArgument(f"an idempotent producer needs acks all, not {self.acks}; or say idempotent=False")
+            raise InvalidArgument(f"an idempotent producer needs acks all, not {self.acks}; or set idempotent=False")
         if self.partitioner not in (*PARTITIONERS, ROUND_ROBIN):
             known = ", ".join((*PARTITIONERS, ROUND_ROBIN))
             raise InvalidArgument(f"unknown partitioner {self.partitioner!r}; it can be {known}")
