@@ -5,6 +5,7 @@ Thousands of Raft groups are read in slices, so the figures come from several tu
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from raftlog.partitions.budget import Budget
@@ -40,25 +41,26 @@ class ReplicaFigures(NamedTuple):
     """Missing log entries of each other replica, as known to the leader; empty on followers."""
 
 
-class Figures(NamedTuple):
+@dataclass(slots=True)
+class Figures:
     """Figures of all Raft groups here including the controller's; `replicas` has only those of topics, in order."""
 
-    replicas: list[ReplicaFigures]
-    led: int
-    leaderless: int
-    asleep: int
-    quarantined: int
-    unavailable: int
+    replicas: list[ReplicaFigures] = field(default_factory=list)
+    led: int = 0
+    leaderless: int = 0
+    asleep: int = 0
+    quarantined: int = 0
+    unavailable: int = 0
     """Replicas of partitions that are damaged or stopped."""
-    under_replicated: int
+    under_replicated: int = 0
     """Raft groups led here in which a voter is away or not in sync."""
-    moving: int
+    moving: int = 0
     """Raft groups led here with a pending reassignment."""
-    waiting_fetches: int
-    forwarded: int
+    waiting_fetches: int = 0
+    forwarded: int = 0
     """Requests to leaders on other brokers since the start of the process; `forwarding` of them have no answer yet."""
-    forwarding: int
-    pending_bytes: int
+    forwarding: int = 0
+    pending_bytes: int = 0
 
 
 class Measuring:
@@ -95,39 +97,27 @@ class Measuring:
 
     async def look(self) -> Figures:
         """Return the figures of all Raft groups; yield to the event loop between slices."""
-        rows: list[ReplicaFigures] = []
+        figures = Figures()
         groups = list(self.driver.groups.values())
-        led = leaderless = asleep = quarantined = unavailable = under_replicated = waiting = 0
         for number, group in enumerate(groups, 1):
             core, replica = group.core, self._replicas.get(group.key)
             status = core.status() if core.role is Role.LEADER else None
             if status is not None:
-                led += 1
-                under_replicated += not _is_whole(status, self._lag_ticks_max)
-            leaderless += core.leader is None
-            asleep += core.is_quiesced
-            quarantined += group.damage is not None
+                figures.led += 1
+                figures.under_replicated += not _is_whole(status, self._lag_ticks_max)
+            figures.leaderless += core.leader is None
+            figures.asleep += core.is_quiesced
+            figures.quarantined += group.damage is not None
             if replica is not None:
-                unavailable += group.damage is not None or group.is_closed or group.stopped is not None
-                waiting += replica.waiting_count
-                rows.append(_figures(group, replica.name, status))
+                figures.unavailable += group.damage is not None or group.is_closed or group.stopped is not None
+                figures.waiting_fetches += replica.waiting_count
+                figures.replicas.append(_figures(group, replica.name, status))
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-        rows.sort()
-        return Figures(
-            rows,
-            led,
-            leaderless,
-            asleep,
-            quarantined,
-            unavailable,
-            under_replicated,
-            self._moves.moving_count,
-            waiting,
-            self._router.forwarded,
-            self._router.forwarding,
-            self._budget.used,
-        )
+        figures.replicas.sort()
+        figures.moving, figures.pending_bytes = self._moves.moving_count, self._budget.used
+        figures.forwarded, figures.forwarding = self._router.forwarded, self._router.forwarding
+        return figures
 
 
 def _is_whole(status: Status, lag_ticks_max: int) -> bool:

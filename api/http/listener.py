@@ -1,18 +1,13 @@
 """HTTP as a listener of a broker."""
 
-from typing import Any
-
-from raftlog.api.http.server.server import HttpServer
+from raftlog.api.http.server.server import DEFAULTS, HttpServer, HttpSettings
 from raftlog.partitions.addresses import joined
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
 
 
 class HttpListener:
-    """A `ClientListener`. `advertised` is empty where clients reach the address that it listens on.
-
-    `settings` are those of `HttpServer`.
-    """
+    """A `ClientListener`. `advertised` is empty where clients reach the address that it listens on."""
 
     def __init__(
         self,
@@ -22,10 +17,10 @@ class HttpListener:
         advertised: str,
         requests: MemoryBudget,
         name: str = "http",
-        **settings: Any,
+        settings: HttpSettings = DEFAULTS,
     ) -> None:
         self.name = name
-        self._server = HttpServer(broker, advertised=advertised, requests=requests, name=name, **settings)
+        self._server = HttpServer(broker, settings, advertised=advertised, requests=requests, name=name)
         self._host, self._port, self._advertised = host, port, advertised
         self.address = ""
 

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from raftlog.api.http.server.server import HttpServer
+from raftlog.api.http.server.server import HttpServer, HttpSettings
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
@@ -44,10 +44,10 @@ class Api:
 async def start_api(tmp_path) -> AsyncIterator[Any]:
     started: list[Api] = []
 
-    async def start(broker_settings: dict[str, Any] | None = None, **server_settings: Any) -> Api:
+    async def start(broker_settings: dict[str, Any] | None = None, advertised: str = "", **server_settings: Any) -> Api:
         settings = {"driver": SMALL_JOURNAL, **(broker_settings or {})}
         broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), **settings))
-        server = HttpServer(broker, **server_settings)
+        server = HttpServer(broker, HttpSettings(**server_settings), advertised=advertised)
         address = await server.start("127.0.0.1", 0)
         await broker.start(f"{address[0]}:{address[1]}")
         api = Api(broker, server, address, aiohttp.ClientSession())

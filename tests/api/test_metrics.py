@@ -42,7 +42,7 @@ class Scraped:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, replicas: list[ReplicaFigures], partitions_max: int) -> None:
         self.looks = 0
-        self._figures = Figures(sorted(replicas), *[0] * (len(Figures._fields) - 1))
+        self._figures = Figures(sorted(replicas))
         monkeypatch.setattr(metrics, "SOURCES", ())
         broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.group_figures))
         self.metrics = Metrics(broker, RequestMetrics(), partitions_max)

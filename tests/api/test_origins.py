@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.api.http.server.origins import allowed_host, is_loopback
-from raftlog.api.http.server.server import HttpServer
+from raftlog.api.http.server.server import HttpServer, HttpSettings
 from raftlog.errors import InvalidArgument
 from tests.api.raw import answer_to, head, post
 
@@ -188,7 +188,7 @@ async def test_allowed_and_advertised_hosts(start_api):
 
 @pytest.mark.parametrize(("allowed", "status"), [([], 200), (["other.example"], 403)])
 async def test_on_other_addresses_hosts_are_checked_once_some_are_allowed(api, allowed, status):
-    server = HttpServer(api.broker, allowed_hosts=allowed)
+    server = HttpServer(api.broker, HttpSettings(allowed_hosts=allowed))
     _, port = await server.start("0.0.0.0", 0)
     try:
         address = "127.0.0.1", port

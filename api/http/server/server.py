@@ -5,6 +5,7 @@ import errno
 import os
 import resource
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
@@ -15,19 +16,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
-BODY_BYTES_MAX = 64 * MIB
-"""The largest request body that is accepted."""
-BODY_TIMEOUT_MS = 60_000
-"""A body must have arrived within this."""
-BODY_BYTES_PER_S_MIN = 16 * KIB
-"""Rate below which a body is refused after five seconds."""
-KEEPALIVE_TIMEOUT_S = 75.0
-"""An idle connection is closed after this."""
-METRICS_PARTITIONS_MAX = 1_000
-"""Partitions with series of their own in `/metrics`."""
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
-CONNECTIONS_MAX = 10_000
-"""Connections of clients at once; fewer where descriptors are short."""
 _OTHER_FILES = 256
 """Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
 _LINGER_S = 2.0
@@ -36,40 +25,55 @@ _CUT_OFF_S = 0.05
 """Time for cancelled requests to end after the grace period."""
 
 
+class HttpSettings(NamedTuple):
+    """Bounds of an HTTP server, and hosts that clients may use; each is an option of `raftlog serve`."""
+
+    body_bytes_max: int = 64 * MIB
+    """Maximum size of a request body."""
+    body_timeout_ms: int = 60_000
+    """Maximum time for a body to arrive."""
+    body_bytes_per_s_min: int = 16 * KIB
+    """Rate below which a body is refused after five seconds."""
+    keepalive_timeout_s: float = 75.0
+    """Idle time after which a connection is closed."""
+    http_connections_max: int = 10_000
+    """Maximum number of client connections; fewer where descriptors are short."""
+    metrics_partitions_max: int = 1_000
+    """Maximum number of partitions with series of their own in `/metrics`."""
+    allowed_hosts: Sequence[str] = ()
+    """Hosts that clients may use, besides loopback and advertised addresses."""
+
+
+DEFAULTS: Final = HttpSettings()
+
+
 class HttpServer:
     """Serves one broker on one address. The broker is opened before `start` and closed after `stop`."""
 
     def __init__(
         self,
         broker: Broker,
+        settings: HttpSettings = DEFAULTS,
         *,
-        body_bytes_max: int = BODY_BYTES_MAX,
-        body_timeout_ms: int = BODY_TIMEOUT_MS,
-        body_bytes_per_s_min: int = BODY_BYTES_PER_S_MIN,
-        keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
-        metrics_partitions_max: int = METRICS_PARTITIONS_MAX,
-        http_connections_max: int = CONNECTIONS_MAX,
         advertised: str = "",
-        allowed_hosts: Sequence[str] = (),
         requests: MemoryBudget | None = None,
         name: str = "http",
     ) -> None:
         """Create a server that does not listen yet. Raises `InvalidArgument`.
 
         `name`: of this listener. `requests`: memory for bodies that it shares with other listeners.
-        `advertised`: HOST:PORT for clients, when it is another address than the one it listens on;
-        `allowed_hosts`: more hosts that clients may use."""
+        `advertised`: HOST:PORT for clients, when it is another address than the one it listens on."""
         self._broker, self._name = broker, name
         self._advertised = [split_host(advertised)[0]] if advertised else []
-        self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
+        self._allowed_hosts = [allowed_host(text) for text in settings.allowed_hosts]
         self._ends = ConnectionEnds()
-        self.bodies = BodyReader(
-            body_bytes_max, requests or requests_budget(broker), body_timeout_ms, body_bytes_per_s_min
-        )
-        self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
+        memory = requests or requests_budget(broker)
+        bytes_max, timeout_ms, rate_min = settings[:3]
+        self.bodies = BodyReader(bytes_max, memory, timeout_ms, rate_min)
+        self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max)
         self.answers = self._app.answers
-        self.connections_max = connections_within(http_connections_max, broker.settings.open_files_max)
-        self._keepalive_timeout_s = keepalive_timeout_s
+        self.connections_max = connections_within(settings.http_connections_max, broker.settings.open_files_max)
+        self._keepalive_timeout_s = settings.keepalive_timeout_s
         self._sockets: asyncio.Server | None = None
         self._connections: Connections | None = None
 

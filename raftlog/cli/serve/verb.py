@@ -19,9 +19,8 @@ import uvloop
 
 import raftlog
 from raftlog.api.http.listener import HttpListener
-from raftlog.api.http.server import server as http_server
 from raftlog.api.http.server.origins import allowed_host
-from raftlog.api.http.server.server import requests_budget
+from raftlog.api.http.server.server import HttpSettings, requests_budget
 from raftlog.cli.options import all_of, broker_option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
@@ -82,31 +81,15 @@ _TUNING = {
     "groups_max": "Maximum number of consumer groups per partition of __consumer_offsets.",
     "consumer_instances_max": "Maximum number of REST consumer instances of this broker.",
     "consumer_instance_timeout_ms": "Idle time after which a REST consumer instance is deleted, in milliseconds.",
-}
-
-
-_HTTP_TUNING = {
-    "body_bytes_max": (http_server.BODY_BYTES_MAX, "Maximum size of a request body, in bytes."),
-    "body_timeout_ms": (
-        http_server.BODY_TIMEOUT_MS,
-        "Maximum time for a request body to arrive, or between two parts of a streamed body, in milliseconds.",
-    ),
-    "body_bytes_per_s_min": (
-        http_server.BODY_BYTES_PER_S_MIN,
-        "Minimum rate at which a request body must arrive, in bytes per second.",
-    ),
-    "keepalive_timeout_s": (
-        http_server.KEEPALIVE_TIMEOUT_S,
-        "Idle time after which an HTTP connection is closed, in seconds.",
-    ),
-    "http_connections_max": (
-        http_server.CONNECTIONS_MAX,
-        "Maximum number of HTTP connections; lowered where few file descriptors (ulimit -n) are allowed.",
-    ),
-    "metrics_partitions_max": (
-        http_server.METRICS_PARTITIONS_MAX,
-        "Maximum number of partitions with metrics of their own; further ones count in the sums of their topics.",
-    ),
+    "body_bytes_max": "Maximum size of a request body, in bytes.",
+    "body_timeout_ms": "Maximum time for a request body to arrive, or between two parts of a streamed body, in "
+    "milliseconds.",
+    "body_bytes_per_s_min": "Minimum rate at which a request body must arrive, in bytes per second.",
+    "keepalive_timeout_s": "Idle time after which an HTTP connection is closed, in seconds.",
+    "http_connections_max": "Maximum number of HTTP connections; lowered where few file descriptors (ulimit -n) are "
+    "allowed.",
+    "metrics_partitions_max": "Maximum number of partitions with metrics of their own; further ones count in the sums "
+    "of their topics.",
 }
 
 
@@ -117,12 +100,15 @@ def _allowed_host(text: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-_DEFAULTS = {field.name: field.default for field in fields(BrokerSettings)}
-_BOUNDS = {name: (_DEFAULTS[name], text) for name, text in _TUNING.items()} | _HTTP_TUNING
+_DEFAULTS: dict[str, Any] = {
+    field.name: field.default for field in fields(BrokerSettings)
+} | HttpSettings._field_defaults
 _tuning_options = all_of(
     *(
-        broker_option(f"--{name.replace('_', '-')}", name, type=type(default), default=default, help=text)
-        for name, (default, text) in _BOUNDS.items()
+        broker_option(
+            f"--{name.replace('_', '-')}", name, type=type(_DEFAULTS[name]), default=_DEFAULTS[name], help=text
+        )
+        for name, text in _TUNING.items()
     )
 )
 """An option for each bound of the broker and of its HTTP server, with the default that they have there."""
@@ -203,7 +189,6 @@ def serve(
     data_dir: str,
     http: str,
     advertise_http: str | None,
-    allowed_hosts: list[str],
     insecure: bool,
     topic_config: dict[str, str],
     log_level: str,
@@ -229,7 +214,7 @@ def serve(
     if advertise_http is not None:
         split_address(advertise_http, "--advertise-http")
     logs.configure(log_level, log_format)
-    http_settings = {name: settings.pop(name) for name in _HTTP_TUNING} | {"allowed_hosts": allowed_hosts}
+    http_settings = HttpSettings(**{name: settings.pop(name) for name in HttpSettings._fields})
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
     gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
@@ -256,9 +241,7 @@ def _raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(
-    settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str
-) -> None:
+async def _serve(settings: BrokerSettings, http_settings: HttpSettings, host: str, port: int, line_format: str) -> None:
     _raise_open_files()
     collections = Collections()
     collections.begin()
@@ -276,7 +259,7 @@ async def _serve(
 
 async def _run(
     settings: BrokerSettings,
-    http_settings: dict[str, Any],
+    http_settings: HttpSettings,
     host: str,
     port: int,
     line_format: str,
@@ -291,7 +274,7 @@ async def _run(
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _handle_loop_error(broker, loop, context))
-    http = HttpListener(broker, host, port, settings.advertise_http, requests_budget(broker), **http_settings)
+    http = HttpListener(broker, host, port, settings.advertise_http, requests_budget(broker), settings=http_settings)
     listeners = Listeners([http])
     try:
         await listeners.start()
