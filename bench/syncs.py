@@ -4,10 +4,13 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
+
+from raftlog.storage.syncs.aio_syncs import AioSyncs, Ended, Job
 
 
 class SyncCount:
-    """Calls of `os.fdatasync` that returned, from any thread."""
+    """Number of `fdatasync` that returned without an error: calls from any thread, and syncs by Linux AIO."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -21,14 +24,19 @@ class SyncCount:
 @contextmanager
 def counted_syncs() -> Iterator[SyncCount]:
     """Count while the block runs. The calls go to the system as always."""
-    count, real = SyncCount(), os.fdatasync
+    count, fdatasync, submit = SyncCount(), os.fdatasync, AioSyncs.submit
 
-    def counting(descriptor: int) -> None:
-        real(descriptor)
+    def call(descriptor: int) -> None:
+        fdatasync(descriptor)
         count.add()
 
-    os.fdatasync = counting  # type: ignore[assignment]
-    try:
+    def submit_counted(syncs: AioSyncs, descriptor: int, ended: Ended) -> bool:
+        def end(error: OSError | None) -> Job:
+            if error is None:
+                count.add()
+            return ended(error)
+
+        return submit(syncs, descriptor, end)
+
+    with patch.object(os, "fdatasync", call), patch.object(AioSyncs, "submit", submit_counted):
         yield count
-    finally:
-        os.fdatasync = real
