@@ -22,9 +22,9 @@ from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.cluster_map import Picture
 from raftlog.partitions.groups.service import Groups
-from raftlog.partitions.measuring import Measuring
+from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
-from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
+from raftlog.partitions.node.environment import NodeEnvironment, real_environment
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.placement.recovery import Recovered
 from raftlog.partitions.produce import Producers
@@ -64,36 +64,36 @@ class Broker:
     """Operations for administrators."""
     producers: Producers
     """Ids of idempotent producers."""
-    measuring: Measuring
+    measuring: MetricSources
     """Sources of metrics."""
     opener: BatchOpener
     """Decompressor of batches whose records are counted or become JSON."""
 
     def __init__(
-        self, settings: BrokerSettings, node: Node, metadata: ControllerHost, surroundings: Surroundings
+        self, settings: BrokerSettings, node: Node, metadata: ControllerHost, environment: NodeEnvironment
     ) -> None:
         self.settings, self.node, self.metadata = settings, node, metadata
         self.is_ready = False
-        parts = self.parts = BrokerParts(settings, node, metadata, surroundings, self)
+        parts = self.parts = BrokerParts(settings, node, metadata, environment, self)
         """For tests and the simulation, as `node` and `metadata` are."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
         self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
-        self._wall_ms = surroundings.wall_ms
+        self._wall_ms = environment.wall_ms
 
     @classmethod
-    async def open(cls, settings: BrokerSettings, surroundings: Surroundings | None = None) -> Self:
+    async def open(cls, settings: BrokerSettings, environment: NodeEnvironment | None = None) -> Self:
         """Open the data directory and recover everything in it.
 
-        `surroundings` replace the real clock, disk and network. Raises `DirectoryLocked`, `FormatError`,
+        `environment` replace the real clock, disk and network. Raises `DirectoryLocked`, `FormatError`,
         `InvalidArgument` and
         `StorageError`. A damaged partition does not stop the broker."""
         node_settings = settings.node_settings()
-        surroundings = surroundings or real_surroundings(node_settings)
-        node = await Node.open(node_settings, surroundings)
+        environment = environment or real_environment(node_settings)
+        node = await Node.open(node_settings, environment)
         try:
             metadata = ControllerHost.open(node, settings.metadata_settings())
-            return cls(settings, node, metadata, surroundings)
+            return cls(settings, node, metadata, environment)
         except BaseException:
             await node.stop()
             raise
@@ -225,7 +225,7 @@ class Broker:
         else:
             results = await produce_records(target, partition, records, acks, deadline)
         if target.is_deleted:
-            results = await self._finder.put_right(results, target, deadline)
+            results = await self._finder.refresh_errors(results, target, deadline)
         return results
 
     async def produce_batches(
@@ -239,13 +239,13 @@ class Broker:
         try:
             produced = await target.produce_batches(body, acks, deadline)
         except UnknownTopic as error:
-            raise await self._finder.why_gone(found, deadline) from error
+            raise await self._finder.deletion_error(found, deadline) from error
         return produced._replace(topic_id=target.topic_id)
 
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """Open a stream of records to append. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
         found = await self._writable(topic, deadline)
-        return ProduceStream(found, partition, self._wall_ms, self._finder.put_right)
+        return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors)
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)

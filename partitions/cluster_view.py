@@ -197,7 +197,7 @@ class ClusterObserver:
         behind = [[*lag, rate_of(replica.group, lag.node_id)] for lag in told.behind]
         damage = describe_damage(replica.group)
         bounds = (told.high_watermark, told.log_start_offset)
-        leaderless_ms = int(self._node.turnover.leaderless_s(replica.group) * 1000)
+        leaderless_ms = int(self._node.leader_statistics.leaderless_s(replica.group) * 1000)
         return [told.leader, told.term, in_sync, list(told.caught_up), *bounds, problem, behind, leaderless_ms, damage]
 
     async def _serve_partitions(self, request: Request) -> Answer:
@@ -241,7 +241,7 @@ class ClusterObserver:
         return status
 
     def _status(self) -> dict[str, Any]:
-        problems = [*self._node.standing.problems(), *problems_of(self._node.driver.groups.values())]
+        problems = [*self._node.fitness_exchange.problems(), *problems_of(self._node.driver.groups.values())]
         problem = self._metadata.freshness().problem
         if problem:
             problems.append(problem)
@@ -300,7 +300,7 @@ class ClusterObserver:
             reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_some(leaderless)}")
         if under_replicated:
             reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_some(under_replicated)}")
-        reasons += self._why_not_emptied(draining)
+        reasons += self._not_emptied_reasons(draining)
         reasons += _catching_up(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
         return ClusterHealth(
@@ -326,18 +326,18 @@ class ClusterObserver:
         """Return whether this node has known no leader of the controller for too long."""
         group_id = self._metadata.group_id
         group = None if group_id is None else self._node.group(group_id)
-        return group is None or self._node.turnover.leaderless_s(group) > LEADERLESS_S
+        return group is None or self._node.leader_statistics.leaderless_s(group) > LEADERLESS_S
 
     def _is_leaderless(self, topic: Topic, leaderless_ms: int | None) -> bool:
         """Return whether a partition without a leader has had none for too long.
 
         No replica of a new topic may exist yet; an older partition of which no replica answers has no leader."""
         if leaderless_ms is None:
-            age_ms = self._node.surroundings.wall_ms() - topic.row.creation.created_ms
+            age_ms = self._node.environment.wall_ms() - topic.row.creation.created_ms
             leaderless_ms = age_ms if age_ms >= 0 else None
         return leaderless_ms is None or leaderless_ms > LEADERLESS_S * 1000
 
-    def _why_not_emptied(self, draining: Iterable[int]) -> list[str]:
+    def _not_emptied_reasons(self, draining: Iterable[int]) -> list[str]:
         """Return for brokers that are decommissioned why replicas have no place elsewhere."""
         state = self._metadata.state
         rows = [row for node in draining if (row := state.brokers.get(node)) is not None]

@@ -25,22 +25,22 @@ from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.service import Groups
-from raftlog.partitions.housekeeping import Housekeeping
-from raftlog.partitions.measuring import Measuring
+from raftlog.partitions.maintenance_loop import MaintenanceLoop
+from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
-from raftlog.partitions.node.surroundings import Surroundings
+from raftlog.partitions.node.environment import NodeEnvironment
 from raftlog.partitions.operations import Operations
-from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
+from raftlog.partitions.operations.applied_settings import apply_throttle, balancer_settings
 from raftlog.partitions.placement.assignments.assignments import Assignments
 from raftlog.partitions.placement.balancing import Balancer
 from raftlog.partitions.placement.moves import Moves, ReplicaRemoval
 from raftlog.partitions.placement.recovery import RecoveryExecution
 from raftlog.partitions.produce import GivenIds, Producers
-from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.data_requests import DataRequests
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import Shared
 from raftlog.partitions.routing.reads import Reader
 from raftlog.partitions.routing.router import PartitionRouter
-from raftlog.partitions.routing.serving import DataRequests
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
@@ -65,10 +65,10 @@ class BrokerParts:
         settings: BrokerSettings,
         node: Node,
         metadata: ControllerHost,
-        surroundings: Surroundings,
+        environment: NodeEnvironment,
         gate: BrokerGate,
     ) -> None:
-        random, wall_ms = surroundings.random, surroundings.wall_ms
+        random, wall_ms = environment.random, environment.wall_ms
         lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
         self.settings, self.node, self.metadata = settings, node, metadata
         self.counters = Counters()
@@ -92,7 +92,7 @@ class BrokerParts:
         load = LoadMeter(node, self.counters, lambda: self.assignments.replicas)
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
         self.changes = TopicChanges(settings, node, metadata, self.topics, random, wall_ms, self.gossip.free_bytes)
-        self.measuring = Measuring(
+        self.measuring = MetricSources(
             node,
             self.router,
             self.moves,
@@ -128,7 +128,9 @@ class BrokerParts:
         self.producers = Producers(node, metadata)
         # maintenance and requests of other nodes
         coordinators = CoordinatorMaintenance(self.groups.coordinators, settings.metadata_growth_bytes_max)
-        self.housekeeping = Housekeeping(node, self.assignments, coordinators, settings.retention_interval_s, wall_ms)
+        self.housekeeping = MaintenanceLoop(
+            node, self.assignments, coordinators, settings.retention_interval_s, wall_ms
+        )
         DataRequests(node, self.finder.replica, settings.fetch_bytes_max)
         self.refresh_topics()
         metadata.observers += self.observers()
@@ -185,7 +187,7 @@ class BrokerParts:
 
     def wake_fetches(self) -> None:
         """See `Broker.wake_fetches`."""
-        self.reader.lets_wait = False
+        self.reader.allows_waits = False
         self.consumers.stop_waiting()
         for replica in self.assignments.replicas.values():
             replica.stop_waiting()

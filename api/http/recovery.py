@@ -10,7 +10,7 @@ from raftlog.api.http.server.connections import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.routing import Target
-from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStanding
+from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStatus
 from raftlog.values.placement import PartitionRecovery, RecoveredRange, RecoveryReplica, ReplacedDisk
 
 
@@ -40,7 +40,7 @@ class RecoveryHandlers(Handlers):
 
 def _recovered(topic: str, number: int, recovered: Recovered) -> PartitionRecovery:
     plan = recovered.plan
-    replicas = [_replica(node, standing) for node, standing in recovered.standings.items()]
+    replicas = [_replica(node, status) for node, status in recovered.statuses.items()]
     replicas += [RecoveryReplica(node_id=node, reachable=False) for node in recovered.unreachable]
     return PartitionRecovery(
         topic=topic,
@@ -56,21 +56,21 @@ def _recovered(topic: str, number: int, recovered: Recovered) -> PartitionRecove
     )
 
 
-def _replica(node: int, standing: ReplicaStanding | Absent) -> RecoveryReplica:
-    if isinstance(standing, Absent):
+def _replica(node: int, status: ReplicaStatus | Absent) -> RecoveryReplica:
+    if isinstance(status, Absent):
         return RecoveryReplica(node_id=node, reachable=True, has_replica=False)
     return RecoveryReplica(
         node_id=node,
         reachable=True,
         has_replica=True,
-        disk_uuid=str(standing.replica.disk_uuid),
-        is_leader=standing.leads,
-        term=standing.term,
-        last_index=standing.last.index,
-        last_term=standing.last.term,
-        log_start_offset=standing.log_start,
-        log_end_offset=standing.log_end,
-        voters=[each.node_id for each in standing.voters],
-        problem=standing.damage,
-        damaged=[RecoveredRange(each.offset, each.end, each.problem) for each in standing.lost or ()],
+        disk_uuid=str(status.replica.disk_uuid),
+        is_leader=status.leads,
+        term=status.term,
+        last_index=status.last.index,
+        last_term=status.last.term,
+        log_start_offset=status.log_start,
+        log_end_offset=status.log_end,
+        voters=[each.node_id for each in status.voters],
+        problem=status.damage,
+        damaged=[RecoveredRange(each.offset, each.end, each.problem) for each in status.lost or ()],
     )

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from jepsen.planted.patch import replace_method
 from raftlog.partitions.node import identity, opening
+from raftlog.partitions.node.environment import NodeEnvironment
 from raftlog.partitions.node.identity import NodeDirectory
-from raftlog.partitions.node.surroundings import Surroundings
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity
 from raftlog.runtime.rpc import handshake
@@ -42,7 +42,7 @@ def wiped_disk_keeps_name() -> None:
 def damaged_journal_begins_anew() -> None:
     """Over a damaged journal an empty one is begun, by the same member: it forgets its votes and what it promised."""
 
-    def begin_anew(directory: NodeDirectory, _why: str, _environment: Surroundings) -> None:
+    def begin_anew(directory: NodeDirectory, _why: str, _environment: NodeEnvironment) -> None:
         journals, mine = internal(directory.path, JOURNAL), str(directory.identity.disk_uuid)
         directory.disk.rename(f"{journals}/{mine}", f"{journals}/{mine}-{directory.identity.boot_epoch}")
         directory._save(directory.identity._replace(has_journal=False))

@@ -6,10 +6,10 @@ from typing import Any
 from jepsen.planted.bug import PlantedBug
 from jepsen.planted.patch import replace_method
 from raftlog.partitions.groups.machine import Machine
-from raftlog.partitions.replica.forgotten import ForgottenIds
+from raftlog.partitions.replica.expired_ids import ExpiredIds
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable
-from raftlog.partitions.replica.sequencing import Sequencing
+from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.storage.compaction import Compaction, CompactionStep
 from raftlog.types import Index, Offset
@@ -19,12 +19,12 @@ _EXPIRATION_MS = 1_000
 
 def acknowledge_duplicate_early() -> None:
     """Acknowledge a duplicate as soon as its original is in the leader's log, committed or not."""
-    answer = Sequencing._answer
+    answer = SequenceCheck._answer
 
-    def answer_early(self: Sequencing, spots: Any, is_duplicate: bool, acks: Any, copies: int, future: Any) -> None:
+    def answer_early(self: SequenceCheck, spots: Any, is_duplicate: bool, acks: Any, copies: int, future: Any) -> None:
         answer(self, spots, is_duplicate, 1 if is_duplicate else acks, copies, future)
 
-    replace_method(Sequencing, "_answer", answer_early)
+    replace_method(SequenceCheck, "_answer", answer_early)
 
 
 def expire_by_own_clock() -> None:
@@ -73,10 +73,10 @@ def forget_producers_after_trim() -> None:
 def append_after_expiry() -> None:
     """Treat an expired producer id as new, so that its first batch is appended again when it is retried."""
 
-    def contains(self: ForgottenIds, producer_id: int) -> bool:
+    def contains(self: ExpiredIds, producer_id: int) -> bool:
         return False
 
-    replace_method(ForgottenIds, "__contains__", contains)
+    replace_method(ExpiredIds, "__contains__", contains)
 
 
 def keep_expired_ids_in_memory() -> None:

@@ -33,7 +33,7 @@ from raftlog.partitions.consumers.results import (
 from raftlog.partitions.consumers.stored_instance import Anchor, StoredInstance
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
-from raftlog.partitions.produce.pending import as_raised_again
+from raftlog.partitions.produce.pending import copied_error
 from raftlog.types import Offset, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class Instance:
 
     def _check(self) -> None:
         if self._over is not None:
-            raise as_raised_again(self._over)
+            raise copied_error(self._over)
 
     @asynccontextmanager
     async def _holding_turn(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
@@ -292,7 +292,7 @@ class Instance:
             raise RebalanceInProgress(f"group {self.group} rebalances; retry") from None
         self._check()
         if member is not None and member.problem is not None:
-            raise as_raised_again(member.problem)
+            raise copied_error(member.problem)
         if member is None and not self.stored.assigned:
             raise ConsumerState(
                 f"{self.name} has no subscription and no assigned partitions; subscribe it or assign partitions"

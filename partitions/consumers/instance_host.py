@@ -9,7 +9,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
-from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.types import TopicPartition

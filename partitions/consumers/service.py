@@ -41,7 +41,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.coordinator import GroupCoordinator
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.service import Groups
-from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.batch_opener import BatchOpener

@@ -123,7 +123,7 @@ class DiskReplacement:
 
     async def _serve(self, request: Request) -> Answer:
         silence_ms, command = _asked_by(request)
-        refusal = _answer_of(self._why_alive(command))
+        refusal = _answer_of(self._alive_report(command))
         if refusal is not None:
             return refusal
         group = self._copy.group
@@ -134,7 +134,7 @@ class DiskReplacement:
             if request.stranger is None:
                 raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
             return await self._node.ask(leadership.leader.node_id, REPLACE, request.header, (), request.deadline)
-        refusal = _answer_of(self._why_later(command, max(silence_ms, self._settings.replace_silence_ms) / 1000))
+        refusal = _answer_of(self._later_report(command, max(silence_ms, self._settings.replace_silence_ms) / 1000))
         if refusal is not None:
             return refusal
         await self._proposals.submit(command, request.deadline)
@@ -147,7 +147,7 @@ class DiskReplacement:
     def _state(self) -> ControllerState:
         return self._copy.state
 
-    def _why_alive(self, command: RegisterBroker) -> _DiskReport | None:
+    def _alive_report(self, command: RegisterBroker) -> _DiskReport | None:
         node_id = NodeId(command.node_id)
         if self._is_done(command):
             return None
@@ -163,7 +163,7 @@ class DiskReplacement:
             f"{self._state.disk_of(node_id)}",
         )
 
-    def _why_later(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
+    def _later_report(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
         """Return the leader's refusal while the old disk has not been silent for long enough."""
         if self._is_done(command):
             return None

@@ -191,10 +191,10 @@ class FirstStart:
     def _new_record(self, seeds: list[BootstrapMember], addresses: tuple[str, ...]) -> BootstrapRecord:
         cluster_id = self._node.identity.cluster_id
         return BootstrapRecord(
-            draw_uuid(self._node.surroundings.random) if cluster_id is None else UUID(cluster_id),
+            draw_uuid(self._node.environment.random) if cluster_id is None else UUID(cluster_id),
             tuple(sorted(seeds)),
             addresses,
-            self._node.surroundings.wall_ms(),
+            self._node.environment.wall_ms(),
             FEATURE_LEVEL_KNOWN,
         )
 
@@ -375,7 +375,7 @@ class FirstStart:
             record = BootstrapRecord.unpacked(request.header)
         except FormatError as error:
             raise InvalidArgument(str(error)) from None
-        why = self._why_refused(record, request)
+        why = self._refusal_reason(record, request)
         if why is not None:
             raise InvalidArgument(f"node {self._node.identity.node_id} refused the bootstrap record: {why}")
         if self._file.record is None:
@@ -383,7 +383,7 @@ class FirstStart:
             self._news.set()
         return Answer()
 
-    def _why_refused(self, record: BootstrapRecord, request: Request) -> str | None:
+    def _refusal_reason(self, record: BootstrapRecord, request: Request) -> str | None:
         identity = self._node.identity
         if self._address is None:
             return "it is starting"

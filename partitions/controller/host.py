@@ -71,7 +71,7 @@ class ControllerHost:
         self.is_ready = False
         """Whether `start` has returned."""
         self._node, self._settings = node, settings
-        self._file = BootstrapFile(node.surroundings.disk, node.settings.data_dir)
+        self._file = BootstrapFile(node.environment.disk, node.settings.data_dir)
         self._copy = LocalCopy(settings.fold_ms, node.fail)
         self._copy.on_applied = self._applied
         self._proposals = CommandProposals(node, self._copy, settings.attempt_ms)

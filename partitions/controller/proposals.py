@@ -68,7 +68,7 @@ class CommandProposals:
         feature level."""
         if self.is_fit and self._copy.state.bootstrap is not None:  # the bootstrap command sets the level
             check_level(command, self._copy.state.feature_level)
-        request_id = draw_uuid(self._node.surroundings.random)
+        request_id = draw_uuid(self._node.environment.random)
         if basis is None:
             basis = await self._basis(deadline)
         packed = encode_request(CommandRequest(request_id, basis, command))
@@ -188,7 +188,7 @@ class CommandProposals:
         known = self._proposed.get(request_id)
         if known is not None and not known.done():
             return known
-        now_ms = self._node.surroundings.wall_ms()
+        now_ms = self._node.environment.wall_ms()
         proposed = group.propose([build_batch([NewRecord(packed, None, now_ms)])])
         proposed.add_done_callback(lambda done: self._settled(request_id, done))
         if len(self._proposed) < _PROPOSED_MAX:

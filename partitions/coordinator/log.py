@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.errors import NotLeader, Overloaded, RaftlogError
 from raftlog.partitions.coordinator.folded import FoldedLog, LogEntry
-from raftlog.partitions.produce.pending import as_raised_again, record_size
+from raftlog.partitions.produce.pending import copied_error, record_size
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import ALL
 from raftlog.records import BatchBuilder, NewRecord
@@ -104,7 +104,7 @@ class LogWriter:
     def _ended(self, given: list[_Given], appended: "asyncio.Future[ReplicaAppended]") -> None:
         error = appended.exception()
         if error is not None:
-            self._refused(given, as_raised_again(error))
+            self._refused(given, copied_error(error))
             return
         self._settled(given)
         is_next = self._reach(appended.result())
@@ -126,7 +126,7 @@ class LogWriter:
             self._folded.forget(entries)
             self._size -= size
             if not done.done():
-                done.set_exception(as_raised_again(error))
+                done.set_exception(copied_error(error))
 
 
 def _batches(given: Sequence[_Given], now_ms: int) -> list[bytearray]:

@@ -1,8 +1,8 @@
 """Router from any broker to the coordinator of a key: a direct call in this process, otherwise one hop.
 
-Every request names the internal topic by its uuid and the partition, as `routing.serving` does. A request that was
-definitely refused because another broker coordinates is sent to that broker; one whose answer was lost is sent again
-only if it is repeatable. Called by the services of the machine (`groups.service`, `consumers.service`)."""
+Every request names the internal topic by its uuid and the partition, as `routing.data_requests` does. A request
+that was definitely refused because another broker coordinates is sent to that broker; one whose answer was lost is
+sent again only if it is repeatable. Called by the services of the machine (`groups.service`, `consumers.service`)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,7 +17,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.replica import Replica
-from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics

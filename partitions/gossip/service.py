@@ -110,7 +110,7 @@ class Gossip:
         if not settings.is_required:
             ports.append(0)
         for port in ports:
-            wire = self._node.surroundings.make_wire()
+            wire = self._node.environment.make_wire()
             try:
                 await wire.start(host, port)
             except OSError:
@@ -140,7 +140,7 @@ class Gossip:
             encode(self._described),
             GossipKeys(secret.derive(_PURPOSE)),
             self._wire,
-            self._node.surroundings.random,
+            self._node.environment.random,
         )
         agent.on_change, agent.on_conflict = self._changed, self._conflicts
         self._introduced = self._registered()
@@ -201,24 +201,24 @@ class Gossip:
 
     def racks(self) -> dict[NodeId, str]:
         """Return the racks that nodes which are up have gossiped."""
-        return {node: told.rack for node, told in self._told().items() if told.rack}
+        return {node: description.rack for node, description in self._descriptions().items() if description.rack}
 
     def free_bytes(self) -> dict[NodeId, int]:
         """Return the free bytes on disk that nodes which are up gossiped some seconds ago."""
-        return {node: max(0, told.load.disk_free) for node, told in self._told().items()}
+        return {node: max(0, description.load.disk_free) for node, description in self._descriptions().items()}
 
-    def _told(self) -> dict[NodeId, Description]:
+    def _descriptions(self) -> dict[NodeId, Description]:
         members = [] if self._agent is None else self._agent.members()
-        told = ((member.node_id, description_of(member)) for member in members if member.state.is_up)
-        return {node: description for node, description in told if description is not None}
+        description = ((member.node_id, description_of(member)) for member in members if member.state.is_up)
+        return {node: description for node, description in description if description is not None}
 
     def rpc_of(self, replica: ReplicaId) -> Address | None:
         """Return the RPC address that the process with this disk has gossiped; None when it is unknown or not up."""
         member = self._member(replica.node_id)
         if member is None or member.disk_uuid != replica.disk_uuid.bytes or not member.state.is_up:
             return None
-        told = description_of(member)
-        return None if told is None else maybe_address(told.rpc)
+        description = description_of(member)
+        return None if description is None else maybe_address(description.rpc)
 
     def _member(self, node: NodeId) -> GossipMember | None:
         return None if self._agent is None else self._agent.member(node)
@@ -227,9 +227,9 @@ class Gossip:
 
     def _look_at_load(self) -> None:
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
-        load, told = self._load(), self._described
-        if told is not None and self._agent is not None and differs(load, told.load):
-            self._described = told._replace(load=load)
+        load, description = self._load(), self._described
+        if description is not None and self._agent is not None and differs(load, description.load):
+            self._described = description._replace(load=load)
             self._agent.describe(encode(self._described))
 
     # received changes

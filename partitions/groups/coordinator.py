@@ -49,14 +49,12 @@ class GroupCoordinator(OffsetsPort):
     """Coordinator of the groups in one partition; see the module."""
 
     def __init__(
-        self, replica: Replica, surroundings: GroupEnvironment, failed: Callable[["GroupCoordinator"], None]
+        self, replica: Replica, environment: GroupEnvironment, failed: Callable[["GroupCoordinator"], None]
     ) -> None:
-        super().__init__(replica, FoldedGroups(replica.name, surroundings.feature_level), surroundings.wall_ms, failed)
-        self._around = surroundings
-        self.machine = Machine(
-            surroundings.settings, surroundings.random, surroundings.partitions_of, surroundings.wall_ms
-        )
-        self.offsets = Offsets(self, surroundings)
+        super().__init__(replica, FoldedGroups(replica.name, environment.feature_level), environment.wall_ms, failed)
+        self._environment = environment
+        self.machine = Machine(environment.settings, environment.random, environment.partitions_of, environment.wall_ms)
+        self.offsets = Offsets(self, environment)
         self._tokens = count(1)
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -82,10 +80,10 @@ class GroupCoordinator(OffsetsPort):
             self._do()
 
     async def expire(self) -> None:
-        await GroupExpiry(self, self._around).run()
+        await GroupExpiry(self, self._environment).run()
 
     def is_kept(self, key: Key) -> bool:
-        return not (isinstance(key, OffsetKey) and self._around.is_deleted(key.topic_id))
+        return not (isinstance(key, OffsetKey) and self._environment.is_deleted(key.topic_id))
 
     def group_names(self) -> list[str]:
         """Return the names of groups with members or offsets here, sorted."""
@@ -163,7 +161,7 @@ class GroupCoordinator(OffsetsPort):
                 self.machine.cancel(token, self._loop.time())
                 self._do()
 
-    def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
+    def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
         """Return the error of `Machine.check_commit`, or None.
 
         Records written in the same turn of the loop come before those of the machine's later decisions."""
@@ -205,7 +203,7 @@ class GroupCoordinator(OffsetsPort):
         if store.record is None:
             entries += [LogEntry(key, None) for key in self.folded.latest_offsets(group)]
         elif store.record.members and not store.record.is_assigned:
-            self._around.counters.group_rebalances += 1
+            self._environment.counters.group_rebalances += 1
         try:
             done = self.writer.write(entries)
         except RaftlogError as error:

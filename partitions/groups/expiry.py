@@ -22,8 +22,8 @@ _WRITE_MS: Final = 30_000
 class GroupExpiry:
     """Expiry of the groups of one coordinator."""
 
-    def __init__(self, coordinator: OffsetsPort, around: GroupEnvironment) -> None:
-        self._coordinator, self._around = coordinator, around
+    def __init__(self, coordinator: OffsetsPort, environment: GroupEnvironment) -> None:
+        self._coordinator, self._environment = coordinator, environment
         self._folded, self._machine = coordinator.folded, coordinator.machine
 
     async def run(self) -> None:
@@ -32,7 +32,7 @@ class GroupExpiry:
         for number, group in enumerate(names, 1):
             keys = self._expired(group)
             if keys:
-                self._around.counters.group_expired += len(keys)
+                self._environment.counters.group_expired += len(keys)
                 await self._coordinator.written([LogEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
             if self._is_forgotten(group):
                 await self._coordinator.delete(group, deadline_in(_WRITE_MS))
@@ -41,7 +41,7 @@ class GroupExpiry:
 
     def _expired(self, group: str) -> list[OffsetKey]:
         offsets = self._folded.latest_offsets(group)
-        deleted = [key for key in offsets if self._around.is_deleted(key.topic_id)]
+        deleted = [key for key in offsets if self._environment.is_deleted(key.topic_id)]
         if self._machine.has_members(group) or not offsets:
             return deleted
         newest = max(record.committed_ms for record in offsets.values())
@@ -58,4 +58,4 @@ class GroupExpiry:
         return 0 if found is None else found.changed_ms
 
     def _is_past(self, at_ms: int) -> bool:
-        return self._around.wall_ms() - at_ms > self._around.offsets_retention_ms
+        return self._environment.wall_ms() - at_ms > self._environment.offsets_retention_ms

@@ -15,7 +15,7 @@ from raftlog.partitions.groups.results import (
     MemberDescription,
     ResetTo,
 )
-from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.reads import Reader
 from raftlog.types import Offset, OffsetRange, TopicPartition

@@ -32,7 +32,7 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
     machine: Machine
 
     @abstractmethod
-    def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
+    def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
         """Return the error with which the member's commit is refused; None when it may commit now."""
 
     @abstractmethod
@@ -43,8 +43,8 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
 class Offsets:
     """Committed offsets of one coordinator."""
 
-    def __init__(self, coordinator: OffsetsPort, around: GroupEnvironment) -> None:
-        self._coordinator, self._around = coordinator, around
+    def __init__(self, coordinator: OffsetsPort, environment: GroupEnvironment) -> None:
+        self._coordinator, self._environment = coordinator, environment
         self._folded = coordinator.folded
 
     # committing
@@ -61,7 +61,7 @@ class Offsets:
         await self._coordinator.ready(deadline)
         self._check_topics(offsets)
         self._check_room(group)
-        refusal = self._coordinator.why_no_commit(group, member or _SIMPLE)
+        refusal = self._coordinator.commit_error(group, member or _SIMPLE)
         if refusal is not None:
             await self._coordinator.confirm(deadline)
             raise refusal
@@ -72,7 +72,7 @@ class Offsets:
                 await self._coordinator.current(deadline)
             return self.of(group)
         await self._coordinator.written([GroupEntry(*each) for each in entries], deadline)
-        self._around.counters.group_commits += len(entries)
+        self._environment.counters.group_commits += len(entries)
         found = self.of(group)
         for key, record in entries:
             # A coordinator that has ended meanwhile does not fold its last appends.
@@ -82,18 +82,18 @@ class Offsets:
 
     def _check_topics(self, offsets: Iterable[Place]) -> None:
         for topic_id in {topic_id for topic_id, _ in offsets}:
-            if self._around.is_deleted(topic_id):
+            if self._environment.is_deleted(topic_id):
                 raise UnknownTopic(f"the topic with the uuid {topic_id} was deleted; nothing was committed")
 
     def _check_room(self, group: str) -> None:
-        most = self._around.settings.max_groups
+        most = self._environment.settings.max_groups
         if group not in self._folded.offsets and len(self._folded.offsets) >= most:
             raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, its limit; delete unused groups")
 
     def _to_be_committed(
         self, group: str, offsets: Mapping[Place, OffsetCommit], *, only_rises: bool
     ) -> Iterator[tuple[OffsetKey, OffsetRecord]]:
-        now_ms = self._around.wall_ms()
+        now_ms = self._environment.wall_ms()
         for place, (offset, metadata, leader_epoch) in offsets.items():
             key = OffsetKey(group, *place)
             known = self._folded.latest_offset(key)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import Place
-from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition
 

@@ -70,14 +70,18 @@ _BEAT_AGAIN_MS: Final = 300
 class Groups:
     """Consumer groups of the cluster, as one process reaches them."""
 
-    def __init__(self, parts: ClusterParts, reader: Reader, around: GroupEnvironment, offsets_partitions: int) -> None:
+    def __init__(
+        self, parts: ClusterParts, reader: Reader, environment: GroupEnvironment, offsets_partitions: int
+    ) -> None:
         self._node, self._metadata, self._topics, self._finder = parts[:4]
-        self._check_ready, self._around = parts.check_ready, around
+        self._check_ready, self._environment = parts.check_ready, environment
         self._topics_digest = b""
         self._heartbeats = 0
         """Heartbeats that wait for their answers."""
         self._lag_reader = GroupLagReader(parts.finder, reader)
-        self.coordinators = Coordinators(parts.node, lambda replica, failed: GroupCoordinator(replica, around, failed))
+        self.coordinators = Coordinators(
+            parts.node, lambda replica, failed: GroupCoordinator(replica, environment, failed)
+        )
         topic = InternalTopic(OFFSETS_TOPIC, offsets_partitions, OFFSETS_CONFIG, check_group, _unknown)
         self.router = CoordinatorRouter(parts, topic, self.coordinators)
         """Router to the coordinators, which serve consumer instances as well."""
@@ -148,13 +152,13 @@ class Groups:
         and only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed."""
         await self.router.partition_for(group, deadline)
-        by_place = await self._around.places.find(offsets, deadline)
+        by_place = await self._environment.places.find(offsets, deadline)
         check_offsets(by_place)
         if not by_place:
             return await self.committed(group, deadline=deadline)
         asked = CommitOffsets(group, by_place, member)
         committed = await self.router.call(operations.COMMIT, group, asked, deadline, is_repeatable=member is None)
-        return self._around.places.committed(committed)
+        return self._environment.places.committed(committed)
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
         """Return the group's committed offsets (linearizable); none for an unknown group."""
@@ -162,7 +166,7 @@ class Groups:
         if not await self.router.has_topic(deadline):
             return {}
         committed = await self.router.call(operations.OFFSETS, group, group, deadline)
-        return self._around.places.committed(committed)
+        return self._environment.places.committed(committed)
 
     # ---- reads
 
@@ -253,7 +257,7 @@ class Groups:
             await self._check_empty(group, deadline)
             return resets(before, targets)
         wanted = {place: int(after) for place, (after, _) in targets.items()}
-        offsets = await self._around.places.find(wanted, deadline)
+        offsets = await self._environment.places.find(wanted, deadline)
         was = await self.router.call(operations.RESET, group, OffsetMove(group, offsets), deadline, creates=True)
         names = dict(zip(offsets, wanted, strict=True))
         return resets({names[place]: offset for place, offset in was.items()}, targets)

@@ -3,11 +3,11 @@
 Imported by the façade of a broker and the composition root. A `Node` hosts thousands of Raft groups on one journal and
 one transport; the purpose of the groups (topics, the controller) and the callers are not known here."""
 
+from raftlog.partitions.node.environment import NodeEnvironment, NodeTransport, real_environment
 from raftlog.partitions.node.leadership import Leadership
 from raftlog.partitions.node.node import BackgroundLoop, Node
 from raftlog.partitions.node.requests import Handler, Request
 from raftlog.partitions.node.settings import NodeSettings
-from raftlog.partitions.node.surroundings import NodeTransport, Surroundings, real_surroundings
 from raftlog.runtime.node_identity import NodeIdentity
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.node"
@@ -17,10 +17,10 @@ __all__ = [
     "Handler",
     "Leadership",
     "Node",
+    "NodeEnvironment",
     "NodeIdentity",
     "NodeSettings",
     "NodeTransport",
     "Request",
-    "Surroundings",
-    "real_surroundings",
+    "real_environment",
 ]

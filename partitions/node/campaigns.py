@@ -52,10 +52,10 @@ class Campaigns:
                 self._mark_dirty(group)
         if attempt < ATTEMPTS_MAX and groups:
             timer: list[asyncio.TimerHandle] = []
-            timer.append(self._loop.call_later(PAUSE_S * 2 ** (attempt - 1), self._again, groups, attempt, timer))
+            timer.append(self._loop.call_later(PAUSE_S * 2 ** (attempt - 1), self._retry, groups, attempt, timer))
             self._timers[timer[0]] = None
 
-    def _again(self, groups: list[PartitionReplica], attempt: int, timer: list[asyncio.TimerHandle]) -> None:
+    def _retry(self, groups: list[PartitionReplica], attempt: int, timer: list[asyncio.TimerHandle]) -> None:
         del self._timers[timer[0]]
         self._ask([group for group in groups if not group.is_closed and _is_open(group.core)], attempt + 1)
 

@@ -18,12 +18,12 @@ _RELAPSE: Final = 4
 """Number of rests after the end of a rest within which another stall doubles the next one."""
 
 
-class _Standing(NamedTuple):
+class _Report(NamedTuple):
     slow_until: float
     full_until: float
 
 
-_FIT: Final = _Standing(0.0, 0.0)
+_FIT: Final = _Report(0.0, 0.0)
 
 
 class Fitness:
@@ -31,9 +31,9 @@ class Fitness:
 
     def __init__(self, me: NodeId, slow_rest_ms: int) -> None:
         self._me, self._rest_s = me, slow_rest_ms / 1000
-        self.is_unwanted: Callable[[NodeId], bool] = lambda node: False
+        self.is_excluded: Callable[[NodeId], bool] = lambda node: False
         """Whether operators want the process to lead nothing; set by the façade."""
-        self._standings: dict[NodeId, _Standing] = {}
+        self._reports: dict[NodeId, _Report] = {}
         self._relapses = 0
         self._is_full = False
 
@@ -41,11 +41,11 @@ class Fitness:
 
     def note_stall(self, now: float) -> None:
         """Record a stall of the disk or the loop here: this process leads nothing for a while, if others can."""
-        slow_until = self._standing(self._me).slow_until
+        slow_until = self._report(self._me).slow_until
         if now >= slow_until:
             is_relapse = slow_until > 0 and now < slow_until + _RELAPSE * self._rest_s * 2**self._relapses
             self._relapses = min(self._relapses + 1, _DOUBLINGS_MAX) if is_relapse else 0
-        self._standings[self._me] = self._standing(self._me)._replace(slow_until=now + self._rest_s * 2**self._relapses)
+        self._reports[self._me] = self._report(self._me)._replace(slow_until=now + self._rest_s * 2**self._relapses)
 
     def note_full(self, is_full: bool) -> None:
         """Record whether the disk here has no room for records."""
@@ -53,31 +53,31 @@ class Fitness:
 
     def own(self, now: float) -> tuple[int, bool]:
         """Return the report for the other processes: remaining ms of being slow, and whether this one is full."""
-        left_s = self._standing(self._me).slow_until - now
+        left_s = self._report(self._me).slow_until - now
         return max(0, round(left_s * 1000)), self._is_full
 
     # any process
 
-    def note_told(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
+    def note_report(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
         """Record the report of another process; the newest one counts."""
-        self._standings[node] = _Standing(now + slow_ms / 1000, now + FULL_S if is_full else 0.0)
+        self._reports[node] = _Report(now + slow_ms / 1000, now + FULL_S if is_full else 0.0)
 
     def forget(self, node: NodeId) -> None:
         """Drop the reports of a process that has restarted, perhaps with a sound disk."""
-        self._standings.pop(node, None)
+        self._reports.pop(node, None)
 
     def is_slow(self, node: NodeId, now: float) -> bool:
-        return now < self._standing(node).slow_until
+        return now < self._report(node).slow_until
 
     def is_full(self, node: NodeId, now: float) -> bool:
-        return self._is_full if node == self._me else now < self._standing(node).full_until
+        return self._is_full if node == self._me else now < self._report(node).full_until
 
     def is_fit(self, node: NodeId, now: float) -> bool:
         """Return whether the process may receive leaderships, or keep its own."""
-        return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_unwanted(node)
+        return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_excluded(node)
 
-    def is_anybody_full(self, now: float) -> bool:
-        return self._is_full or any(now < standing.full_until for standing in self._standings.values())
+    def is_any_full(self, now: float) -> bool:
+        return self._is_full or any(now < report.full_until for report in self._reports.values())
 
-    def _standing(self, node: NodeId) -> _Standing:
-        return self._standings.get(node, _FIT)
+    def _report(self, node: NodeId) -> _Report:
+        return self._reports.get(node, _FIT)

@@ -197,7 +197,7 @@ def _other_cluster(path: str, known: str | None, wanted: str) -> str:
     return f"{path} belongs to cluster {known}, and not to {wanted}; correct the seeds, or use another directory"
 
 
-def why_full(path: str, error: OSError) -> StorageError | None:
+def no_room_error(path: str, error: OSError) -> StorageError | None:
     """Return the error for a start without disk space or file descriptors; None for any other cause."""
     if error.errno not in TEMPORARY_ERRORS:
         return None
@@ -210,7 +210,7 @@ def why_full(path: str, error: OSError) -> StorageError | None:
 
 
 def _unusable(path: str, error: OSError) -> StorageError:
-    if (full := why_full(path, error)) is not None:
+    if (full := no_room_error(path, error)) is not None:
         return full
     why = error.strerror or str(error)
     where = error.filename or path

@@ -54,7 +54,7 @@ class _Rest(NamedTuple):
     until: float
 
 
-class HandingOver(NamedTuple):
+class RemainingLeaderships(NamedTuple):
     """Leaderships that a process still has to transfer.
 
     `eligible` groups have a voter that could lead them now, `stuck` ones have other voters of which none can; a group
@@ -74,7 +74,7 @@ class LedGroups:
         raft = settings.driver.raft
         self.preferred: Preferred = lambda group_id: None
         """First voter of the group's assignment that may lead; set by the façade."""
-        self.gives_back: Callable[[], bool] = lambda: True
+        self.balances_leaders: Callable[[], bool] = lambda: True
         """Whether groups return to their preferred leaders while this process is fit; set by the façade."""
         self.me = me
         self._settings, self._fitness = settings, fitness
@@ -124,7 +124,7 @@ class LedGroups:
         self._leaving.pop(node, None)
         self._fitness.forget(node)
 
-    def note_gone(self, node: NodeId) -> None:
+    def note_disconnected(self, node: NodeId) -> None:
         self._connected_at.pop(node, None)
 
     def is_connected(self, node: NodeId) -> bool:
@@ -154,13 +154,13 @@ class LedGroups:
         for group in list(self._led.values()):
             if len(self._moving) >= moving_max:
                 return
-            target = self._due_target(group, now) if is_fit else self._refuge(group, now)
+            target = self._due_target(group, now) if is_fit else self._fallback_target(group, now)
             if target is not None:
                 self._begin(group, target, now)
 
     def count_room(self, now: float) -> None:
         """Mark the groups led here of whose voters a majority has no room, so that entries cannot be committed."""
-        if not self._fitness.is_anybody_full(now) and not self._are_full:
+        if not self._fitness.is_any_full(now) and not self._are_full:
             return
         self._are_full = False
         for group in self._led.values():
@@ -169,15 +169,15 @@ class LedGroups:
             group.is_majority_full = len(voters) - full < len(voters) // 2 + 1
             self._are_full |= group.is_majority_full
 
-    def _refuge(self, group: PartitionReplica, now: float) -> ReplicaId | None:
+    def _fallback_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """Return a voter that leads better than this unfit process; None when there is none now."""
         rest = self._resting.get(group.key)
         if group.key in self._moving or group.is_majority_full or (rest is not None and now < rest.until):
             return None
         if now < self._disk_stalled_at + _EVIDENCE_S and not self._is_majority_faster(group, now):
             return None
-        heir = self._heir(group, now)
-        return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
+        target = self._best_target(group, now)
+        return target if target is not None and self._fitness.is_fit(target.node_id, now) else None
 
     def _is_majority_faster(self, group: PartitionReplica, now: float) -> bool:
         """Return whether a majority of fit voters has faster disks.
@@ -213,7 +213,7 @@ class LedGroups:
 
     def _due_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """Return the replica to which the group should be transferred now."""
-        if group.key in self._moving or not self.gives_back():
+        if group.key in self._moving or not self.balances_leaders():
             return None
         target = self.preferred(group.group_id)
         if target is None or target == self.me or not self._is_settled(target.node_id, now):
@@ -254,24 +254,24 @@ class LedGroups:
         self.transfers_begun += 1
         self._moving[group.key] = _Move(target, now + self.patience_s)
 
-    async def handing_over(self) -> "HandingOver":
+    async def remaining_leaderships(self) -> "RemainingLeaderships":
         """Return the progress of this process towards leading nothing."""
         led = len(self._led)
         shared = self._shared()
         stuck = []
         for number, group in enumerate(shared, 1):
-            if group.key not in self._moving and self.best_heir(group) is None:
+            if group.key not in self._moving and self.best_target(group) is None:
                 stuck.append(group.group_id)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         failed = sum(group.key in self._resting for group in shared)
-        return HandingOver(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
+        return RemainingLeaderships(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
-    def best_heir(self, group: PartitionReplica) -> ReplicaId | None:
+    def best_target(self, group: PartitionReplica) -> ReplicaId | None:
         """Return a fit replica that could lead the group now instead of this process."""
         now = asyncio.get_running_loop().time()
-        heir = self._heir(group, now)
-        return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
+        target = self._best_target(group, now)
+        return target if target is not None and self._fitness.is_fit(target.node_id, now) else None
 
     # stop
 
@@ -286,9 +286,9 @@ class LedGroups:
             for group in self._shared():
                 if len(self._moving) >= _STOP_TRANSFERS_MAX:
                     break
-                heir = self._heir(group, now) if group.key not in self._moving else None
-                if heir is not None:
-                    self._begin(group, heir, now)
+                target = self._best_target(group, now) if group.key not in self._moving else None
+                if target is not None:
+                    self._begin(group, target, now)
             self._moved.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self.patience_s / 4, until - now)):
@@ -299,9 +299,9 @@ class LedGroups:
         """Return the groups led here that have other voters."""
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
-    def _heir(self, group: PartitionReplica, now: float) -> ReplicaId | None:
+    def _best_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
         """Return a near voter: a fit one first, then the preferred leader, then the one that holds most."""
-        heirs = [
+        candidates = [
             each
             for each in group.core.status().followers
             if each.member.node_id in self._connected_at
@@ -310,7 +310,7 @@ class LedGroups:
         ]
         preferred = self.preferred(group.group_id)
         best = max(
-            heirs,
+            candidates,
             key=lambda each: (
                 self._fitness.is_fit(each.member.node_id, now),
                 each.member == preferred,

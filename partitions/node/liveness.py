@@ -12,7 +12,7 @@ SILENCE_S: Final = 1.5
 """Seconds without a heartbeat after which a process counts as stalled: a few election timeouts."""
 
 
-class Hearing:
+class HeartbeatTimes:
     """Times of the last heartbeats, by the injected clock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

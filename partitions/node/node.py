@@ -26,18 +26,18 @@ from raftlog.events import event
 from raftlog.partitions.addresses import Address, address_text
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node.campaigns import Campaigns
+from raftlog.partitions.node.environment import NodeEnvironment, real_environment
+from raftlog.partitions.node.fitness_exchange import FitnessExchange
 from raftlog.partitions.node.identity import NodeDirectory
+from raftlog.partitions.node.leader_statistics import LeaderStatistics
 from raftlog.partitions.node.leaders import LedGroups
 from raftlog.partitions.node.leadership import Leadership, LeaderWaits
-from raftlog.partitions.node.liveness import Hearing
+from raftlog.partitions.node.liveness import HeartbeatTimes
 from raftlog.partitions.node.opening import check_creation, draw_uuid, join_group, open_driver
 from raftlog.partitions.node.refusals import Consequence, consequence_of
 from raftlog.partitions.node.remembered_peers import RememberedPeers
 from raftlog.partitions.node.requests import Handler, Requests
 from raftlog.partitions.node.settings import NodeSettings
-from raftlog.partitions.node.standing import Standing
-from raftlog.partitions.node.surroundings import Surroundings, real_surroundings
-from raftlog.partitions.node.turnover import Turnover
 from raftlog.raft import Ready, Role
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.node_identity import NodeIdentity
@@ -61,9 +61,9 @@ class Node:
 
     driver: Driver
     leaders: LedGroups
-    standing: Standing
+    fitness_exchange: FitnessExchange
 
-    def __init__(self, settings: NodeSettings, surroundings: Surroundings, directory: NodeDirectory) -> None:
+    def __init__(self, settings: NodeSettings, environment: NodeEnvironment, directory: NodeDirectory) -> None:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[RaftlogError | None] = self.loop.create_future()
@@ -73,17 +73,17 @@ class Node:
         self.is_established: Callable[[], bool] = lambda: True
         """Whether this process is a registered member of its cluster, by its own copy of the metadata (see `refusals`).
         """
-        self.surroundings, self._directory = surroundings, directory
+        self.environment, self._directory = environment, directory
         self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is lost
         self._watchers: dict[GroupKey, Callable[[PartitionReplica, Ready], None]] = {}
-        self._hearing = Hearing(self.loop.time)
+        self._heartbeat_times = HeartbeatTimes(self.loop.time)
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
-        self.transport = surroundings.make_transport(self._introduction)
+        self.transport = environment.make_transport(self._introduction)
         self._requests = Requests(directory.identity.node_id, self.transport)
         self._remembered = RememberedPeers(
             directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
         )
-        self._waits, self.turnover = LeaderWaits(), Turnover(self.loop.time)
+        self._waits, self.leader_statistics = LeaderWaits(), LeaderStatistics(self.loop.time)
         self._timer: asyncio.TimerHandle | None = None
         self._live_bytes = 0
         self._is_started = self._is_working = False
@@ -91,36 +91,36 @@ class Node:
         self._end: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, settings: NodeSettings, surroundings: Surroundings | None = None) -> Self:
+    async def open(cls, settings: NodeSettings, environment: NodeEnvironment | None = None) -> Self:
         """Lock the directory, count the start, recover every group; blocks the loop.
 
         Raises `DirectoryLocked`, `InvalidArgument`, `FormatError` and `StorageError`, each with its remedy."""
-        around = surroundings or real_surroundings(settings)
+        chosen = environment or real_environment(settings)
         directory: NodeDirectory | None = None
         try:
             directory = NodeDirectory.open(
-                around.disk,
+                chosen.disk,
                 settings.data_dir,
                 NodeId(settings.node_id),
                 settings.cluster_id,
-                lambda: draw_uuid(around.random),
+                lambda: draw_uuid(chosen.random),
             )
-            node = cls(settings, around, directory)
+            node = cls(settings, chosen, directory)
             node._open_driver()
         except BaseException:
             if directory is not None:
                 directory.close()
-            await around.close(True)
+            await chosen.close(True)
             raise
         return node
 
     def _open_driver(self) -> None:
         self._remembered.restore()
         self.driver = open_driver(
-            self._directory.disk, self._directory, self.settings, self.surroundings, self.transport
+            self._directory.disk, self._directory, self.settings, self.environment, self.transport
         )
-        self.standing = Standing(self, self._requests)
-        self.leaders = LedGroups(self.identity.replica, self.settings, self.standing.fitness)
+        self.fitness_exchange = FitnessExchange(self, self._requests)
+        self.leaders = LedGroups(self.identity.replica, self.settings, self.fitness_exchange.fitness)
         self.driver.loop = self.loop  # requests may come before the groups begin; they find no leader yet
         self.driver.on_failure = self.fail
         self.driver.on_step = self._stepped
@@ -148,7 +148,7 @@ class Node:
         await self.transport.start(self.settings.rpc_host, self.settings.rpc_port)
         self._is_started = True
         self.transport.set_addresses(self._peers)
-        self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._keep_house)
+        self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._run_maintenance)
         if not self._peers:
             self._begin()
 
@@ -182,7 +182,7 @@ class Node:
 
     async def _hand_over(self) -> None:
         """Announce the stop, so that no leadership comes back, and transfer all leaderships."""
-        await self.standing.say_goodbye()
+        await self.fitness_exchange.announce_stop()
         left = await self.leaders.hand_over_all(self.settings.stop_transfers_ms / 1000)
         if left:
             _logger.warning("%d groups could not be handed over; their other replicas will elect a leader", left)
@@ -197,7 +197,7 @@ class Node:
 
     async def _close(self, failure: RaftlogError | None) -> None:
         self._campaigns.stop()
-        self.standing.stop()
+        self.fitness_exchange.stop()
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -212,7 +212,7 @@ class Node:
         finally:
             self._remembered.stop()
             self._waits.wake_all()
-            await self.surroundings.close(failure is None)
+            await self.environment.close(failure is None)
             self._directory.close()
             self.ended.set_result(self._failure)
 
@@ -276,22 +276,22 @@ class Node:
         self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
     def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self._hearing.beat(node)
+        self._heartbeat_times.beat(node)
         self.driver.receive_beat(node, beat)
 
     def heard_at(self, node: NodeId) -> float | None:
         """Return the loop's time of the last heartbeat from a process with a shared group."""
-        return self._hearing.heard_at(node)
+        return self._heartbeat_times.heard_at(node)
 
     def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
         if channel is not Channel.RAFT:
             return
         if is_there:
             self.leaders.note_connected(node, self.loop.time())
-            self._hearing.connected(node)
+            self._heartbeat_times.connected(node)
             self._begin()
         else:
-            self.leaders.note_gone(node)
+            self.leaders.note_disconnected(node)
             self.on_lost(node)
 
     # groups
@@ -344,7 +344,7 @@ class Node:
         """Remove a replica and its directory, permanently."""
         self.driver.remove_group(group_id.bytes)
         self.leaders.forget(group_id.bytes)
-        self.turnover.forget(group_id.bytes)
+        self.leader_statistics.forget(group_id.bytes)
         self._waits.wake(group_id.bytes)
 
     def _driver_in_use(self) -> Driver:
@@ -383,7 +383,7 @@ class Node:
 
     def is_alive(self, node: NodeId) -> bool:
         """Return whether the node is connected and sends heartbeats: a stalled process keeps its connections."""
-        return self.leaders.is_connected(node) and not self._hearing.is_silent(node)
+        return self.leaders.is_connected(node) and not self._heartbeat_times.is_silent(node)
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[PartitionReplica, Ready], None]) -> None:
         """Call `hook` with every Ready of this group, before `on_step`."""
@@ -391,7 +391,7 @@ class Node:
 
     def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
-            self.turnover.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
+            self.leader_statistics.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
             self.leaders.note_role(group, ready.role_state.role)
             self._waits.wake(group.key)
         watcher = self._watchers.get(group.key)
@@ -420,13 +420,13 @@ class Node:
 
     # time
 
-    def _keep_house(self) -> None:
-        self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._keep_house)
+    def _run_maintenance(self) -> None:
+        self._timer = self.loop.call_later(self.settings.housekeeping_ms / 1000, self._run_maintenance)
         now, live_bytes = self.loop.time(), self.driver.journal.live_bytes
         is_checkpoint, self._live_bytes = live_bytes < self._live_bytes, live_bytes
         self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
         if self.is_working and self._end is None:
-            self.standing.look(now)
+            self.fitness_exchange.look(now)
 
 
 class BackgroundLoop:

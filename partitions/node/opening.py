@@ -10,9 +10,9 @@ import uuid
 from random import Random
 
 from raftlog.errors import FormatError, InvalidArgument, JournalDamaged, StorageError
-from raftlog.partitions.node.identity import NodeDirectory, why_full
+from raftlog.partitions.node.environment import NodeEnvironment, NodeTransport
+from raftlog.partitions.node.identity import NodeDirectory, no_room_error
 from raftlog.partitions.node.settings import NodeSettings
-from raftlog.partitions.node.surroundings import NodeTransport, Surroundings
 from raftlog.runtime.log.control_entries import member_of
 from raftlog.runtime.log.replica_directory import move_aside
 from raftlog.runtime.node_identity import NodeIdentity
@@ -43,22 +43,24 @@ def open_driver(
     disk: Disk,
     directory: NodeDirectory,
     settings: NodeSettings,
-    surroundings: Surroundings,
+    environment: NodeEnvironment,
     transport: NodeTransport,
 ) -> Driver:
     """Recover all groups of the directory, on `disk`; blocking. Raises `FormatError`, `StorageError`."""
     try:
         if directory.identity.refusal is not None:
-            _become_another(directory, directory.identity.refusal, surroundings)
+            _become_another(directory, directory.identity.refusal, environment)
         try:
-            driver = _open(disk, directory, settings, surroundings, transport)
+            driver = _open(disk, directory, settings, environment, transport)
         except JournalDamaged as damage:
-            _become_another(directory, str(damage), surroundings)
-            driver = _open(disk, directory, settings, surroundings, transport)
+            _become_another(directory, str(damage), environment)
+            driver = _open(disk, directory, settings, environment, transport)
         directory.note_journal()
         directory.keep_old_journals()
     except OSError as error:
-        raise why_full(directory.path, error) or StorageError(f"{directory.path} cannot be read: {error}") from error
+        raise no_room_error(directory.path, error) or StorageError(
+            f"{directory.path} cannot be read: {error}"
+        ) from error
     return driver
 
 
@@ -73,8 +75,8 @@ def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> Partiti
         return driver.join_group(group_id, name)
 
 
-def _become_another(directory: NodeDirectory, why: str, surroundings: Surroundings) -> None:
-    old, new = directory.identity.disk_uuid, draw_uuid(surroundings.random)
+def _become_another(directory: NodeDirectory, why: str, environment: NodeEnvironment) -> None:
+    old, new = directory.identity.disk_uuid, draw_uuid(environment.random)
     _logger.error("%s; the disk %s becomes %s, without groups, to be filled by the others", why, old, new)
     directory.replace_disk(new)
 
@@ -83,7 +85,7 @@ def _open(
     disk: Disk,
     directory: NodeDirectory,
     settings: NodeSettings,
-    surroundings: Surroundings,
+    environment: NodeEnvironment,
     transport: NodeTransport,
 ) -> Driver:
     identity = directory.identity
@@ -92,9 +94,9 @@ def _open(
         directory.path,
         identity.replica,
         transport,
-        surroundings.random,
+        environment.random,
         settings.driver,
         boot_epoch=identity.boot_epoch,
-        wall_ms=surroundings.wall_ms,
+        wall_ms=environment.wall_ms,
         create=not identity.has_journal,
     )

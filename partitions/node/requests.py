@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.addresses import Address
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.node.surroundings import NodeTransport
+from raftlog.partitions.node.environment import NodeTransport
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.handshake import PeerIdentity
 from raftlog.types import Buffer, NodeId
@@ -119,8 +119,8 @@ class Requests:
                     await self._answered.wait()
 
 
-def _left_ms(deadline: Deadline, who: str, name: str) -> int:
+def _left_ms(deadline: Deadline, destination: str, name: str) -> int:
     left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
     if left_ms < 1:
-        raise Unavailable(f"no time is left to ask {who} for {name!r}; it was not sent")
+        raise Unavailable(f"no time is left to ask {destination} for {name!r}; it was not sent")
     return int(left_ms)

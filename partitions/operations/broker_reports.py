@@ -21,13 +21,13 @@ _CONTROLLER: Final = "the controller"
 
 
 class BrokerReport(NamedTuple):
-    """State of a broker, in wire order. `config_version` and `is_reluctant` are of its copy of the controller's state.
+    """State of a broker, in wire order. `config_version` and `is_excluded` are of its copy of the controller's state.
 
     `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` counts the replicas that
     are assigned to it, `unassigned` the replicas on its disk that are not."""
 
     config_version: int
-    is_reluctant: bool
+    is_excluded: bool
     led: int
     eligible: int
     transferring: int
@@ -41,7 +41,7 @@ class BrokerReport(NamedTuple):
 _TYPES: Final = (int, bool, int, int, int, int, int, list, int, int)
 
 
-class Telling:
+class BrokerReporter:
     """Client and server of broker reports in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
@@ -60,21 +60,21 @@ class Telling:
         return row_of(BrokerReport, answer)
 
     async def _serve(self, request: Request) -> Answer:
-        return Answer(list(await self._told()))
+        return Answer(list(await self._report()))
 
-    async def _told(self) -> BrokerReport:
+    async def _report(self) -> BrokerReport:
         state, node = self._metadata.state, self._node
-        handing = await node.leaders.handing_over()
+        remaining = await node.leaders.remaining_leaderships()
         assigned_bytes, unassigned = await self._held()
         return BrokerReport(
             state.settings.first().version if len(state.settings) else 0,
-            state.is_reluctant(node.identity.node_id),
-            handing.led,
-            handing.eligible,
-            handing.transferring,
-            handing.failed,
-            len(handing.stuck),
-            [self._name(group_id) for group_id in handing.stuck[:_NAMES_MAX]],
+            state.is_excluded(node.identity.node_id),
+            remaining.led,
+            remaining.eligible,
+            remaining.transferring,
+            remaining.failed,
+            len(remaining.stuck),
+            [self._name(group_id) for group_id in remaining.stuck[:_NAMES_MAX]],
             assigned_bytes,
             unassigned,
         )

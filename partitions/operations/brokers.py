@@ -16,8 +16,8 @@ from raftlog.partitions.controller.machine import (
     UpdateBroker,
 )
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations.broker_reports import BrokerReport, Telling
-from raftlog.partitions.operations.move_reports import MoveReports, Watching, bounded
+from raftlog.partitions.operations.broker_reports import BrokerReport, BrokerReporter
+from raftlog.partitions.operations.move_reports import MoveReporter, MoveReports, bounded
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.types import Index, NodeId
@@ -30,8 +30,15 @@ class BrokerOrders:
 
     The copy of the controller's state is brought up to date before every order."""
 
-    def __init__(self, metadata: ControllerHost, telling: Telling, watching: Watching, balancer: Balancer) -> None:
-        self._metadata, self._telling, self._watching, self._balancer = metadata, telling, watching, balancer
+    def __init__(
+        self, metadata: ControllerHost, broker_reporter: BrokerReporter, move_reporter: MoveReporter, balancer: Balancer
+    ) -> None:
+        self._metadata, self._broker_reporter, self._move_reporter, self._balancer = (
+            metadata,
+            broker_reporter,
+            move_reporter,
+            balancer,
+        )
 
     # maintenance
 
@@ -53,22 +60,22 @@ class BrokerOrders:
         version = 0 if kept is None else kept.version
         if kept is None or not kept.is_on:
             return Maintenance(node_id=row.node_id, version=version)
-        told = await self._telling.ask(row.node_id, deadline)
-        if told is None:
+        report = await self._broker_reporter.ask(row.node_id, deadline)
+        if report is None:
             why = f"node {row.node_id} does not answer; meanwhile other replicas lead its partitions where they can"
             return Maintenance(node_id=row.node_id, version=version, draining=True, reasons=[why])
-        busy = told.eligible + told.transferring + told.stuck_count
+        busy = report.eligible + report.transferring + report.stuck_count
         return Maintenance(
             node_id=row.node_id,
             version=version,
             draining=True,
-            finished=told.is_reluctant and not busy,
-            errors=bool(told.stuck_count or told.failed),
-            partitions=told.led,
-            eligible=told.eligible,
-            transferring=told.transferring,
-            failed=told.failed,
-            reasons=_reasons(told),
+            finished=report.is_excluded and not busy,
+            errors=bool(report.stuck_count or report.failed),
+            partitions=report.led,
+            eligible=report.eligible,
+            transferring=report.transferring,
+            failed=report.failed,
+            reasons=_reasons(report),
         )
 
     # decommission
@@ -117,13 +124,13 @@ class BrokerOrders:
             return Decommission(True, 0, 0)
         if not row.is_draining:
             raise InvalidArgument(f"broker {node_id} is not being decommissioned")
-        told = await self._telling.ask(row.node_id, deadline)
-        progress = self._progress(row, told, await self._watching.settled(deadline))
+        report = await self._broker_reporter.ask(row.node_id, deadline)
+        progress = self._progress(row, report, await self._move_reporter.settled(deadline))
         if progress.reason is not None or not progress.replicas_left:
             return progress
-        return progress.replaced(reason=await self._why_stalled(deadline))
+        return progress.replaced(reason=await self._stall_reason(deadline))
 
-    async def _why_stalled(self, deadline: Deadline) -> str | None:
+    async def _stall_reason(self, deadline: Deadline) -> str | None:
         """Return the reasons for which the balancer waits; None when it does not."""
         try:
             report = await self._balancer.report(deadline)
@@ -131,24 +138,24 @@ class BrokerOrders:
             return str(error)
         return "; ".join(report.reasons) or None if report.status == "stalled" else None
 
-    def _progress(self, row: RegisteredBroker, told: BrokerReport | None, seen: MoveReports) -> Decommission:
+    def _progress(self, row: RegisteredBroker, report: BrokerReport | None, seen: MoveReports) -> Decommission:
         state, node = self._metadata.state, row.node_id
         leaving = [move for move in seen.moves if node in move.from_nodes and node not in move.to_nodes]
         assigned = state.groups_of(row.replica)
         failures = allocation_failures(state, assigned)
-        gone = max(len(leaving), 0 if told is None else told.unassigned)
+        gone = max(len(leaving), 0 if report is None else report.unassigned)
         lefts = [move.bytes_left_to_move for move in leaving]
         known = [left for left in lefts if left is not None]
-        is_known = len(known) == len(lefts) and told is not None
+        is_known = len(known) == len(lefts) and report is not None
         votes = row.replica in self._metadata.controller_voters()
         moves = [*bounded(leaving), *_not_begun(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
         return Decommission(
             False,
             len(assigned) + gone,
-            sum(known) + told.assigned_bytes if is_known and told is not None else None,
+            sum(known) + report.assigned_bytes if is_known and report is not None else None,
             failures.names,
             [LeavingPartition.of(move, node) for move in moves],
-            failures.summary or _reason(row, told, leaving, len(assigned) + gone, seen.silent, votes=votes),
+            failures.summary or _reason(row, report, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
 
     async def _row(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
@@ -161,16 +168,16 @@ def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
     return any(disk.node_id == node_id for disk in state.retired)
 
 
-def _reasons(told: BrokerReport) -> list[str]:
+def _reasons(report: BrokerReport) -> list[str]:
     reasons = []
-    if not told.is_reluctant:
+    if not report.is_excluded:
         reasons.append("the broker has not received the order yet")
-    if told.stuck_count:
-        named = ", ".join(told.stuck)
-        reasons.append(f"{told.stuck_count} partitions have no other voter that could lead them now: {named}")
-    if told.failed:
-        reasons.append(f"{told.failed} leadership transfers failed; they are retried")
-    alone = told.led - told.eligible - told.stuck_count
+    if report.stuck_count:
+        named = ", ".join(report.stuck)
+        reasons.append(f"{report.stuck_count} partitions have no other voter that could lead them now: {named}")
+    if report.failed:
+        reasons.append(f"{report.failed} leadership transfers failed; they are retried")
+    alone = report.led - report.eligible - report.stuck_count
     if alone > 0:
         reasons.append(f"{alone} partitions have their only replica here: they are unavailable while the broker is")
     return reasons
@@ -194,7 +201,7 @@ def _not_begun(
 
 def _reason(
     row: RegisteredBroker,
-    told: BrokerReport | None,
+    report: BrokerReport | None,
     leaving: Sequence[Reconfiguration],
     left: int,
     silent: Sequence[int],
@@ -205,7 +212,7 @@ def _reason(
     stuck = [move for move in leaving if move.reason is not None]
     if stuck:
         return f"{len(stuck)} partitions wait: {stuck[0].topic}/{stuck[0].partition}: {stuck[0].reason}"
-    if told is None and not leaving:
+    if report is None and not leaving:
         return f"node {row.node_id} does not answer; its replicas are created anew from the remaining ones"
     if not left and votes:
         return "it holds no replicas any more, and votes in the controller until enough other voters are there"

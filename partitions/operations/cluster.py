@@ -16,7 +16,7 @@ from raftlog.partitions.controller.machine import (
 )
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations import cluster_settings
-from raftlog.partitions.operations.broker_reports import Telling
+from raftlog.partitions.operations.broker_reports import BrokerReporter
 from raftlog.types import FEATURE_LEVEL_KNOWN, Index
 from raftlog.values.brokers import BrokerDescription, BrokerLevels, Features
 from raftlog.values.cluster import ClusterSettingsStatus
@@ -27,8 +27,8 @@ Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]
 class ClusterOrders:
     """Orders about the whole cluster, given on this process."""
 
-    def __init__(self, metadata: ControllerHost, telling: Telling, brokers: Brokers) -> None:
-        self._metadata, self._telling, self._brokers = metadata, telling, brokers
+    def __init__(self, metadata: ControllerHost, broker_reporter: BrokerReporter, brokers: Brokers) -> None:
+        self._metadata, self._broker_reporter, self._brokers = metadata, broker_reporter, brokers
 
     # settings
 
@@ -70,10 +70,10 @@ class ClusterOrders:
         """Return the version that each broker has applied."""
         await self._metadata.barrier(deadline)
         nodes = [broker.node_id for broker in self._metadata.state.all_brokers()]
-        told = await asyncio.gather(*(self._telling.ask(node, deadline) for node in nodes))
+        reports = await asyncio.gather(*(self._broker_reporter.ask(node, deadline) for node in nodes))
         return [
             ClusterSettingsStatus(node, None if each is None else each.config_version)
-            for node, each in zip(nodes, told, strict=True)
+            for node, each in zip(nodes, reports, strict=True)
         ]
 
     # feature level

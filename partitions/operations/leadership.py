@@ -37,7 +37,7 @@ from raftlog.runtime.rpc.errors import NotConnected
 from raftlog.types import NodeId
 
 _TRANSFER: Final = "operations.transfer"
-_ANYBODY: Final = -1
+_ANY_VOTER: Final = -1
 _NEAR_MS: Final = 2_000
 """Longest wait for a target that lags, before it is refused."""
 _LOOK_MS: Final = 50
@@ -65,8 +65,8 @@ class LeadershipOrders:
         partition = self._topics.find(topic).partition(number)
         if target is not None and target not in self._metadata.state.brokers:
             raise InvalidArgument(f"broker {target} does not exist and cannot lead {partition.name}")
-        wanted = NodeId(_ANYBODY if target is None else target)
-        if self._metadata.state.is_reluctant(wanted):
+        wanted = NodeId(_ANY_VOTER if target is None else target)
+        if self._metadata.state.is_excluded(wanted):
             raise ChangeRefused(f"{partition.name}: node {target} is in maintenance or draining: it leads nothing")
         leader = await self._ask(partition, wanted, deadline)
         if target is not None and leader != target:
@@ -97,7 +97,7 @@ class LeadershipOrders:
                     header = [partition.group_id.bytes, target, int(max(0.0, deadline - loop.time()) * 1000)]
                     return _node_of(await self._node.ask(leader, _TRANSFER, header, (), until))
             except (NotLeader, NotConnected, OutcomeUnknown) as error:
-                if isinstance(error, OutcomeUnknown) and target == _ANYBODY:
+                if isinstance(error, OutcomeUnknown) and target == _ANY_VOTER:
                     raise
                 why, is_unknown = error, is_unknown or isinstance(error, OutcomeUnknown)
                 if isinstance(error, NotLeader) and isinstance(error.leader, ReplicaId) and partition.replica is None:
@@ -141,13 +141,13 @@ class LeadershipOrders:
             raise NotLeader(f"node {self._me} does not lead it", None if group is None else group.core.leader)
         if target == self._me:
             return target
-        heir = self._heir(group, target)
-        await self._begin(group, heir, Deadline(min(deadline, deadline_in(_NEAR_MS))))
-        return await self._led_by(group, heir, deadline)
+        voter = self._voter(group, target)
+        await self._begin(group, voter, Deadline(min(deadline, deadline_in(_NEAR_MS))))
+        return await self._led_by(group, voter, deadline)
 
-    def _heir(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
-        if target == _ANYBODY:
-            best = self._node.leaders.best_heir(group)
+    def _voter(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
+        if target == _ANY_VOTER:
+            best = self._node.leaders.best_target(group)
             if best is None:
                 raise ChangeRefused(f"{group.name}: no other voter is connected, holds everything and may lead now")
             return best
@@ -157,18 +157,18 @@ class LeadershipOrders:
             raise InvalidArgument(f"{group.name}: node {target} does not vote in it; its voters are {voters}")
         return voter
 
-    async def _begin(self, group: PartitionReplica, heir: ReplicaId, until: Deadline) -> None:
+    async def _begin(self, group: PartitionReplica, voter: ReplicaId, until: Deadline) -> None:
         """Begin the transfer once the target is near enough to hold everything in a moment."""
         while True:
             try:
-                group.transfer_leadership(heir)
+                group.transfer_leadership(voter)
                 return
             except Overloaded as error:
                 if self._node.loop.time() >= until:
-                    raise ChangeRefused(f"node {heir.node_id} cannot take over now: {error}") from None
+                    raise ChangeRefused(f"node {voter.node_id} cannot take over now: {error}") from None
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
 
-    async def _led_by(self, group: PartitionReplica, heir: ReplicaId, deadline: Deadline) -> NodeId:
+    async def _led_by(self, group: PartitionReplica, voter: ReplicaId, deadline: Deadline) -> NodeId:
         """Wait until another replica leads, and return its node id."""
         until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.patience_s)))
         while True:
@@ -181,7 +181,7 @@ class LeadershipOrders:
                 await self._node.leader_changed(group.group_id, until)
         if core.role is Role.LEADER:
             raise ChangeRefused(
-                f"{group.name}: node {heir.node_id} did not take over in time; node {self._me} still leads"
+                f"{group.name}: node {voter.node_id} did not take over in time; node {self._me} still leads"
             )
         raise OutcomeUnknown(
             f"{group.name}: node {self._me} transferred the leadership, and no new leader is known yet; ask again"

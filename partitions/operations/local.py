@@ -46,23 +46,23 @@ async def _here(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]
 
 
 def _described(topic: str, partition: Partition, replica: Replica) -> LocalReplica:
-    told = replica.describe()
-    is_leader = told.in_sync is not None
-    is_lacking = is_leader and len(told.in_sync or ()) < len(partition.assigned)
-    if told.problem is not None:
-        status = told.problem
+    description = replica.describe()
+    is_leader = description.in_sync is not None
+    is_lacking = is_leader and len(description.in_sync or ()) < len(partition.assigned)
+    if description.problem is not None:
+        status = description.problem
     elif is_leader:
-        status = "leads" if told.is_ready else "begins to lead"
+        status = "leads" if description.is_ready else "begins to lead"
     else:
-        status = "has no leader" if told.leader is None else "follows"
+        status = "has no leader" if description.leader is None else "follows"
     nodes = [each.node_id for each in partition.assigned]
     return LocalReplica(
         topic=topic,
         partition=partition.number,
-        leader_id=leader_number(told.leader),
+        leader_id=leader_number(description.leader),
         is_leader=is_leader,
         is_under_replicated=is_lacking,
         replicas=places_of(nodes),
-        bytes=told.size_bytes,
+        bytes=description.size_bytes,
         status=status,
     )

@@ -36,10 +36,10 @@ _SLICE: Final = 256
 """Replicas examined in one turn of the loop."""
 _ROWS_SLICE: Final = 32
 """Moves described in one turn of the loop."""
-_TOLD_MAX: Final = 5_000
+_REPORTS_MAX: Final = 5_000
 
 
-class _Told(NamedTuple):
+class _ReplicaReport(NamedTuple):
     """Report on one replica by its broker, in wire order.
 
     `lags` has the node id of each learner, its missing bytes (-1: unknown), and bytes a second."""
@@ -64,14 +64,14 @@ class MoveReports(NamedTuple):
     is_whole: bool
 
 
-class _Said(NamedTuple):
+class _BrokerAnswer(NamedTuple):
     """Reports of a broker on all its replicas; `led` is the digest of the groups that it leads (`progress`)."""
 
-    rows: list[_Told]
+    rows: list[_ReplicaReport]
     led: bytes
 
 
-class Watching:
+class MoveReporter:
     """Client and server of reports on moves in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
@@ -94,47 +94,47 @@ class Watching:
         nodes = [broker.node_id for broker in state.all_brokers()]
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         answers = await asyncio.gather(*(self._ask(node, until) for node in nodes))
-        best: dict[bytes, _Told] = {}
-        for told in (row for said in answers if said is not None for row in said.rows):
-            known = best.get(told.key)
-            if known is None or (told.is_leader, told.term) > (known.is_leader, known.term):
-                best[told.key] = told
-        silent = [node for node, said in zip(nodes, answers, strict=True) if said is None]
-        moves = [move for told in best.values() if (move := self._move(told)) is not None]
-        led = sum(int.from_bytes(said.led) for said in answers if said is not None)
+        best: dict[bytes, _ReplicaReport] = {}
+        for report in (row for answer in answers if answer is not None for row in answer.rows):
+            known = best.get(report.key)
+            if known is None or (report.is_leader, report.term) > (known.is_leader, known.term):
+                best[report.key] = report
+        silent = [node for node, answer in zip(nodes, answers, strict=True) if answer is None]
+        moves = [move for report in best.values() if (move := self._move(report)) is not None]
+        led = sum(int.from_bytes(answer.led) for answer in answers if answer is not None)
         is_whole = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
         return MoveReports(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
 
-    def _move(self, told: _Told) -> Reconfiguration | None:
+    def _move(self, report: _ReplicaReport) -> Reconfiguration | None:
         """Return the pending reassignment; None for a partition that was deleted meanwhile."""
         state = self._metadata.state
-        name = state.group(UUID(bytes=told.key))
+        name = state.group(UUID(bytes=report.key))
         if name is None:
             return None
         assignment = state.assignment(name)
-        filled = [lag for lag in told.lags if lag[1] >= 0]
-        whole = told.bytes * len(told.lags)
-        left = sum(lag[1] for lag in filled) if len(filled) == len(told.lags) else None
+        filled = [lag for lag in report.lags if lag[1] >= 0]
+        whole = report.bytes * len(report.lags)
+        left = sum(lag[1] for lag in filled) if len(filled) == len(report.lags) else None
         return Reconfiguration(
             topic=state.topic_by_id(name.topic_id).name,
             partition=name.partition,
-            previous_replicas=places_of(told.voters),
+            previous_replicas=places_of(report.voters),
             current_replicas=places_of(replica.node_id for replica in assignment.replicas),
-            learners=told.learners,
+            learners=report.learners,
             bytes_left_to_move=left,
             bytes_moved=None if left is None else max(0, whole - left),
             partition_size=whole,
-            bytes_per_s=sum(lag[2] for lag in told.lags),
-            reason=told.reason if told.is_leader else "it has no leader, so nothing is moved",
+            bytes_per_s=sum(lag[2] for lag in report.lags),
+            reason=report.reason if report.is_leader else "it has no leader, so nothing is moved",
             version=assignment.version,
         )
 
-    async def _ask(self, node: NodeId, until: Deadline) -> _Said | None:
+    async def _ask(self, node: NodeId, until: Deadline) -> _BrokerAnswer | None:
         index = int(self._metadata.state.applied_index)
         try:
             match (await self._node.ask(node, _MOVES, [index], (), until)).value:
                 case [[*rows], bytes(led), *_]:
-                    return _Said([_read(row) for row in rows], led)
+                    return _BrokerAnswer([_read(row) for row in rows], led)
             return None
         except (RaftlogError, TypeError):
             return None
@@ -144,11 +144,11 @@ class Watching:
     async def _serve(self, request: Request) -> Answer:
         match request.header:
             case [int(index)]:
-                said = await self._said(index, request.deadline)
-                return Answer([[list(row) for row in said.rows], said.led])
+                answer = await self._report(index, request.deadline)
+                return Answer([[list(row) for row in answer.rows], answer.led])
         raise InvalidArgument(f"request {_MOVES!r} of node {request.node} cannot be decoded")
 
-    async def _said(self, index: int, until: Deadline) -> _Said:
+    async def _report(self, index: int, until: Deadline) -> _BrokerAnswer:
         """Report on all replicas, once the state here has reached `index` and all groups were compared with it."""
         while self._metadata.state.applied_index < index or not self._moves.is_compared:
             if self._node.loop.time() >= until or self._node.ended.done():
@@ -156,8 +156,8 @@ class Watching:
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
         differing = {group.key: group for group, _ in self._moves.differing()}
         rows, led = [], []
-        for number, group in enumerate(list(differing.values())[:_TOLD_MAX], 1):
-            rows.append(self._row(group, self._moves.why_waiting(group)))
+        for number, group in enumerate(list(differing.values())[:_REPORTS_MAX], 1):
+            rows.append(self._row(group, self._moves.wait_reason(group)))
             if number % _ROWS_SLICE == 0:
                 await asyncio.sleep(0)
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
@@ -165,9 +165,9 @@ class Watching:
                 await asyncio.sleep(0)
             if group.core.has_own_term_commit and self._metadata.state.group(group.group_id) is not None:
                 led.append(group.key)
-            elif len(rows) < _TOLD_MAX and group.key not in differing and self._is_stuck(group):
+            elif len(rows) < _REPORTS_MAX and group.key not in differing and self._is_stuck(group):
                 rows.append(self._row(group, None))
-        return _Said(rows, summed(led))
+        return _BrokerAnswer(rows, summed(led))
 
     def _is_stuck(self, group: PartitionReplica) -> bool:
         """Return whether the replica has no known leader and a pending reassignment.
@@ -184,11 +184,11 @@ class Watching:
         me, wanted = self._node.identity.replica, assignment.replicas
         return me in wanted or not any(core.configuration.has_member(each) for each in wanted)
 
-    def _row(self, group: PartitionReplica, reason: str | None) -> _Told:
+    def _row(self, group: PartitionReplica, reason: str | None) -> _ReplicaReport:
         core = group.core
         configuration, is_leader = core.configuration, core.role is Role.LEADER
         followers = {each.member: each for each in core.status().followers} if is_leader else {}
-        return _Told(
+        return _ReplicaReport(
             group.key,
             is_leader,
             core.term,
@@ -227,11 +227,11 @@ def bounded(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
     return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
 
 
-def _read(row: Any) -> _Told:
+def _read(row: Any) -> _ReplicaReport:
     """Decode a report; raises `TypeError` for an invalid one."""
     match row:
         case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str(), *_] if all(
             type(lag) is list and len(lag) >= 3 for lag in lags
         ):
-            return row_of(_Told, row)
+            return row_of(_ReplicaReport, row)
     raise TypeError(f"{row!r} is no report on a move")

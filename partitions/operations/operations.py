@@ -14,14 +14,14 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node
-from raftlog.partitions.operations.balancing import BalancingOrders
-from raftlog.partitions.operations.broker_reports import Telling
+from raftlog.partitions.operations.balancer_orders import BalancerOrders
+from raftlog.partitions.operations.broker_reports import BrokerReporter
 from raftlog.partitions.operations.brokers import BrokerOrders
 from raftlog.partitions.operations.cluster import Brokers, ClusterOrders
 from raftlog.partitions.operations.cluster_settings import current
 from raftlog.partitions.operations.leadership import LeadershipOrders
 from raftlog.partitions.operations.local import LocalReplicas
-from raftlog.partitions.operations.move_reports import Watching
+from raftlog.partitions.operations.move_reports import MoveReporter
 from raftlog.partitions.operations.partitions import PartitionOrders
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.moves import Moves
@@ -42,11 +42,11 @@ class Operations:
         balancer: Balancer,
         brokers: Brokers,
     ) -> None:
-        watching, telling = Watching(node, metadata, moves), Telling(node, metadata)
-        self.brokers = BrokerOrders(metadata, telling, watching, balancer)
-        self.partitions = PartitionOrders(metadata, watching)
+        move_reporter, broker_reporter = MoveReporter(node, metadata, moves), BrokerReporter(node, metadata)
+        self.brokers = BrokerOrders(metadata, broker_reporter, move_reporter, balancer)
+        self.partitions = PartitionOrders(metadata, move_reporter)
         self.leadership = LeadershipOrders(node, metadata, topics, router)
         self.replicas = LocalReplicas(topics)
-        self.balancing = BalancingOrders(balancer)
-        self.cluster = ClusterOrders(metadata, telling, brokers)
-        node.leaders.gives_back = lambda: current(metadata.state).leaders_balance
+        self.balancing = BalancerOrders(balancer)
+        self.cluster = ClusterOrders(metadata, broker_reporter, brokers)
+        node.leaders.balances_leaders = lambda: current(metadata.state).leaders_balance

@@ -14,7 +14,7 @@ from raftlog.partitions.controller.machine import ControllerState, GroupName, Re
 from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations.move_reports import Watching, bounded, concerning
+from raftlog.partitions.operations.move_reports import MoveReporter, bounded, concerning
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 from raftlog.values.placement import Cancelled, Reconfiguration
@@ -29,8 +29,8 @@ _CANCELLED_AT_ONCE: Final = 16
 class PartitionOrders:
     """Orders about replicas, given on this process."""
 
-    def __init__(self, metadata: ControllerHost, watching: Watching) -> None:
-        self._metadata, self._watching = metadata, watching
+    def __init__(self, metadata: ControllerHost, move_reporter: MoveReporter) -> None:
+        self._metadata, self._move_reporter = metadata, move_reporter
 
     async def set_replicas(
         self,
@@ -67,7 +67,7 @@ class PartitionOrders:
     async def reconfigurations(self, *, deadline: Deadline) -> list[Reconfiguration]:
         """Return the partitions with a pending reassignment, by topic and number; at most `MOVES_MAX`."""
         await self._metadata.barrier(deadline)
-        return bounded((await self._watching.settled(deadline)).moves)
+        return bounded((await self._move_reporter.settled(deadline)).moves)
 
     # cancelling
 
@@ -75,7 +75,7 @@ class PartitionOrders:
         """Assign a partition to its present voters; return the assignment's version, unchanged when nothing moves."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
-        for move in (await self._watching.settled(deadline)).moves:
+        for move in (await self._move_reporter.settled(deadline)).moves:
             if (move.topic, move.partition) == (topic, partition):
                 return await self._cancel(move, deadline)
         return current.version
@@ -85,7 +85,7 @@ class PartitionOrders:
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))
-        moves = (await self._watching.settled(deadline)).moves
+        moves = (await self._move_reporter.settled(deadline)).moves
         chosen = moves if node_id is None else list(concerning(moves, node_id))
         limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
 
@@ -141,7 +141,7 @@ def _replicas(
     unfit = [
         broker.node_id
         for broker in brokers
-        if state.is_reluctant(broker.node_id) and broker.replica not in current.replicas
+        if state.is_excluded(broker.node_id) and broker.replica not in current.replicas
     ]
     if unfit:
         raise InvalidArgument(f"{name}: the brokers {unfit} are in maintenance or draining and get no new replicas")

@@ -23,7 +23,7 @@ def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> F
     free = {candidate.host for candidate in cluster.candidates()}
     names, reasons = [], []
     for group in groups:
-        reason = _why_no_place(cluster, group, free)
+        reason = _no_place_reason(cluster, group, free)
         reasons.append(reason)
         if reason is not None:
             names.append(f"{cluster.topic_by_id(group.topic_id).name}/{group.partition}")
@@ -37,7 +37,7 @@ def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> F
     return Failures(names, reasons, summary)
 
 
-def _why_no_place(cluster: ClusterState, group: GroupName, free: set[str]) -> str | None:
+def _no_place_reason(cluster: ClusterState, group: GroupName, free: set[str]) -> str | None:
     replicas = cluster.assignment(group).replicas
     brokers = [cluster.broker_of(replica) for replica in replicas]
     staying = {broker.host for broker in brokers if broker is not None and not broker.is_draining}

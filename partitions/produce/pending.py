@@ -168,7 +168,7 @@ def build_sequenced(
     return builder.build()
 
 
-def as_raised_again(error: BaseException) -> RaftlogError:
+def copied_error(error: BaseException) -> RaftlogError:
     """Return a copy of the error for one more caller: a shared error would collect the tracebacks of all callers."""
     if not isinstance(error, RaftlogError):
         return OutcomeUnknown(f"it failed in a way that was not foreseen: {error!r}")

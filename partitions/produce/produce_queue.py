@@ -33,7 +33,7 @@ from raftlog.errors import (
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
-from raftlog.partitions.produce.pending import Pending, as_raised_again, build_batches
+from raftlog.partitions.produce.pending import Pending, build_batches, copied_error
 from raftlog.partitions.replica import ReplicaAppended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.records import HEADER_SIZE
@@ -68,7 +68,7 @@ class Destination(Protocol):
         """Leader as far as known: appends to an earlier leader do not hold up those to the next one."""
         ...
 
-    def why_no_leader(self) -> RaftlogError | None:
+    def no_leader_error(self) -> RaftlogError | None:
         """Return the error with which an append fails at once for lack of a leader; None with a leader."""
         ...
 
@@ -133,7 +133,7 @@ class ProduceQueue:
     def maybe_add(self, pending: Pending) -> bool:
         """Queue the call and return True if there is room for it; raise when the queue is closed."""
         if self._closed_because is not None:
-            raise as_raised_again(self._closed_because)
+            raise copied_error(self._closed_because)
         own, shared = self._budgets
         if not own.maybe_take(pending.size):
             return False
@@ -155,7 +155,7 @@ class ProduceQueue:
             raise
         if self._closed_because is not None:
             self._release(pending.size)
-            raise as_raised_again(self._closed_because)
+            raise copied_error(self._closed_because)
         self._add(pending)
 
     def _add(self, pending: Pending) -> None:
@@ -206,7 +206,7 @@ class ProduceQueue:
     def _drain(self) -> None:
         self._is_drain_scheduled = False
         if self._may_send():
-            refusal = self._destination.why_no_leader()
+            refusal = self._destination.no_leader_error()
             if refusal is not None:
                 self._hold(refusal)
                 return
@@ -345,7 +345,7 @@ class ProduceQueue:
 
     def _fail(self, flight: _Flight, error: BaseException) -> None:
         for pending in flight.pendings:
-            self._fail_one(pending, as_raised_again(error))
+            self._fail_one(pending, copied_error(error))
         self._release(flight.size)
 
     def _fail_one(self, pending: Pending, error: RaftlogError) -> None:
@@ -366,7 +366,7 @@ class ProduceQueue:
             self._look_timer.cancel()
         queue, self._queue = self._queue, deque()
         for pending in queue:
-            self._fail_one(pending, as_raised_again(why))
+            self._fail_one(pending, copied_error(why))
         self._release(sum(pending.size for pending in queue))
 
     # deadlines
@@ -410,7 +410,7 @@ class ProduceQueue:
         elif isinstance(refusal, NotLeader | ConnectionError):
             error = NoLeader(f"{name}: no leader was found before the deadline, and nothing was appended ({refusal})")
         else:
-            error = as_raised_again(refusal)
+            error = copied_error(refusal)
         self._fail_one(pending, error)
 
     def _fail_late(self, pending: Pending) -> None:

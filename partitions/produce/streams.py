@@ -47,12 +47,12 @@ class ProduceStream:
         topic: Topic,
         partition: int | None,
         wall_ms: Callable[[], int],
-        put_right: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
+        refresh_errors: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
     ) -> None:
-        """Keep the parts; raise `UnknownPartition`. `put_right`: see `Finder`."""
+        """Keep the parts; raise `UnknownPartition`. `refresh_errors`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
-        self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, put_right
+        self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, refresh_errors
         self.bounds = StreamBounds.of(topic.config)
 
     async def append(

@@ -4,9 +4,9 @@
 
 Nothing here depends on other nodes: a replica that does not lead raises `NotLeader`, and the routing goes elsewhere."""
 
-from raftlog.partitions.replica.appending import ReplicaAppended
-from raftlog.partitions.replica.describing import ReplicaDescription
-from raftlog.partitions.replica.loading import Loading
+from raftlog.partitions.replica.description import ReplicaDescription
+from raftlog.partitions.replica.pending_appends import ReplicaAppended
+from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.partitions.replica.replica import Replica
 
-__all__ = ["Loading", "Replica", "ReplicaAppended", "ReplicaDescription"]
+__all__ = ["ReadQueue", "Replica", "ReplicaAppended", "ReplicaDescription"]

@@ -13,7 +13,7 @@ from typing import Final
 from raftlog.errors import RaftlogError
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import EXPIRED_MAX
-from raftlog.partitions.replica.sequencing import Sequencing
+from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.types import Term
 
@@ -24,8 +24,8 @@ _LOOKED_AT_MAX: Final = 4 * EXPIRED_MAX
 class ProducerExpiry:
     """Expiry of one replica's producers; `apply` is called periodically."""
 
-    def __init__(self, name: str, group: PartitionReplica, state: ProducerState, sequencing: Sequencing) -> None:
-        self._name, self._group, self._state, self._sequencing = name, group, state, sequencing
+    def __init__(self, name: str, group: PartitionReplica, state: ProducerState, sequence_check: SequenceCheck) -> None:
+        self._name, self._group, self._state, self._sequence_check = name, group, state, sequence_check
         self._heard_ms: dict[int, int] = {}
         """Time of each producer's last batch, the longest silent ones first."""
         self._term = Term(0)
@@ -35,9 +35,9 @@ class ProducerExpiry:
 
     def apply(self, expiration_ms: int, now_ms: int) -> None:
         """Propose a mark for the producers that are due; `now_ms` by the loop's clock."""
-        if not self._sequencing.can_judge():
+        if not self._sequence_check.can_judge():
             return
-        table, heard = self._state.table, self._sequencing.heard
+        table, heard = self._state.table, self._sequence_check.heard
         if self._term != self._group.core.term:
             self._term, self._heard_ms = self._group.core.term, dict.fromkeys(table, now_ms)
         for producer_id in heard:
@@ -50,7 +50,7 @@ class ProducerExpiry:
         if not due:
             return
         try:
-            self._mark = self._sequencing.expire(due, "silent")
+            self._mark = self._sequence_check.expire(due, "silent")
         except RaftlogError as error:
             _logger.info("%s: producers are expired later: %s", self._name, error)
             return
@@ -64,7 +64,7 @@ class ProducerExpiry:
             known = self._state.table.get(producer_id)
             if known is None:
                 del self._heard_ms[producer_id]
-            elif not self._sequencing.is_busy(producer_id):
+            elif not self._sequence_check.is_busy(producer_id):
                 yield producer_id, known.epoch
 
     def _done(self, mark: "asyncio.Future[Committed]") -> None:

@@ -15,8 +15,8 @@ from typing import Final
 
 from raftlog.errors import FormatError, RaftlogError
 from raftlog.events import event
-from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
+from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
 from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
@@ -35,7 +35,7 @@ _PART: Final = "producers"
 class ProducerState:
     """State of one replica's producers. `loading` schedules the reads."""
 
-    def __init__(self, name: str, group: PartitionReplica, loading: Loading) -> None:
+    def __init__(self, name: str, group: PartitionReplica, loading: ReadQueue) -> None:
         self._name, self._group, self._loading = name, group, loading
         self.table = ProducerTable()
         """State after the last entry that was read."""

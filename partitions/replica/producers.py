@@ -18,7 +18,7 @@ from raftlog.errors import (
     ProducerFenced,
     UnknownProducer,
 )
-from raftlog.partitions.replica.forgotten import NO_IDS, RANGE, RANGES_MAX, ForgottenIds
+from raftlog.partitions.replica.expired_ids import NO_IDS, RANGE, RANGES_MAX, ExpiredIds
 from raftlog.records import BatchHeader
 from raftlog.types import Index, Offset
 
@@ -81,29 +81,29 @@ def judged(
 
     `is_forgotten`: the state of a producer with this id was expired. Raises `ProducerFenced`, `UnknownProducer`,
     `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
-    base, who = header.base_sequence, f"{name}: producer {header.producer_id}"
+    base, head = header.base_sequence, f"{name}: producer {header.producer_id}"
     if producer is None or not producer.batches:
         if is_forgotten:
             raise UnknownProducer(
-                f"{who} was expired here, so a retry of one of its batches could not be distinguished from a new one: "
+                f"{head} was expired here, so a retry of one of its batches could not be distinguished from a new one: "
                 f"nothing was appended, sequence {base}; take a new producer id (POST /producers?fresh=true)"
             )
         if base == 0:
             return None
         raise UnknownProducer(
-            f"{who} is unknown here (or expired), and its batch begins with sequence {base}: nothing was appended; "
+            f"{head} is unknown here (or expired), and its batch begins with sequence {base}: nothing was appended; "
             "take a new producer id"
         )
     if header.producer_epoch < producer.epoch:
         raise ProducerFenced(
-            f"{who} wrote with epoch {producer.epoch}, and this batch has epoch {header.producer_epoch}: nothing was "
+            f"{head} wrote with epoch {producer.epoch}, and this batch has epoch {header.producer_epoch}: nothing was "
             "appended"
         )
     if header.producer_epoch > producer.epoch:
         if base == 0:
             return None
         raise OutOfOrderSequence(
-            f"{who} begins its epoch {header.producer_epoch} with sequence {base}: nothing was appended; epochs begin "
+            f"{head} begins its epoch {header.producer_epoch} with sequence {base}: nothing was appended; epochs begin "
             "with 0"
         )
     last = last_sequence(header)
@@ -116,16 +116,16 @@ def judged(
         return None
     if ahead < SEQUENCES // 2:
         raise OutOfOrderSequence(
-            f"{who} sent sequence {base} where {expected} follows: the sequences between are missing, and nothing "
+            f"{head} sent sequence {base} where {expected} follows: the sequences between are missing, and nothing "
             "was appended"
         )
     if (last - expected) % SEQUENCES < SEQUENCES // 2:
         raise OutOfOrderSequence(
-            f"{who} sent sequences {base} to {last}, of which only those before {expected} were appended, in other "
+            f"{head} sent sequences {base} to {last}, of which only those before {expected} were appended, in other "
             "batches: nothing was appended; send the following ones"
         )
     raise DuplicateSequence(
-        f"{who} sent sequences {base} to {last}, which were appended before sequence {expected}, and none of its last "
+        f"{head} sent sequences {base} to {last}, which were appended before sequence {expected}, and none of its last "
         f"{len(producer.batches)} batches is the same: their offsets are unknown"
     )
 
@@ -142,7 +142,7 @@ class ProducerTable:
 
     __slots__ = ("_states", "forgotten")
 
-    def __init__(self, states: dict[int, bytes] | None = None, forgotten: ForgottenIds = NO_IDS) -> None:
+    def __init__(self, states: dict[int, bytes] | None = None, forgotten: ExpiredIds = NO_IDS) -> None:
         self._states = {} if states is None else states
         self.forgotten = forgotten
         """Ids that were expired."""
@@ -279,7 +279,7 @@ def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
     return states, position
 
 
-def _ranges_of(payload: bytes, position: int) -> tuple[ForgottenIds, int]:
+def _ranges_of(payload: bytes, position: int) -> tuple[ExpiredIds, int]:
     """Return ranges of expired ids, and the position behind them."""
     rest = payload[position:]
     count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1
@@ -288,7 +288,7 @@ def _ranges_of(payload: bytes, position: int) -> tuple[ForgottenIds, int]:
     borders = [border for pair in ranges for border in pair]
     if len(ranges) != count or borders != sorted(borders):
         raise FormatError(f"a snapshot of producers ends with {len(rest)} bytes that are no ranges of expired ids")
-    return ForgottenIds(ranges), position + size
+    return ExpiredIds(ranges), position + size
 
 
 def encode_expired(producers: Iterable[tuple[int, int]]) -> bytes:

@@ -25,15 +25,15 @@ from raftlog.errors import (
 )
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.replica.appending import Appending, ReplicaAppended
-from raftlog.partitions.replica.cleaning import Cleaning
-from raftlog.partitions.replica.deleting import Deleting
-from raftlog.partitions.replica.describing import ReplicaDescription, damaged, describe, lost_end
+from raftlog.partitions.replica.compaction_marks import CompactionMarks
+from raftlog.partitions.replica.description import ReplicaDescription, damaged, describe, lost_end
 from raftlog.partitions.replica.expiry import ProducerExpiry
-from raftlog.partitions.replica.loading import Loading
+from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended
 from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.read_queue import ReadQueue
+from raftlog.partitions.replica.record_deletion import RecordDeletion
 from raftlog.partitions.replica.retention import Retention
-from raftlog.partitions.replica.sequencing import Sequencing, has_producer
+from raftlog.partitions.replica.sequence_check import SequenceCheck, has_producer
 from raftlog.partitions.replica.waits import Waits
 from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.raft import Ready, Role
@@ -56,7 +56,7 @@ class Replica:
         group: PartitionReplica,
         config: TopicConfig,
         counters: Counters,
-        loading: Loading | None = None,
+        loading: ReadQueue | None = None,
         producers_max: int = 100_000,
         lag_ticks_max: int = 0,
     ) -> None:
@@ -68,13 +68,13 @@ class Replica:
         self.group = group
         self.config: TopicConfig
         self._counters, self._lag_ticks_max = counters, lag_ticks_max
-        self._appending = Appending(name, group)
-        self._producers = ProducerState(name, group, loading or Loading())
-        self._sequencing = Sequencing(name, group, self._producers, self._appending, producers_max)
-        self._expiry = ProducerExpiry(name, group, self._producers, self._sequencing)
+        self._pending_appends = PendingAppends(name, group)
+        self._producers = ProducerState(name, group, loading or ReadQueue())
+        self._sequence_check = SequenceCheck(name, group, self._producers, self._pending_appends, producers_max)
+        self._expiry = ProducerExpiry(name, group, self._producers, self._sequence_check)
         self._retention = Retention(name, group, self._producers, counters)
-        self._cleaning = Cleaning(name, group, self._producers)
-        self._deleting = Deleting(name, group, self._producers)
+        self._compaction_marks = CompactionMarks(name, group, self._producers)
+        self._record_deletion = RecordDeletion(name, group, self._producers)
         self._waits = Waits()
         self._is_closed = False
         self.reconfigure(config)
@@ -102,21 +102,23 @@ class Replica:
         (`sequencing`); the answer to a duplicate has the offsets of the original."""
         group = self.group
         if group.damage is not None or group.is_closed or self._is_closed:
-            return self._refused(self._why_not_writable())
+            return self._refused(self._not_writable_error())
         copies = self._copies_wanted() if acks == ALL else 0
-        too_few = self._appending.why_too_few(copies) if copies and self.is_leader else None
+        too_few = self._pending_appends.too_few_error(copies) if copies and self.is_leader else None
         if too_few is not None:
             return self._refused(too_few)
         if any(map(has_producer, batches)):
-            return self._sequencing.append(batches, acks, copies)
+            return self._sequence_check.append(batches, acks, copies)
         if acks == ALL and not copies:
-            return group.propose_as(batches, self._appending.appended)
+            return group.propose_as(batches, self._pending_appends.appended)
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
             if copies:
-                self._appending.answer_copied(group.enter(batches), copies, self._appending.appended, future)
+                self._pending_appends.answer_copied(
+                    group.enter(batches), copies, self._pending_appends.appended, future
+                )
             else:
-                self._appending.take(batches, future)
+                self._pending_appends.take(batches, future)
         except RaftlogError as error:
             future.set_exception(error)
         return future
@@ -133,7 +135,7 @@ class Replica:
         future.set_exception(error)
         return future
 
-    def _why_not_writable(self) -> RaftlogError:
+    def _not_writable_error(self) -> RaftlogError:
         group = self.group
         if group.is_closed or self._is_closed:
             return self._closed()
@@ -280,19 +282,19 @@ class Replica:
         await self._know_the_end(deadline)
         if offset > self.group.high_watermark:
             await self._confirm(deadline)
-        return await self._deleting.delete_before(offset, deadline)
+        return await self._record_deletion.delete_before(offset, deadline)
 
     # events
 
     def stepped(self, ready: Ready) -> None:
         """Continue after the group has processed a Ready."""
         if ready.entries or ready.role_state is not None:
-            self._appending.note_written()
+            self._pending_appends.note_written()
         if ready.apply is not None:
             self._producers.delivered(*ready.apply)
-            self._sequencing.delivered(ready.apply.last)
+            self._sequence_check.delivered(ready.apply.last)
         self._producers.stepped()
-        self._sequencing.stepped()
+        self._sequence_check.stepped()
         if self._waits:
             if ready.role_state is not None:
                 self._waits.wake_all()
@@ -309,7 +311,7 @@ class Replica:
             segment_ms=config.segment_ms_max,
         )
 
-    def keep_house(self, now_ms: int) -> None:
+    def run_maintenance(self, now_ms: int) -> None:
         """Run maintenance as leader: age rolls, producer expiry, retention and compaction; called periodically."""
         if self._is_closed or self.group.is_closed or not self.group.core.has_own_term_commit:
             return
@@ -318,7 +320,7 @@ class Replica:
         loop_ms = int(asyncio.get_running_loop().time() * 1000)
         self._expiry.apply(self.config.producer_id_expiration_ms, loop_ms)
         self._retention.apply(self.config, now_ms)
-        self._cleaning.apply(self.config, now_ms, loop_ms)
+        self._compaction_marks.apply(self.config, now_ms, loop_ms)
 
     def describe(self) -> ReplicaDescription:
         return describe(self.group, self._lag_ticks_max)
@@ -336,6 +338,6 @@ class Replica:
             self._ended()
 
     def _ended(self) -> None:
-        self._appending.end(self._closed())
-        self._sequencing.end(self._closed())
+        self._pending_appends.end(self._closed())
+        self._sequence_check.end(self._closed())
         self._waits.wake_all()

@@ -13,10 +13,10 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.compacted import check_stored_keys, no_key
-from raftlog.partitions.produce.pending import NOBODY, Pending, as_raised_again, build_sequenced, record_size
+from raftlog.partitions.produce.pending import NOBODY, Pending, build_sequenced, copied_error, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import Replica, ReplicaAppended
-from raftlog.partitions.replica.describing import damaged
+from raftlog.partitions.replica.description import damaged
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.settings import BrokerSettings
@@ -209,7 +209,7 @@ class Partition:
                 f"{self.name}: one call has {size} bytes; the limit is {CALL_BYTES_MAX}; send them in several calls"
             )
         if self._closed_because is not None:
-            raise as_raised_again(self._closed_because)
+            raise copied_error(self._closed_because)
         future = asyncio.get_running_loop().create_future() if acks else None
         return Pending(records, batches, count, size, acks, deadline, future, producers)
 
@@ -228,7 +228,7 @@ class Partition:
     def batch_bytes_max(self) -> int:
         return min(self._shared.settings.accumulate_bytes_max, self.config.max_message_bytes)
 
-    def why_no_leader(self) -> RaftlogError | None:
+    def no_leader_error(self) -> RaftlogError | None:
         replica, router = self.replica, self._shared.router
         leader = router.leader_of(self)
         if replica is not None and leader == router.me:

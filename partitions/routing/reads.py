@@ -25,7 +25,7 @@ class Reader:
     """Sender of reads to the leaders of partitions; one instance for each process."""
 
     def __init__(self, node: Node, router: PartitionRouter) -> None:
-        self.lets_wait = True
+        self.allows_waits = True
         """Whether fetches may wait for records; False once the broker is about to stop."""
         self._node, self._router = node, router
 
@@ -39,7 +39,7 @@ class Reader:
             now = asyncio.get_running_loop().time()
             if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self._node.ended.done():
                 return fetched
-            if not self.lets_wait or (fetched.batches and now < until):  # the next batch does not fit
+            if not self.allows_waits or (fetched.batches and now < until):  # the next batch does not fit
                 return fetched
             if now < until:  # the leader has too many waiting fetches, or stops
                 await self._node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))

@@ -15,7 +15,7 @@ from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.replica import Replica, ReplicaAppended
-from raftlog.partitions.replica.describing import lost_end
+from raftlog.partitions.replica.description import lost_end
 from raftlog.partitions.results import Acks
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.calls import Answer
@@ -48,7 +48,7 @@ class RoutedPartition(Protocol):
     hint: NodeId | None
     failed: NodeId | None
 
-    def why_no_leader(self) -> RaftlogError | None:
+    def no_leader_error(self) -> RaftlogError | None:
         """Return the error with which an append fails at once for lack of a leader; None with a leader."""
         ...
 
@@ -131,7 +131,7 @@ class PartitionRouter:
                     if leader is not None and leader != self.me:
                         return await there(leader)
                     if replica is None or (leader is None and not is_over):
-                        why = partition.why_no_leader() if is_over else None
+                        why = partition.no_leader_error() if is_over else None
                         raise why or NotLeader(f"{partition.name}: no leader is known")
                     return await here(replica)
                 except (NotLeader, NotConnected, OutcomeUnknown) as error:

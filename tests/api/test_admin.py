@@ -14,7 +14,7 @@ from raftlog.errors import (
     UnknownTopic,
     VersionConflict,
 )
-from raftlog.partitions.operations.balancing import BalancingOrders
+from raftlog.partitions.operations.balancer_orders import BalancerOrders
 from raftlog.partitions.operations.brokers import BrokerOrders
 from raftlog.partitions.operations.cluster import ClusterOrders
 from raftlog.partitions.operations.leadership import LeadershipOrders
@@ -432,6 +432,6 @@ async def test_log_levels_that_cannot_be(api, app_logger, path, status):
 
 async def test_every_operation_is_tried(scripted):
     """The scripted operations have all the names of the real ones, and no others."""
-    parts = BalancingOrders, BrokerOrders, ClusterOrders, LeadershipOrders, LocalReplicas, PartitionOrders
+    parts = BalancerOrders, BrokerOrders, ClusterOrders, LeadershipOrders, LocalReplicas, PartitionOrders
     names = [name for part in parts for name in vars(part) if not name.startswith("_")]
     assert sorted(names) == sorted(ANSWERS)

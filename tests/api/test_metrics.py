@@ -18,7 +18,7 @@ from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
 from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.groups.figures import GroupFigures
-from raftlog.partitions.measuring import Figures, ReplicaFigures
+from raftlog.partitions.metric_sources import Figures, ReplicaFigures
 from raftlog.types import NodeId
 
 

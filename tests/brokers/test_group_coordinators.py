@@ -109,11 +109,11 @@ async def test_requests_of_others_are_served_at_the_coordinator(brokers):
 def set_clock(brokers: Brokers, wall_ms: int) -> None:
     """Set the wall clock of commits and of the coordinators' maintenance."""
     for broker in brokers.running.values():
-        object.__setattr__(broker.groups._around, "wall_ms", lambda: wall_ms)
+        object.__setattr__(broker.groups._environment, "wall_ms", lambda: wall_ms)
 
 
 async def test_old_offsets_of_an_empty_group_expire(brokers):
-    now_ms, week_ms = brokers[1].groups._around.wall_ms(), brokers[1].settings.offsets_retention_ms
+    now_ms, week_ms = brokers[1].groups._environment.wall_ms(), brokers[1].settings.offsets_retention_ms
     member = Member(brokers[1])
     await member.begin()
     set_clock(brokers, now_ms - 2 * week_ms)

@@ -30,9 +30,9 @@ async def leave_alone(brokers, number: int) -> Broker:
 
 def at(broker: Broker, seconds: float) -> None:
     """Let the broker have known no leader for this time."""
-    turnover = broker.node.turnover
-    turnover._leaderless = dict.fromkeys(turnover._leaderless, 0.0)
-    turnover._clock = lambda: seconds
+    leader_statistics = broker.node.leader_statistics
+    leader_statistics._leaderless = dict.fromkeys(leader_statistics._leaderless, 0.0)
+    leader_statistics._clock = lambda: seconds
 
 
 async def test_a_partition_without_a_leader_is_unhealthy_after_an_elections_time(brokers):
@@ -81,7 +81,7 @@ async def test_a_new_topics_replicas_have_time_to_be_made(brokers):
         broker.parts.topics.find("t").partitions[0].replica = None
     node, row = brokers[1].node, brokers[1].parts.topics.find("t").row
     for age_ms, is_leaderless in ((100, False), (2_000, True), (-60_000, True)):
-        node.surroundings = replace(node.surroundings, wall_ms=lambda age=age_ms: row.creation.created_ms + age)
+        node.environment = replace(node.environment, wall_ms=lambda age=age_ms: row.creation.created_ms + age)
         health = await look(brokers[1])
         assert health.electing_count == 1
         assert health.leaderless_count == is_leaderless

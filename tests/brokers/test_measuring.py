@@ -4,7 +4,7 @@ import asyncio
 
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.measuring import Figures
+from raftlog.partitions.metric_sources import Figures
 from raftlog.records import NewRecord
 
 

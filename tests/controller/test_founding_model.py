@@ -48,7 +48,7 @@ class Process:
         self.is_dead = False
         self.handlers: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
         self.loop = world.loop
-        self.surroundings = SimpleNamespace(random=world.random, wall_ms=lambda: 1)
+        self.environment = SimpleNamespace(random=world.random, wall_ms=lambda: 1)
         self.settings = SimpleNamespace(data_dir="/data")
         self.file = cast(BootstrapFile, FileOf(self))
         self.first_start = FirstStart(cast(Any, self), SETTINGS, self.file, self._picture)

@@ -48,7 +48,7 @@ from raftlog.partitions.controller.machine import (
 from raftlog.partitions.controller.machine.schema import SchemaRecord, pack
 from raftlog.partitions.gossip import description
 from raftlog.partitions.groups import records
-from raftlog.partitions.replica.forgotten import ForgottenIds
+from raftlog.partitions.replica.expired_ids import ExpiredIds
 from raftlog.partitions.replica.producers import (
     KnownProducer,
     ProducerTable,
@@ -165,7 +165,7 @@ def _producers() -> Iterator[Sample]:
     for name, ranges in (("producers", ()), ("producers, some expired", ((3, 5), (9, 9)))):
         yield Sample(
             f"snapshot of {name}",
-            ProducerTable({7: known.packed()}, ForgottenIds(ranges)),
+            ProducerTable({7: known.packed()}, ExpiredIds(ranges)),
             lambda table: b"".join(table.snapshot(Index(9))),
             lambda data: SnapshotRun().take(data)[1],  # type: ignore[index]  # it is a whole run
         )

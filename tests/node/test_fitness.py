@@ -30,7 +30,7 @@ def test_a_stall_that_goes_on_is_one() -> None:
 
 def test_fitness_without_an_update_is_valid_for_a_while() -> None:
     fitness = Fitness(ME, 1_000)
-    fitness.note_told(OTHER, 300, True, 50.0)
+    fitness.note_report(OTHER, 300, True, 50.0)
     assert fitness.is_slow(OTHER, 50.2)
     assert not fitness.is_slow(OTHER, 50.4)
     assert fitness.is_full(OTHER, 50.0 + FULL_S - 0.1)
@@ -39,8 +39,8 @@ def test_fitness_without_an_update_is_valid_for_a_while() -> None:
 
 def test_the_newest_word_counts_and_a_new_life_begins_well() -> None:
     fitness = Fitness(ME, 1_000)
-    fitness.note_told(OTHER, 10_000, True, 50.0)
-    fitness.note_told(OTHER, 10_000, False, 51.0)
+    fitness.note_report(OTHER, 10_000, True, 50.0)
+    fitness.note_report(OTHER, 10_000, False, 51.0)
     assert not fitness.is_full(OTHER, 51.0)
     assert not fitness.is_fit(OTHER, 51.0)
     fitness.forget(OTHER)

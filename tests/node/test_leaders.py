@@ -76,7 +76,7 @@ def test_a_stopping_or_dead_node_is_given_nothing_until_it_returns(tmp_path: Pat
     leaders.note_connected(OTHER.node_id, 0.0)
     leaders.note_leaving(OTHER.node_id)
     leaders.tick(5.0)
-    leaders.note_gone(OTHER.node_id)
+    leaders.note_disconnected(OTHER.node_id)
     leaders.tick(6.0)
     assert group.asked == []
     leaders.note_connected(OTHER.node_id, 7.0)
@@ -184,7 +184,7 @@ def test_a_process_that_is_not_fit_hands_everything_over_at_once(tmp_path: Path,
 def test_nothing_goes_to_a_process_that_is_not_fit(tmp_path: Path) -> None:
     group = Led()
     leaders, fitness = unfit(tmp_path, group, slow=False)
-    fitness.note_told(OTHER.node_id, 10_000, False, 5.0)
+    fitness.note_report(OTHER.node_id, 10_000, False, 5.0)
     leaders.tick(5.0)
     assert group.asked == [THIRD], "and not the preferred one"
 
@@ -214,7 +214,7 @@ def test_the_preferred_leader_waits_until_it_is_fit(tmp_path: Path) -> None:
     group, fitness = Led(), Fitness(ME.node_id, 60_000)
     leaders = leaders_of(tmp_path, group, fitness=fitness)
     leaders.note_connected(OTHER.node_id, 0.0)
-    fitness.note_told(OTHER.node_id, 3_000, False, 4.0)
+    fitness.note_report(OTHER.node_id, 3_000, False, 4.0)
     leaders.tick(6.9)
     assert group.asked == []
     leaders.tick(7.0)
@@ -225,7 +225,7 @@ def test_where_all_are_slow_every_leader_stays(tmp_path: Path) -> None:
     group = Led()
     leaders, fitness = unfit(tmp_path, group)
     for other in (OTHER, THIRD):
-        fitness.note_told(other.node_id, 10_000, False, 5.0)
+        fitness.note_report(other.node_id, 10_000, False, 5.0)
     leaders.tick(5.0)
     assert group.asked == []
     assert group.given_up == 0
@@ -247,11 +247,11 @@ def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> No
     leaders, fitness = unfit(tmp_path, group, slow=False)
     leaders.count_room(5.0)
     assert not group.is_majority_full
-    fitness.note_told(THIRD.node_id, 0, True, 5.0)
+    fitness.note_report(THIRD.node_id, 0, True, 5.0)
     leaders.tick(5.0)
     assert group.is_majority_full
     assert group.asked == [], "no other replica could lead better"
-    fitness.note_told(THIRD.node_id, 0, False, 6.0)
+    fitness.note_report(THIRD.node_id, 0, False, 6.0)
     leaders.count_room(6.0)
     assert not group.is_majority_full
 
@@ -259,12 +259,12 @@ def test_a_group_is_notified_when_too_few_disks_have_space(tmp_path: Path) -> No
 def test_a_group_that_reappears_is_checked_anew(tmp_path: Path) -> None:
     group = Led()
     leaders, fitness = unfit(tmp_path, group, slow=False)
-    fitness.note_told(THIRD.node_id, 0, True, 5.0)
+    fitness.note_report(THIRD.node_id, 0, True, 5.0)
     leaders.count_room(5.0)
     leaders.note_role(group, Role.FOLLOWER)  # type: ignore[arg-type]
     leaders.count_room(5.5)
     fitness.note_full(False)
-    fitness.note_told(THIRD.node_id, 0, False, 6.0)
+    fitness.note_report(THIRD.node_id, 0, False, 6.0)
     leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
     leaders.count_room(6.0)
     assert not group.is_majority_full
@@ -273,18 +273,18 @@ def test_a_group_that_reappears_is_checked_anew(tmp_path: Path) -> None:
 async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_can_lead(tmp_path: Path) -> None:
     fitness = Fitness(ME.node_id, 60_000)
     unwanted = {ME.node_id}
-    fitness.is_unwanted = unwanted.__contains__
+    fitness.is_excluded = unwanted.__contains__
     groups = [Led(number) for number in range(1, 6)]
     leaders = leaders_of(tmp_path, *groups, fitness=fitness, transfers_max=2)
     leaders.preferred = lambda group_id: ME
     leaders.note_connected(THIRD.node_id, 0.0)
     leaders.tick(0.1)
     assert [group.asked for group in groups] == [[THIRD]] * 5, "all at once, and no matter who is preferred"
-    assert await leaders.handing_over() == (5, 5, 5, 0, [])
+    assert await leaders.remaining_leaderships() == (5, 5, 5, 0, [])
     unwanted.add(THIRD.node_id)
     leaders.tick(60.0)
     assert [len(group.asked) for group in groups] == [1] * 5, "nor to a broker that shall lead nothing"
-    assert await leaders.handing_over() == (5, 0, 0, 5, [group.group_id for group in groups])
+    assert await leaders.remaining_leaderships() == (5, 0, 0, 5, [group.group_id for group in groups])
     leaders.note_connected(OTHER.node_id, 60.0)
     leaders.tick(99.0)
     assert [group.asked for group in groups] == [[THIRD, OTHER]] * 5
@@ -293,10 +293,10 @@ async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_oth
 def test_nothing_is_given_back_when_operators_do_not_want_that(tmp_path: Path) -> None:
     group = Led()
     leaders = leaders_of(tmp_path, group)
-    leaders.gives_back = lambda: False
+    leaders.balances_leaders = lambda: False
     leaders.note_connected(OTHER.node_id, 0.0)
     leaders.tick(9.0)
     assert group.asked == []
-    leaders.gives_back = lambda: True
+    leaders.balances_leaders = lambda: True
     leaders.tick(9.1)
     assert group.asked == [OTHER]

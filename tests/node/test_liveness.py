@@ -1,6 +1,6 @@
 """Liveness of peers by heartbeats: alive, silent, unknown."""
 
-from raftlog.partitions.node.liveness import SILENCE_S, Hearing
+from raftlog.partitions.node.liveness import SILENCE_S, HeartbeatTimes
 from raftlog.types import NodeId
 
 ONE, OTHER = NodeId(1), NodeId(2)
@@ -8,7 +8,7 @@ ONE, OTHER = NodeId(1), NodeId(2)
 
 def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_any() -> None:
     now = 10.0
-    hearing = Hearing(lambda: now)
+    hearing = HeartbeatTimes(lambda: now)
     hearing.beat(ONE)
     now += SILENCE_S
     assert (hearing.is_silent(ONE), hearing.is_silent(OTHER)) == (False, False)
@@ -19,7 +19,7 @@ def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_
 
 def test_a_new_connection_restarts_the_silence_of_a_known_peer() -> None:
     now = 10.0
-    hearing = Hearing(lambda: now)
+    hearing = HeartbeatTimes(lambda: now)
     hearing.beat(ONE)
     now += 2 * SILENCE_S
     hearing.connected(ONE)

@@ -252,7 +252,7 @@ async def test_a_submitted_sync_that_never_returns_moves_the_leadership(
         assert group is not None
         written = group.propose([build_batch([NewRecord(b"slow", None, 1_000)])])
         await cluster.until(lambda: cluster.leader() not in (0, number))
-        assert node.standing.stalls[Stall.DISK] > 0
+        assert node.fitness_exchange.stalls[Stall.DISK] > 0
         await cluster.write(b"more")
         monkeypatch.undo()
         aio_of(node)._read_events()
@@ -319,7 +319,7 @@ async def test_a_start_of_another_one_is_kept_at_once(tmp_path: Path) -> None:
         disk = cluster.nodes[2].identity.disk_uuid
 
         def kept() -> list[Any]:
-            file = read_sealed(node.surroundings.disk, path, PEERS)
+            file = read_sealed(node.environment.disk, path, PEERS)
             fields = {"disks": [], "lives": {}} if file is None else file.fields
             return [[*row[1:3], fields["lives"][row[0]]] for row in fields["disks"] if row[0] == str(disk)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.partitions.node.turnover import Turnover
+from raftlog.partitions.node.leader_statistics import LeaderStatistics
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import RoleState
 from raftlog.runtime.log.replica_directory import CONTROLLER
@@ -25,7 +25,7 @@ def time() -> float:
     return 0.0
 
 
-def note(turnover: Turnover, what: RoleState) -> None:
+def note(turnover: LeaderStatistics, what: RoleState) -> None:
     turnover.note(GROUP, what, is_handed_over=False)
 
 
@@ -36,7 +36,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
 
 
 def test_an_election_that_is_won_and_a_leadership_that_is_lost(logged: Any, caplog: pytest.LogCaptureFixture) -> None:
-    turnover = Turnover(time)
+    turnover = LeaderStatistics(time)
     note(turnover, state(Role.PRE_CANDIDATE, 1))
     note(turnover, state(Role.CANDIDATE, 2))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 0)
@@ -52,7 +52,7 @@ def test_an_election_that_is_won_and_a_leadership_that_is_lost(logged: Any, capl
 
 @pytest.mark.parametrize("after", [Role.FOLLOWER, Role.PRE_CANDIDATE])
 def test_an_election_that_is_lost(logged: Any, after: Role) -> None:
-    turnover = Turnover(time)
+    turnover = LeaderStatistics(time)
     note(turnover, state(Role.CANDIDATE, 2))
     note(turnover, state(after, 2))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 1)
@@ -60,17 +60,17 @@ def test_an_election_that_is_lost(logged: Any, after: Role) -> None:
 
 
 def test_two_elections_in_one_turn_and_one_after_the_other() -> None:
-    turnover = Turnover(time)
+    turnover = LeaderStatistics(time)
     note(turnover, state(Role.CANDIDATE, 2))
     note(turnover, state(Role.CANDIDATE, 3))
     assert (turnover.elections_started, turnover.elections_lost) == (2, 1)
-    alone = Turnover(time)
+    alone = LeaderStatistics(time)
     note(alone, state(Role.LEADER, 1, ME))
     assert (alone.elections_started, alone.elections_won) == (1, 1)
 
 
 def test_a_leader_that_is_met_again_is_no_change(logged: Any) -> None:
-    turnover = Turnover(time)
+    turnover = LeaderStatistics(time)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER)):
         note(turnover, state(Role.FOLLOWER, term, leader))
     assert turnover.leader_changes == 0
@@ -80,7 +80,7 @@ def test_a_leader_that_is_met_again_is_no_change(logged: Any) -> None:
 
 
 def test_another_leader_of_the_controller_is_logged_by_each_broker(logged: Any) -> None:
-    turnover = Turnover(time)
+    turnover = LeaderStatistics(time)
     group: Any = SimpleNamespace(key=b"0", name=CONTROLLER)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER), (4, ME)):
         turnover.note(group, state(Role.FOLLOWER, term, leader), is_handed_over=False)
@@ -89,7 +89,7 @@ def test_another_leader_of_the_controller_is_logged_by_each_broker(logged: Any) 
 
 def test_the_time_without_a_leader() -> None:
     now = [10.0]
-    turnover = Turnover(lambda: now[0])
+    turnover = LeaderStatistics(lambda: now[0])
     group: Any = SimpleNamespace(key=b"k", name="t/0", core=SimpleNamespace(leader=None))
     now[0] = 12.0
     assert turnover.leaderless_s(group) == 2.0, "nothing was heard of it since the start"
@@ -112,7 +112,7 @@ def test_the_time_without_a_leader() -> None:
 
 def test_a_leadership_transfer_is_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "raftlog")
-    turnover = Turnover(time)
+    turnover = LeaderStatistics(time)
     note(turnover, state(Role.LEADER, 1, ME))
     turnover.note(GROUP, state(Role.FOLLOWER, 2), is_handed_over=True)
     assert caplog.records[-1].why == "handed over"  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -
     assert (config.version, config.values["balancer.moves.max"]) == (version, 3)
     for broker in three.running.values():
         await until(lambda broker=broker: current(broker.metadata.state).balancer_mode == "off")
-        assert not broker.node.leaders.gives_back()
+        assert not broker.node.leaders.balances_leaders()
 
     async def is_applied() -> bool:
         told = await three[1].operations.cluster.cluster_config_status(deadline=soon())

@@ -83,7 +83,7 @@ async def test_too_few_hosts_are_reported_at_once(three: Brokers) -> None:
     await write(three[1], "t", b"x")
     await three[2].operations.brokers.recommission(3, deadline=soon())
     await three[2].operations.brokers.recommission(3, deadline=soon())
-    assert not three[2].metadata.state.is_reluctant(three[3].node_id)
+    assert not three[2].metadata.state.is_excluded(three[3].node_id)
     with pytest.raises(InvalidArgument, match="is not being decommissioned"):
         await status(three, 2, 3)
 

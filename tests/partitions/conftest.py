@@ -8,7 +8,7 @@ import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.node.surroundings import Surroundings
+from raftlog.partitions.node.environment import NodeEnvironment
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.tcp_transport import TcpTransport
@@ -46,7 +46,7 @@ async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
 
     async def open_(clock=clock_ms, **settings) -> Broker:
         random = Random(next(lives))
-        around = Surroundings(
+        around = NodeEnvironment(
             disk=disk,
             make_transport=lambda identity: TcpTransport(identity, random, credentials=Credentials()),
             random=random,

@@ -50,10 +50,10 @@ class Producing(Replicas):
         self.run_until(future.done)
         return type(future.exception())
 
-    def keep_house(self) -> None:
+    def run_maintenance(self) -> None:
         for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):
             now_ms = self.nodes[number - 1].wall_ns() // 1_000_000
-            self.do(number, partial(self.replica(number).keep_house, now_ms))
+            self.do(number, partial(self.replica(number).run_maintenance, now_ms))
         self.run(0.5)
 
     def known(self, number: int) -> dict[int, object]:

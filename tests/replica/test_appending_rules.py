@@ -1,4 +1,4 @@
-"""`Appending` alone: when an append that is answered before or after its commit has its answer."""
+"""`PendingAppends` alone: when an append that is answered before or after its commit has its answer."""
 
 import asyncio
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import LogClosed, OutcomeUnknown, Unavailable
-from raftlog.partitions.replica.appending import Appending, ReplicaAppended, _held_by_voters, active_members
+from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended, _held_by_voters, active_members
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.types import Index, NodeId, Offset, Term
@@ -40,7 +40,7 @@ class World:
         )
         group: Any = SimpleNamespace(core=self.core, log=self.log, high_watermark=41, on_turn=None)
         self.group = group
-        self.appending = Appending("t/0", group)
+        self.appending = PendingAppends("t/0", group)
 
     def status(self) -> Any:
         followers = [
@@ -108,10 +108,10 @@ async def test_a_leader_that_is_no_voter_does_not_count_its_own_copy(world: Worl
 
 
 async def test_only_voters_make_up_for_missing_replicas(world: World) -> None:
-    assert world.appending.why_too_few(3) is None
+    assert world.appending.too_few_error(3) is None
     world.active = {SECOND, LEARNER}
-    assert isinstance(world.appending.why_too_few(3), Unavailable)
-    assert world.appending.why_too_few(2) is None
+    assert isinstance(world.appending.too_few_error(3), Unavailable)
+    assert world.appending.too_few_error(2) is None
 
 
 async def test_in_a_quiesced_group_all_members_count_as_active(world: World) -> None:

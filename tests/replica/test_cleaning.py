@@ -38,15 +38,15 @@ def test_the_closed_segments_are_marked_when_enough_of_them_is_dirty_and_nothing
         world.write(40)
         leader = world.lead()
         world.run(5)
-        world.keep_house()
+        world.run_maintenance()
         newest = base_offsets(world, leader)[-1]
         assert world.marks() == {(newest, 0)}
         assert world.group(leader).log_start_offset == 0
         world.write(8)
-        world.keep_house()
+        world.run_maintenance()
         assert world.marks() == {(newest, 0)}  # one segment more, of many
         world.write(60)
-        world.keep_house()
+        world.run_maintenance()
         [(mark, _)] = world.marks()
         assert newest < mark <= world.group(leader).high_watermark
 
@@ -61,20 +61,20 @@ def test_young_records_are_not_compacted_and_old_ones_are_at_any_ratio() -> None
     )
     with Cleaned(topic=topic) as world:
         world.write(20)
-        world.keep_house()
+        world.run_maintenance()
         assert world.marks() == {(-1, -1)}
         world.run(11)
-        world.keep_house()
+        world.run_maintenance()
         [(first, _)] = world.marks()
         assert first > 0
         world.write(8)
         world.run(20)
-        world.keep_house()
+        world.run_maintenance()
         assert world.marks() == {(first, 0)}
         world.run(45)
-        world.keep_house()  # rolls what is old
+        world.run_maintenance()  # rolls what is old
         world.run(15)
-        world.keep_house()
+        world.run_maintenance()
         assert world.marks() == {(28, 0)}
 
 
@@ -82,18 +82,18 @@ def test_tombstones_may_go_when_they_were_below_a_mark_for_so_long() -> None:
     topic = TopicConfig(segment_bytes=4096, cleanup_policy="compact", delete_retention_ms=30_000)
     with Cleaned(topic=topic) as world:
         world.write(40)
-        world.keep_house()
+        world.run_maintenance()
         [(first, tombstones)] = world.marks()
         assert tombstones == 0
-        world.keep_house()
+        world.run_maintenance()
         world.run(20)
         world.write(60)
-        world.keep_house()
+        world.run_maintenance()
         [(second, tombstones)] = world.marks()
         assert (second > first, tombstones) == (True, 0)
         world.run(15)
         world.write(160)
-        world.keep_house()
+        world.run_maintenance()
         [(third, tombstones)] = world.marks()
         assert (third > second, tombstones) == (True, first)
 
@@ -106,12 +106,12 @@ def test_no_mark_covers_what_is_known_of_producers_before_that_stands_behind_a_r
         state.maybe_write_run = lambda: None  # type: ignore[method-assign]
         world.write(12)
         assert len(base_offsets(world, leader)) == 2  # nothing more rolls
-        world.keep_house()
+        world.run_maintenance()
         assert world.marks() == {(-1, -1)}
         del state.maybe_write_run
-        world.keep_house()
+        world.run_maintenance()
         world.write(12)
-        world.keep_house()
+        world.run_maintenance()
         assert world.marks() == {(base_offsets(world, leader)[-1], 0)}
         world.run(120)
         for number in (1, 2, 3):
@@ -129,7 +129,7 @@ def test_retention_by_bytes_is_the_same_on_every_replica(policy: str) -> None:
         world.sent(world.lead(), 0, b"x")
         world.write(20, keys=1_000)
         for _ in range(3):
-            world.keep_house()
+            world.run_maintenance()
         world.converge()
         world.run(1)
         starts = {world.group(number).log_start_offset for number in world.drivers}

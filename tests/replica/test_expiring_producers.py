@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from raftlog.errors import StorageFull, UnknownProducer
-from raftlog.partitions.replica import sequencing as judging
-from raftlog.partitions.replica.forgotten import ForgottenIds
-from raftlog.partitions.replica.sequencing import Sequencing
+from raftlog.partitions.replica import sequence_check as judging
+from raftlog.partitions.replica.expired_ids import ExpiredIds
+from raftlog.partitions.replica.sequence_check import SequenceCheck
 from raftlog.records import COMPUTED_PRODUCER_IDS
 from tests.replica.producing import batch_of
 from tests.replica.test_full_producer_table import FILLED, Small
 from tests.replica.worlds import all_values
 
 
-def sequencing_of(world: Small, number: int) -> Sequencing:
-    return world.replica(number)._sequencing
+def sequencing_of(world: Small, number: int) -> SequenceCheck:
+    return world.replica(number)._sequence_check
 
 
 def test_a_producer_that_writes_in_the_same_call_does_not_expire() -> None:
@@ -130,5 +130,5 @@ def test_a_replica_that_leads_again_has_dropped_what_its_first_leadership_left_o
 
 
 def test_computed_ids_are_not_kept_among_the_expired() -> None:
-    ids = ForgottenIds().with_ids([5, COMPUTED_PRODUCER_IDS - 1, COMPUTED_PRODUCER_IDS])
+    ids = ExpiredIds().with_ids([5, COMPUTED_PRODUCER_IDS - 1, COMPUTED_PRODUCER_IDS])
     assert ids.ranges == ((5, 5), (COMPUTED_PRODUCER_IDS - 1, COMPUTED_PRODUCER_IDS - 1))

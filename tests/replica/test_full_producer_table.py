@@ -45,9 +45,9 @@ def test_silent_producers_that_expired_append_nothing_any_more_either() -> None:
     with Small(TopicConfig(producer_id_expiration_ms=60_000)) as world:
         leader = world.lead()
         world.sent(leader, 0, b"a", producer=1)
-        world.keep_house()
+        world.run_maintenance()
         world.run(61)
-        world.keep_house()
+        world.run_maintenance()
         assert world.same_everywhere()
         assert world.known(leader) == {}
         assert world.refused(leader, 0, producer=1) is UnknownProducer
@@ -153,9 +153,9 @@ def test_a_snapshot_of_expired_ids_alone_is_written_behind_every_roll() -> None:
     with Small(TopicConfig(producer_id_expiration_ms=60_000)) as world:
         leader = world.lead()
         world.sent(leader, 0, b"a", producer=1)
-        world.keep_house()
+        world.run_maintenance()
         world.run(61)
-        world.keep_house()
+        world.run_maintenance()
         for _ in range(3):
             world.appended(leader, bytes(1_000))
             world.roll_at(leader)

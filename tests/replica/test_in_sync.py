@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.partitions.replica.describing import voters_in_sync
+from raftlog.partitions.replica.description import voters_in_sync
 from raftlog.raft import RaftCore, Status
 from tests.raft.cluster import Cluster
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from raftlog.errors import RaftlogError
-from raftlog.partitions.replica.loading import Loading
+from raftlog.partitions.replica.read_queue import ReadQueue
 
 
 class Book:
@@ -30,7 +30,7 @@ async def test_an_unreadable_partition_delays_no_other_load() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     unforeseen = AssertionError("an offset that is nowhere")
     first, second, third = Book(1, RaftlogError("damaged")), Book(1, unforeseen), Book(500)
-    loading = Loading()
+    loading = ReadQueue()
     for book in (first, second, third):
         loading.want(book)
     await third.is_read.wait()

@@ -65,7 +65,7 @@ def test_a_batch_in_flight_is_known_when_the_one_before_it_was_delivered() -> No
         for sequence, value in ((1, b"a"), (2, b"b")):
             world.send(leader, sequence, value)
         world.run(0.01)
-        sequencing = world.replica(leader)._sequencing
+        sequencing = world.replica(leader)._sequence_check
         last = sequencing._ahead[7].last_index
         world.do(leader, lambda: sequencing.delivered(Index(last - 1)))
         again = world.send(leader, 2, b"b", acks=1)

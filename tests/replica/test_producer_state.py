@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable, encode_expired
+from raftlog.partitions.replica.read_queue import ReadQueue
 from raftlog.records import ControlKind
 from raftlog.runtime.log.producer_entries import ProducerEntry
 from raftlog.types import Index, Offset
@@ -26,7 +26,7 @@ def state_of() -> ProducerState:
         producers=SimpleNamespace(follow=lambda: None),
     )
     group: Any = SimpleNamespace(applied_index=Index(0), log=log, rolls=SimpleNamespace(), unreadable={})
-    return ProducerState("t/0", group, Loading())
+    return ProducerState("t/0", group, ReadQueue())
 
 
 def table_of(*producers: int) -> ProducerTable:

@@ -15,7 +15,7 @@ from raftlog.errors import (
     RaftlogError,
     UnknownProducer,
 )
-from raftlog.partitions.replica.forgotten import NO_IDS, RANGES_MAX, ForgottenIds
+from raftlog.partitions.replica.expired_ids import NO_IDS, RANGES_MAX, ExpiredIds
 from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
     ProducerTable,
@@ -209,7 +209,7 @@ def test_no_expired_id_is_lost_and_few_others_are_refused(entries: list[list[int
         assert all(each in forgotten for each in every)
         assert max(every) + 1 not in forgotten
     others = [each for each in range(3_001) if each in forgotten and each not in every]
-    if len(ForgottenIds(forgotten.ranges).ranges) < RANGES_MAX:
+    if len(ExpiredIds(forgotten.ranges).ranges) < RANGES_MAX:
         assert others == []
 
 

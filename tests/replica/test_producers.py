@@ -294,7 +294,7 @@ def test_nothing_rolls_before_what_is_known_stands_behind_the_last_roll() -> Non
         assert not state.is_covered
         assert isinstance(ask(world, leader, lambda group: group.roll_now()).exception(), Unavailable)
         del state.maybe_write_run
-        world.keep_house()
+        world.run_maintenance()
         assert state.is_covered
         assert snapshots(world, leader).count(2_500) == 3
         world.roll_at(leader)
@@ -354,12 +354,12 @@ def test_silent_producers_are_forgotten_by_a_mark_on_every_replica() -> None:
         leader = world.lead()
         world.sent(leader, 0, b"silent", producer=1)
         world.sent(leader, 0, b"lively", producer=2)
-        world.keep_house()
+        world.run_maintenance()
         world.run(40)
         assert world.sent(leader, 0, b"lively", producer=2).is_duplicate  # a retry is a sign of life as well
-        world.keep_house()
+        world.run_maintenance()
         world.run(30)
-        world.keep_house()
+        world.run_maintenance()
         assert world.same_everywhere()
         assert list(world.known(leader)) == [2]
         assert world.refused(leader, 1, producer=1) is UnknownProducer
@@ -370,17 +370,17 @@ def test_a_new_leader_counts_from_its_first_look_and_followers_keep_all() -> Non
     with Producing(topic=TopicConfig(producer_id_expiration_ms=60_000)) as world:
         old = world.lead()
         world.sent(old, 0, b"a")
-        world.keep_house()
+        world.run_maintenance()
         world.run(50)
         world.isolate(old)
         new = world.new_leader(old)
         world.run(50)
-        world.keep_house()
+        world.run_maintenance()
         assert world.sent(new, 0, b"a").is_duplicate
         world.run(61)
-        world.keep_house()
+        world.run_maintenance()
         world.run(61)
-        world.keep_house()
+        world.run_maintenance()
         assert world.known(new) == {}
         assert list(world.known(old)) == [7]
         world.network.heal()

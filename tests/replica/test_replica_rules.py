@@ -11,9 +11,9 @@ import pytest
 from raftlog.config import TopicConfig
 from raftlog.errors import LogClosed, NotLeader, OutcomeUnknown, Unavailable
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.replica.appending import Appending, _held_by_voters
-from raftlog.partitions.replica.cleaning import Cleaning, _newest_ms
-from raftlog.partitions.replica.deleting import Deleting
+from raftlog.partitions.replica.compaction_marks import CompactionMarks, _newest_ms
+from raftlog.partitions.replica.pending_appends import PendingAppends, _held_by_voters
+from raftlog.partitions.replica.record_deletion import RecordDeletion
 from raftlog.partitions.replica.replica import Replica
 from raftlog.partitions.replica.retention import Retention
 from raftlog.raft import Accepted, ReplicaId, Role
@@ -54,9 +54,9 @@ def test_a_learner_is_no_copy() -> None:
 
 def test_a_learner_does_not_make_up_for_a_voter_that_cannot_be_reached() -> None:
     core = SimpleNamespace(status=lambda: status(match={LEARNER: 9}))
-    appending = Appending("t/0", SimpleNamespace(core=core))  # type: ignore[arg-type]
-    assert appending.why_too_few(1) is None
-    assert isinstance(appending.why_too_few(2), Unavailable)
+    appending = PendingAppends("t/0", SimpleNamespace(core=core))  # type: ignore[arg-type]
+    assert appending.too_few_error(1) is None
+    assert isinstance(appending.too_few_error(2), Unavailable)
 
 
 def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_ends(
@@ -69,7 +69,7 @@ def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_en
         core=SimpleNamespace(role=Role.LEADER, term=2),
         on_turn=None,
     )
-    appending = Appending("t/0", group)  # type: ignore[arg-type]
+    appending = PendingAppends("t/0", group)  # type: ignore[arg-type]
     future: asyncio.Future[Any] = loop.create_future()
     appending.take([bytearray()], future)
     assert not future.done()
@@ -177,7 +177,7 @@ def test_compacted_topics_without_deletion_have_no_retention() -> None:
 
 @pytest.mark.parametrize(("offset", "is_covered", "may"), [(19, False, True), (20, False, False), (20, True, True)])
 def test_a_deletion_spares_what_is_known_of_producers(offset: int, is_covered: bool, may: bool) -> None:
-    deleting = Deleting("t/0", group_of(*THREE, applied=30), producers(is_covered=is_covered))
+    deleting = RecordDeletion("t/0", group_of(*THREE, applied=30), producers(is_covered=is_covered))
     assert deleting._may_trim(Offset(offset)) is may
 
 
@@ -187,7 +187,7 @@ def test_a_deletion_spares_what_is_known_of_producers(offset: int, is_covered: b
 def test_compaction_goes_up_to_committed_rolls_and_spares_what_is_known_of_producers(
     applied: int, is_covered: bool, dirty: list[int]
 ) -> None:
-    cleaning = Cleaning("t/0", group_of(*THREE, applied=applied), producers(is_covered=is_covered))
+    cleaning = CompactionMarks("t/0", group_of(*THREE, applied=applied), producers(is_covered=is_covered))
     assert [each.base_offset for each in cleaning._dirty(0, OLD_MS)] == dirty
 
 
@@ -199,7 +199,7 @@ def test_a_segment_is_as_young_as_the_roll_behind_it() -> None:
 
 def test_a_new_leader_counts_the_age_of_marks_from_its_own_first_look() -> None:
     group = group_of(*THREE, applied=30)
-    cleaning = Cleaning("t/0", group, producers())
+    cleaning = CompactionMarks("t/0", group, producers())
     cleaning._remember(Offset(10), 1000, 0)
     group.core.term = 2
     cleaning._remember(Offset(10), 1000, 999)

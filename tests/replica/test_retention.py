@@ -17,10 +17,10 @@ TOPIC = TopicConfig(segment_bytes=4096, retention_bytes=8192, retention_ms=None)
 class Kept(Replicas):
     """Replicas whose live nodes run maintenance."""
 
-    def keep_house(self) -> None:
+    def run_maintenance(self) -> None:
         for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):
             now_ms = self.nodes[number - 1].wall_ns() // 1_000_000
-            self.do(number, partial(self.replica(number).keep_house, now_ms))
+            self.do(number, partial(self.replica(number).run_maintenance, now_ms))
         self.run(0.5)
 
     def write(self, count: int, size: int = 500, timestamp: int | None = None) -> None:
@@ -52,14 +52,14 @@ def test_the_oldest_segments_go_while_the_log_is_too_large() -> None:
         world.write(60)
         leader = world.lead()
         index = world.group(leader).core.last_id.index
-        world.keep_house()
+        world.run_maintenance()
         assert world.group(leader).core.last_id.index == index + 1  # one entry for all that went
         world.converge()
         assert 8192 <= world.group(leader).log.segments.size_bytes <= 8192 + 4096
         assert world.same_above_the_log_start()
         assert world.group(leader).log_start_offset == base_offsets(world, leader)[0]
         assert world.replica(leader)._counters.segments_bytes_deleted > 10_000
-        world.keep_house()
+        world.run_maintenance()
         assert world.group(leader).core.last_id.index == index + 1
 
 
@@ -67,7 +67,7 @@ def test_only_the_leader_decides() -> None:
     with Kept(topic=TOPIC) as world:
         world.write(60)
         follower = others(world.lead())[0]
-        world.do(follower, lambda: world.replica(follower).keep_house(1 << 50))
+        world.do(follower, lambda: world.replica(follower).run_maintenance(1 << 50))
         world.run(1)
         assert world.group(follower).log_start_offset == 0
 
@@ -77,10 +77,10 @@ def test_age_is_that_of_the_newest_record_or_of_the_next_roll() -> None:
     with Kept(topic=topic) as world:
         world.write(20, timestamp=1000)  # a client's clock that is behind deletes nothing early
         leader = world.lead()
-        world.keep_house()
+        world.run_maintenance()
         assert world.group(leader).log_start_offset == 0
         world.run(61)
-        world.keep_house()
+        world.run_maintenance()
         start = world.group(leader).log_start_offset
         assert 0 < start <= base_offsets(world, leader)[-1]
 
@@ -90,13 +90,13 @@ def test_the_newest_segment_is_rolled_by_age_and_then_goes_with_the_others() -> 
     with Kept(topic=topic) as world:
         world.write(5)
         world.run(11)
-        world.keep_house()
+        world.run_maintenance()
         leader = world.lead()
         roll = read_roll(world.group(leader).log.segments.active)
         assert roll is not None
         assert dict(roll.settings)["retention.ms"] == "30000"
         world.run(31)
-        world.keep_house()
+        world.run_maintenance()
         assert world.group(leader).log_start_offset == world.group(leader).high_watermark == 5
         world.converge()
         assert world.same_above_the_log_start()
@@ -110,7 +110,7 @@ def test_a_segment_that_holds_no_record_is_never_rolled() -> None:
         world.lead()
         for _ in range(3):
             world.run(5)
-            world.keep_house()
+            world.run_maintenance()
         assert base_offsets(world, 1) == [0]
 
 
@@ -122,7 +122,7 @@ def test_other_settings_hold_from_then_on() -> None:
         for number in (1, 2, 3):
             world.replica(number).reconfigure(TopicConfig(segment_bytes=4096, retention_bytes=0))
         world.write(10)
-        world.keep_house()
+        world.run_maintenance()
         world.converge()
         assert world.group(leader).log_start_offset > 20
         assert world.same_above_the_log_start()
@@ -141,14 +141,14 @@ def test_files_are_the_same_whatever_happened_to_their_replicas() -> None:
             world.write(12 if turn % 2 else 40)
             world.run(25)
             world.write(1)
-            world.keep_house()
+            world.run_maintenance()
             if turn % 4 == 2:
                 world.crash(leader, power=True)
                 world.start(leader)
             world.start(away)
             world.lead()
             world.converge()
-            world.keep_house()
+            world.run_maintenance()
             world.converge()
             world.run(1)
             assert world.same_above_the_log_start(), turn
@@ -160,7 +160,7 @@ def test_files_are_the_same_whatever_happened_to_their_replicas() -> None:
 def test_a_replica_that_begins_with_nothing_gets_the_same_files() -> None:
     with Kept(4, topic=TOPIC, voters=3) as world:
         world.write(60)
-        world.keep_house()
+        world.run_maintenance()
         leader = world.lead()
         group = world.group(leader)
         world.do(4, lambda: world.drivers[4].join_group(world.roll.group_id))

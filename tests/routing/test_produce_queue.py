@@ -36,7 +36,7 @@ class Leader:
 
     leader = 1
 
-    def why_no_leader(self):
+    def no_leader_error(self):
         return None
 
     def append(self, batches, acks, deadline):
@@ -216,7 +216,7 @@ async def test_a_closed_queue_refuses_what_waits_and_what_comes(queue, leader):
 
 
 async def test_requests_expired_without_a_leader_release_their_room(queue, leader):
-    leader.why_no_leader = lambda: NotLeader("nobody")
+    leader.no_leader_error = lambda: NotLeader("nobody")
     futures = [call(queue, b"x" * 100, ms=20), call(queue, b"y" * 100, acks=0, ms=20)]
     assert [type(error) for error in await asyncio.gather(*futures, return_exceptions=True)] == [NoLeader, NoLeader]
     assert [budget.used for budget in queue._budgets] == [0, 0]

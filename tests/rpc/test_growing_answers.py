@@ -15,7 +15,7 @@ from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _read, _Told
 from raftlog.partitions.placement.balancing.progress import _report_in
 from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
-from raftlog.partitions.placement.recovery.replica_standing import LostEntry, ReplicaStanding, packed, unpacked
+from raftlog.partitions.placement.recovery.replica_status import LostEntry, ReplicaStatus, packed, unpacked
 from raftlog.partitions.routing.router import numbers_of
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, decode_answer
@@ -45,7 +45,7 @@ LAST = EntryId(Index(6), Term(2))
 LOG = LogResult(LAST, Offset(10), StoredEntry(Index(7), Term(3), b"a roll"), 2)
 MISPLACED = Misplaced("t", 0, 3, "no host")
 REPORT = BalancerReport("ready", "continuous", [], [3], 1.5, 0, 2, ["why"], [MISPLACED])
-STANDING = ReplicaStanding(
+STANDING = ReplicaStatus(
     ME,
     Term(3),
     True,

@@ -10,7 +10,7 @@ from prometheus_client.core import InfoMetricFamily, Metric
 import raftlog
 from raftlog.api.http.metrics.families import counter, counters, gauge
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.measuring import Figures
+from raftlog.partitions.metric_sources import Figures
 from raftlog.values.value import leader_number
 
 _COUNTERS: Final = {
@@ -58,12 +58,16 @@ def _catch_up(broker: Broker) -> Iterator[Metric]:
 
 
 def _elections(broker: Broker) -> Iterator[Metric]:
-    turnover, leaders = broker.measuring.turnover, broker.measuring.leaders
+    leader_statistics, leaders = broker.measuring.leader_statistics, broker.measuring.leaders
     for name, text, count in (
-        ("elections_started", "Elections with a replica of this broker as candidate.", turnover.elections_started),
-        ("elections_won", "Elections that a replica of this broker won.", turnover.elections_won),
-        ("elections_lost", "Elections that a replica of this broker lost.", turnover.elections_lost),
-        ("leader_changes", "Leader changes of Raft groups with a replica here.", turnover.leader_changes),
+        (
+            "elections_started",
+            "Elections with a replica of this broker as candidate.",
+            leader_statistics.elections_started,
+        ),
+        ("elections_won", "Elections that a replica of this broker won.", leader_statistics.elections_won),
+        ("elections_lost", "Elections that a replica of this broker lost.", leader_statistics.elections_lost),
+        ("leader_changes", "Leader changes of Raft groups with a replica here.", leader_statistics.leader_changes),
         (
             "leadership_transfers",
             "Leadership transfers from this broker to others that were started.",
@@ -117,7 +121,7 @@ _FIGURES: Final = {
         "under_replicated",
     ),
     "partitions_moving": ("Raft groups led here with a reassignment pending.", "moving"),
-    "partitions_asleep": ("Quiesced Raft groups: idle, without heartbeats.", "asleep"),
+    "partitions_quiesced": ("Quiesced Raft groups: idle, without heartbeats.", "asleep"),
     "partitions_quarantined": ("Raft groups whose replica here is damaged and is being repaired.", "quarantined"),
     "partitions_unavailable": ("Partitions whose replica here is damaged or stopped.", "unavailable"),
     "pending_bytes": ("Bytes of records that wait for their append or sync.", "pending_bytes"),

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from prometheus_client.core import Metric
 
 from raftlog.api.http.metrics.families import gauge, gauges
-from raftlog.partitions.measuring import ReplicaFigures
+from raftlog.partitions.metric_sources import ReplicaFigures
 
 _T = TypeVar("_T")
 TOPICS_MAX: Final = 1_000

@@ -287,7 +287,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "offsets-of-deleted-topics-stay",
         "expiry:GroupExpiry._expired",
-        "if self._around.is_deleted(key.topic_id)",
+        "if self._environment.is_deleted(key.topic_id)",
         "if False",
         _COORDINATOR,
     ),

@@ -24,7 +24,7 @@ from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.gossip.settings import GossipSettings
-from raftlog.partitions.node import Surroundings
+from raftlog.partitions.node import NodeEnvironment
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
 from raftlog.runtime.journal.operations import GroupKey
@@ -76,8 +76,8 @@ class BrokerCluster(Site[Broker]):
 
     # the program
 
-    async def run_process(self, machine: Machine, around: Surroundings) -> None:
-        broker = await Broker.open(self._settings(machine), surroundings=around)
+    async def run_process(self, machine: Machine, around: NodeEnvironment) -> None:
+        broker = await Broker.open(self._settings(machine), environment=around)
         self.watch_process(machine, broker.node, broker.metadata)
         await broker.start(http=f"{machine.name}:{HTTP_PORT}")
         self.watch.observe_cluster_id(machine.node, broker.cluster_id)

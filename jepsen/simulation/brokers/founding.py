@@ -24,7 +24,7 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.controller import ControllerHost, MetadataSettings
 from raftlog.partitions.controller.machine import Addresses, AllocateProducerIds
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.node import Node, NodeSettings, Surroundings
+from raftlog.partitions.node import Node, NodeEnvironment, NodeSettings
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
@@ -125,7 +125,7 @@ class Founding(Site[Member]):
 
     # the program
 
-    async def run_process(self, machine: Machine[Member], around: Surroundings) -> None:
+    async def run_process(self, machine: Machine[Member], around: NodeEnvironment) -> None:
         options = self.options
         seeds = [(f"n{number}", RPC_PORT) for number in range(1, options.seeds + 1)]
         self.random(f"seeds {machine.node_id}").shuffle(seeds)

@@ -21,7 +21,7 @@ from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.errors import RaftlogError
 from raftlog.membership.wire import Wire
-from raftlog.partitions.node import NodeTransport, Surroundings
+from raftlog.partitions.node import NodeEnvironment, NodeTransport
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.handshake import PeerIdentity
@@ -46,7 +46,7 @@ RPC: Final = RpcConfig(
 )
 """Small, so that bounds are reached."""
 
-Program: TypeAlias = "Callable[[Machine[S], Surroundings], Awaitable[None]]"
+Program: TypeAlias = "Callable[[Machine[S], NodeEnvironment], Awaitable[None]]"
 
 
 def _ignore(*_: object) -> None:
@@ -172,9 +172,9 @@ class Machine(Generic[S]):
             self.crash()
             self.end = end
 
-    def _environment(self, process: Process) -> Surroundings:
+    def _environment(self, process: Process) -> NodeEnvironment:
         random = generator(self._seed, "process", self.node_id, process.incarnation)
-        return Surroundings(
+        return NodeEnvironment(
             self.disk,
             partial(self._make_transport, process, random),
             random,

@@ -23,7 +23,7 @@ from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from jepsen.simulation.virtual_time.clock import NodeClock
 from raftlog.partitions.controller import ControllerHost
-from raftlog.partitions.node import Node, Surroundings
+from raftlog.partitions.node import Node, NodeEnvironment
 from raftlog.types import NodeId
 
 S = TypeVar("S")
@@ -88,7 +88,7 @@ class Site(ABC, Generic[S]):
         self.machines[node_id] = Machine(self.loop, node, node_id, disk, self.run_process, self._seed)
 
     @abstractmethod
-    async def run_process(self, machine: Machine[S], around: Surroundings) -> None:
+    async def run_process(self, machine: Machine[S], around: NodeEnvironment) -> None:
         """Run a process from its start to its end."""
 
     def watch_process(self, machine: Machine[S], node: Node, metadata: ControllerHost) -> None:

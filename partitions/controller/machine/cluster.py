@@ -118,7 +118,7 @@ class ClusterState:
         return [
             PlacementCandidate(broker.replica, broker.host, *self.load(broker.replica))
             for broker in self.all_brokers()
-            if not self.is_reluctant(broker.node_id)
+            if not self.is_excluded(broker.node_id)
         ]
 
     def is_in_maintenance(self, node_id: NodeId) -> bool:
@@ -128,7 +128,7 @@ class ClusterState:
     def in_maintenance(self) -> list[NodeId]:
         return sorted(row.node_id for row in self.maintenance if row.is_on)
 
-    def is_reluctant(self, node_id: NodeId) -> bool:
+    def is_excluded(self, node_id: NodeId) -> bool:
         """Return whether a broker is draining or in maintenance: it is to lead nothing and receives no replicas."""
         broker = self.brokers.get(node_id)
         return self.is_in_maintenance(node_id) or (broker is not None and broker.is_draining)

@@ -23,7 +23,7 @@ from raftlog.partitions.controller.machine import first_roll
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node
-from raftlog.partitions.replica import Loading, Replica
+from raftlog.partitions.replica import ReadQueue, Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.raft import Ready, ReplicaId
@@ -84,7 +84,7 @@ class Assignments(BackgroundLoop):
         """Directories of groups whose removal has begun."""
         self._empty: dict[GroupKey, Partition] = {}
         """Groups without a Raft configuration, which wait for a leader to fill them."""
-        self._loading, self._lag_ticks_max = Loading(), lag_ticks_max
+        self._loading, self._lag_ticks_max = ReadQueue(), lag_ticks_max
         self._unknown: dict[GroupKey, None] = {}
         """Groups of no known topic that were reported."""
 
@@ -92,7 +92,7 @@ class Assignments(BackgroundLoop):
         """Attach the recovered groups, and begin to follow the state."""
         self._node.on_step = self._stepped
         self._node.leaders.preferred = self._preferred
-        self._node.standing.fitness.is_unwanted = self._is_unwanted
+        self._node.fitness_exchange.fitness.is_excluded = self._is_excluded
         self._node.driver.on_removed = self._changed.set
         self.state_changed()
         super().start()
@@ -147,10 +147,10 @@ class Assignments(BackgroundLoop):
             return None
         moved = state.moved.get(name)  # called for every group that is led here, each second: no row is made for it
         replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
-        return next((replica for replica in replicas if not state.is_reluctant(replica.node_id)), None)
+        return next((replica for replica in replicas if not state.is_excluded(replica.node_id)), None)
 
-    def _is_unwanted(self, node: NodeId) -> bool:
-        return self._metadata.state.is_reluctant(node)
+    def _is_excluded(self, node: NodeId) -> bool:
+        return self._metadata.state.is_excluded(node)
 
     # following
 

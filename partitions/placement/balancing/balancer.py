@@ -23,7 +23,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node, Request
 from raftlog.partitions.placement.balancing.broker_removal import may_remove
 from raftlog.partitions.placement.balancing.plan import Change, ChangeReason
-from raftlog.partitions.placement.balancing.planning_task import Planning
+from raftlog.partitions.placement.balancing.planning_task import PlanningTask
 from raftlog.partitions.placement.balancing.progress import BrokerProgress, HeldReplicas
 from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, nodes_in_words, report_of
 from raftlog.partitions.placement.balancing.report_assembly import report_on
@@ -63,7 +63,7 @@ class Balancer(BackgroundLoop):
         self._progress = BrokerProgress(node, metadata, moves)
         self._changed = asyncio.Event()
         self._tenure: Tenure | None = None
-        self._planning: Planning
+        self._planning: PlanningTask
         """Planning of the present tenure."""
         self._asked: bytes = b""
         """Digest of the assignments for which all brokers have answered."""
@@ -148,7 +148,7 @@ class Balancer(BackgroundLoop):
         term = self._metadata.term
         if self._tenure is None or self._tenure.term != term:
             self._tenure = Tenure(term, self._node.loop.time())
-            self._planning = Planning(self._node, self._metadata, self._settings, self._random, self._tenure)
+            self._planning = PlanningTask(self._node, self._metadata, self._settings, self._random, self._tenure)
             self._asked = b""
         return self._tenure
 

@@ -183,9 +183,9 @@ class Planner:
     def _fail(self, number: int, node: int) -> None:
         if len(self.failures) < FAILURES_MAX:
             name = node if node >= 0 else -1 - node
-            self.failures.append(Failure(self._layout.placed[number].group, name, self._why_not(number)))
+            self.failures.append(Failure(self._layout.placed[number].group, name, self._obstacle(number)))
 
-    def _why_not(self, number: int) -> str:
+    def _obstacle(self, number: int) -> str:
         layout, needed = self._layout, len(self._layout.rows[number])
         left = {place.host for place in layout.places.values() if place.stays}
         if len(left) < needed:
@@ -193,7 +193,7 @@ class Planner:
                 f"it needs {needed} hosts, and {len(left)} {'is' if len(left) == 1 else 'are'} left: "
                 "start brokers on other hosts, or give the partition fewer replicas"
             )
-        unfit = [_why_unfit(place) for place in layout.places.values() if place.stays and not place.takes_replicas]
+        unfit = [_unfit_reason(place) for place in layout.places.values() if place.stays and not place.takes_replicas]
         return f"no broker can take its replica now: {', '.join(unfit) or 'the others have one'}"
 
 
@@ -207,7 +207,7 @@ def plan(
     return planner.changes, planner.failures
 
 
-def _why_unfit(place: BrokerPlace) -> str:
+def _unfit_reason(place: BrokerPlace) -> str:
     node = place.replica.node_id
     if place.in_maintenance:
         return f"node {node} is in maintenance"

@@ -25,7 +25,7 @@ _PAUSE_S: Final = 0.0002
 """Pause between two plans for each partition: about twenty times the cost of examining it."""
 
 
-class Planning:
+class PlanningTask:
     """Planning of one tenure; see the module."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Planning:
         self._lock = asyncio.Lock()
         self._inputs: object = None
         """Inputs of the last plan; None: plan again in any case."""
-        self._around: object = None
+        self._planned_for: object = None
         """Part of the inputs on which the queue depends."""
         self._not_before = tenure.began_at + _FIRST_S
 
@@ -56,14 +56,14 @@ class Planning:
         """Fill the queue, unless no input has changed since the last plan."""
         tenure, now = self._tenure, self._node.loop.time()
         places, wishes = self._places(), self._wishes()
-        if tenure.queue and self._around == (places, wishes):
+        if tenure.queue and self._planned_for == (places, wishes):
             return
         inputs = (places, wishes, *tenure.inputs(self._metadata.state, self._settings(), now))
         if inputs == self._inputs or now < self._not_before:
             return
         planner = await self._plan(wishes, _QUEUE_MAX)
         is_settled = self.are_settled()
-        self._inputs, self._around = inputs, (places, wishes)
+        self._inputs, self._planned_for = inputs, (places, wishes)
         self.has_planned |= is_settled
         tenure.queue.clear()
         tenure.queue.extend(planner.changes)
@@ -96,7 +96,7 @@ class Planning:
         return planner
 
     def _places(self) -> list[BrokerPlace]:
-        state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.standing.fitness
+        state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.fitness_exchange.fitness
         full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
         return self._tenure.places(state, full, self._settings(), now)
 

@@ -18,7 +18,7 @@ def report_on(
     node: Node, state: ControllerState, settings: BalancerSettings, tenure: Tenure, *, has_planned: bool
 ) -> BalancerReport:
     """Return the present report."""
-    brokers, fitness, now = state.all_brokers(), node.standing.fitness, node.loop.time()
+    brokers, fitness, now = state.all_brokers(), node.fitness_exchange.fitness, node.loop.time()
     misplaced = [
         Misplaced(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
         for each in tenure.failures

@@ -17,7 +17,7 @@ from raftlog.events import event
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import BackgroundLoop, Node
 from raftlog.partitions.placement.moves.plan import is_carried, is_reached, next_change
-from raftlog.partitions.placement.moves.wait_reason import why_waiting
+from raftlog.partitions.placement.moves.wait_reason import wait_reason
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
@@ -96,22 +96,22 @@ class Moves(BackgroundLoop):
         """Return the reasons of some differing groups that cannot proceed; those that wait for their turn can."""
         found = []
         for group, wanted in self.differing()[:_JUDGED_MAX]:
-            why = self._why_waiting(group, wanted, may_begin=True)
+            why = self._wait_reason(group, wanted, may_begin=True)
             if why is not None:
                 found.append(f"{group.name}: {why}")
         return found
 
-    def why_waiting(self, group: PartitionReplica) -> str | None:
+    def wait_reason(self, group: PartitionReplica) -> str | None:
         """Return the reason, in words, for which such a group waits; None while it proceeds."""
         wanted = self._wanted(group)
         if wanted is None:
             return None
         may_begin = len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling
-        return self._why_waiting(group, wanted, may_begin=may_begin)
+        return self._wait_reason(group, wanted, may_begin=may_begin)
 
-    def _why_waiting(self, group: PartitionReplica, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
+    def _wait_reason(self, group: PartitionReplica, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
         core = group.core
-        return why_waiting(
+        return wait_reason(
             core.configuration,
             wanted,
             is_committed=core.configuration.index <= core.committed_index,
@@ -245,7 +245,7 @@ class Moves(BackgroundLoop):
 
     def _hand_over(self, group: PartitionReplica, change: ConfigurationChange) -> bool:
         """Transfer leadership before this voter is removed, so that proposals made here get their outcome here."""
-        near, fitness, now = self._near(group), self._node.standing.fitness, self._node.loop.time()
+        near, fitness, now = self._near(group), self._node.fitness_exchange.fitness, self._node.loop.time()
         targets = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
         target = max(targets, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
         if target is None:

@@ -59,7 +59,7 @@ class ReplicaRemoval(BackgroundLoop):
             self._changed.clear()
             self._compared = self._metadata.state.moved.digest
             left = 0
-            for group in await self._unwanted():
+            for group in await self._unassigned_replicas():
                 left += not await self._leave(group)
             pause_s = min(2 * pause_s, LOOK_S_MAX) if left == before else LOOK_S
             before = left
@@ -67,16 +67,16 @@ class ReplicaRemoval(BackgroundLoop):
                 async with asyncio.timeout(pause_s if left else None):
                     await self._changed.wait()
 
-    async def _unwanted(self) -> list[PartitionReplica]:
+    async def _unassigned_replicas(self) -> list[PartitionReplica]:
         found = []
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
-            if self._is_unwanted(group):
+            if self._is_unassigned(group):
                 found.append(group)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         return found
 
-    def _is_unwanted(self, group: PartitionReplica) -> bool:
+    def _is_unassigned(self, group: PartitionReplica) -> bool:
         state = self._metadata.state
         name = state.group(group.group_id)
         return name is not None and self._node.identity.replica not in state.assignment(name).replicas
@@ -92,7 +92,7 @@ class ReplicaRemoval(BackgroundLoop):
             if (
                 group.is_closed
                 or group.is_frozen
-                or not self._is_unwanted(group)
+                or not self._is_unassigned(group)
                 or not await self._is_removed_by_leader(group)
             ):
                 return group.is_closed

@@ -6,7 +6,7 @@ from raftlog.partitions.placement.moves.plan import is_carried
 from raftlog.raft import Configuration, ReplicaId
 
 
-def why_waiting(
+def wait_reason(
     configuration: Configuration,
     wanted: Sequence[ReplicaId],
     *,

@@ -22,11 +22,11 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.placement.assignments.assignments import Assignments
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, concerned, make_plan
-from raftlog.partitions.placement.recovery.replica_standing import (
+from raftlog.partitions.placement.recovery.replica_status import (
     Absent,
-    ReplicaStanding,
+    ReplicaStatus,
     packed,
-    standing_of,
+    status_of,
     unpacked,
 )
 from raftlog.partitions.routing.partition import Partition
@@ -48,7 +48,7 @@ _CLAIM_S: Final = 60.0
 class Recovered(NamedTuple):
     """Findings, plan and result. `lost` are ranges of offsets, each with an exclusive end."""
 
-    standings: Mapping[NodeId, ReplicaStanding | Absent]
+    statuses: Mapping[NodeId, ReplicaStatus | Absent]
     unreachable: tuple[NodeId, ...]
     plan: Plan
     is_done: bool
@@ -80,10 +80,10 @@ class RecoveryExecution:
         Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
         await self._metadata.barrier(deadline)  # retired disks decide
         key, places = partition.group_id.bytes, self._places(partition)
-        standings, unreachable = await self._ask_all(partition, places, deadline)
-        plan = make_plan(standings, places, survivor)
+        statuses, unreachable = await self._ask_all(partition, places, deadline)
+        plan = make_plan(statuses, places, survivor)
         if plan.survivor is None or not accept_loss:
-            return Recovered(standings, unreachable, plan, False, (), ())
+            return Recovered(statuses, unreachable, plan, False, (), ())
         node = plan.survivor.replica.node_id
         by = f"{caller.principal} at {caller.address}"
         _logger.warning("%s: node %s is to go on alone, by an order of %s", partition.name, node, by)
@@ -92,11 +92,11 @@ class RecoveryExecution:
         for replica in (*plan.renouncing, *(each.replica for each in plan.giving_up)):
             answer = await self._ask(replica.node_id, _GIVE_UP, [key], deadline)
             kept += [f"node {replica.node_id}: {path}" for path in answer]
-        term = max(each.term for each in standings.values() if isinstance(each, ReplicaStanding))
+        term = max(each.term for each in statuses.values() if isinstance(each, ReplicaStatus))
         lost, bytes_in, *_ = await self._ask(node, _GO_ON, [key, term], deadline)
         kept += [f"node {node}: {path}" for path in bytes_in]
         ranges = tuple((int(first), int(end)) for first, end in lost)
-        return Recovered(standings, unreachable, plan, True, ranges, tuple(kept))
+        return Recovered(statuses, unreachable, plan, True, ranges, tuple(kept))
 
     def _places(self, partition: Partition) -> KnownPlaces:
         """Return the partition's placement. Raises `UnknownTopic`."""
@@ -110,9 +110,9 @@ class RecoveryExecution:
 
     async def _ask_all(
         self, partition: Partition, places: KnownPlaces, deadline: Deadline
-    ) -> tuple[dict[NodeId, ReplicaStanding | Absent], tuple[NodeId, ...]]:
+    ) -> tuple[dict[NodeId, ReplicaStatus | Absent], tuple[NodeId, ...]]:
         """Ask the nodes of first and assigned replicas, the members that they name, and all others concerned."""
-        standings: dict[NodeId, ReplicaStanding | Absent] = {}
+        statuses: dict[NodeId, ReplicaStatus | Absent] = {}
         unreachable: dict[NodeId, None] = {}
         asked: set[NodeId] = set()
         wanted = {replica.node_id for replica in places.named if replica.disk_uuid not in places.retired}
@@ -120,17 +120,17 @@ class RecoveryExecution:
         while wanted - asked:
             nodes = sorted(wanted - asked)
             asked |= set(nodes)
-            answers = await asyncio.gather(*(self._standing(each, partition.group_id, until) for each in nodes))
+            answers = await asyncio.gather(*(self._status(each, partition.group_id, until) for each in nodes))
             for node, answer in zip(nodes, answers, strict=True):
                 if isinstance(answer, RaftlogError):
                     unreachable[node] = None
                     continue
-                standings[node] = answer
-            still = concerned(standings, places)
+                statuses[node] = answer
+            still = concerned(statuses, places)
             wanted = {replica.node_id for replica in still if replica.disk_uuid not in places.retired}
-        return standings, tuple(unreachable)
+        return statuses, tuple(unreachable)
 
-    async def _standing(self, node: NodeId, group_id: UUID, until: Deadline) -> ReplicaStanding | Absent | RaftlogError:
+    async def _status(self, node: NodeId, group_id: UUID, until: Deadline) -> ReplicaStatus | Absent | RaftlogError:
         try:
             return unpacked(await self._ask(node, _LOOK, [group_id.bytes], until))
         except RaftlogError as error:
@@ -145,7 +145,7 @@ class RecoveryExecution:
         key, driver, me = _key(request), self._node.driver, self._node.identity.replica
         group = driver.groups.get(key)
         if group is not None:
-            return Answer(packed(standing_of(me, group)))
+            return Answer(packed(status_of(me, group)))
         if driver.persister.is_leaving(key) or driver.creations.is_under_way(key):
             raise Unavailable(f"a replica of group {key.hex()} is being created or removed on node {self._me}; retry")
         return Answer(packed(Absent(me, driver.persister.checkpoints.was_removed(key))))

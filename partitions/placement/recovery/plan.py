@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.partitions.placement.recovery.replica_standing import Absent, ReplicaStanding
+from raftlog.partitions.placement.recovery.replica_status import Absent, ReplicaStatus
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
@@ -35,8 +35,8 @@ class Plan(NamedTuple):
 
     `survivor` continues alone, `giving_up` set their copies aside, `renouncing` never make a first replica."""
 
-    survivor: ReplicaStanding | None
-    giving_up: tuple[ReplicaStanding, ...]
+    survivor: ReplicaStatus | None
+    giving_up: tuple[ReplicaStatus, ...]
     renouncing: tuple[ReplicaId, ...]
     gone: tuple[ReplicaId, ...]
     """Replicas on retired disks."""
@@ -45,9 +45,9 @@ class Plan(NamedTuple):
     """Possible losses, in words."""
 
 
-def concerned(standings: Mapping[NodeId, ReplicaStanding | Absent], places: KnownPlaces) -> list[ReplicaId]:
+def concerned(statuses: Mapping[NodeId, ReplicaStatus | Absent], places: KnownPlaces) -> list[ReplicaId]:
     """Return the replicas that may hold data of the partition, or may come to hold it, by the answers so far."""
-    holding = _holding(standings)
+    holding = _holding(statuses)
     found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     if not holding or set(places.created) != set(places.assigned):
         found |= set(places.brokers)
@@ -55,38 +55,38 @@ def concerned(standings: Mapping[NodeId, ReplicaStanding | Absent], places: Know
 
 
 def make_plan(
-    standings: Mapping[NodeId, ReplicaStanding | Absent], places: KnownPlaces, survivor: NodeId | None = None
+    statuses: Mapping[NodeId, ReplicaStatus | Absent], places: KnownPlaces, survivor: NodeId | None = None
 ) -> Plan:
-    """Return the plan. `standings` has a row for each node that answered; `survivor` is an operator's choice."""
+    """Return the plan. `statuses` has a row for each node that answered; `survivor` is an operator's choice."""
     held = sorted(
-        (each for each in standings.values() if isinstance(each, ReplicaStanding)), key=lambda each: each.replica
+        (each for each in statuses.values() if isinstance(each, ReplicaStatus)), key=lambda each: each.replica
     )
-    holding = _holding(standings)
-    involved = concerned(standings, places)
+    holding = _holding(statuses)
+    involved = concerned(statuses, places)
     gone = tuple(replica for replica in involved if replica.disk_uuid in places.retired)
-    refusal = _why_not(holding, involved, standings, places)
+    refusal = _obstacle(holding, involved, statuses, places)
     if refusal is not None:
         return Plan(None, (), (), gone, refusal, ())
     best = _survivor(holding or held, survivor)
     if isinstance(best, str):
         return Plan(None, (), (), gone, best, ())
     others = tuple(each for each in held if each.replica != best.replica)
-    absent = {each.replica for each in standings.values() if isinstance(each, Absent) and not each.is_told}
+    absent = {each.replica for each in statuses.values() if isinstance(each, Absent) and not each.is_told}
     members = {*places.created, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     renouncing = tuple(sorted(absent & members))
     return Plan(best, others, renouncing, gone, None, _loss(best, holding, gone))
 
 
-def _holding(standings: Mapping[NodeId, ReplicaStanding | Absent]) -> list[ReplicaStanding]:
+def _holding(statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> list[ReplicaStatus]:
     """Return the replicas that are not empty, in order."""
-    found = (each for each in standings.values() if isinstance(each, ReplicaStanding) and not each.is_empty)
+    found = (each for each in statuses.values() if isinstance(each, ReplicaStatus) and not each.is_empty)
     return sorted(found, key=lambda each: each.replica)
 
 
-def _why_not(
-    holding: Sequence[ReplicaStanding],
+def _obstacle(
+    holding: Sequence[ReplicaStatus],
     involved: Sequence[ReplicaId],
-    standings: Mapping[NodeId, ReplicaStanding | Absent],
+    statuses: Mapping[NodeId, ReplicaStatus | Absent],
     places: KnownPlaces,
 ) -> str | None:
     leading = next((each for each in holding if each.leads), None)
@@ -98,11 +98,11 @@ def _why_not(
             f"node {candidate.replica.node_id} is sound and a majority would elect it: it will lead by itself, and "
             "there is nothing to recover"
         )
-    away = [each for each in involved if each.disk_uuid not in places.retired and not _answered(each, standings)]
+    away = [each for each in involved if each.disk_uuid not in places.retired and not _answered(each, statuses)]
     if not away:
         return None
     disks = ", ".join(f"disk {each.disk_uuid} of node {each.node_id}" for each in away)
-    missing = sorted({each.node_id for each in away if each.node_id not in standings})
+    missing = sorted({each.node_id for each in away if each.node_id not in statuses})
     other = sorted({each.node_id for each in away} - set(missing))
     said = [f"node {node} does not answer" for node in missing]
     said += [f"node {node} answers with another disk that is not registered yet" for node in other]
@@ -115,13 +115,13 @@ def _why_not(
     )
 
 
-def _answered(replica: ReplicaId, standings: Mapping[NodeId, ReplicaStanding | Absent]) -> bool:
+def _answered(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> bool:
     """Return whether this very disk has reported its replica."""
-    answer = standings.get(replica.node_id)
+    answer = statuses.get(replica.node_id)
     return answer is not None and answer.replica == replica
 
 
-def _can_win(candidate: ReplicaStanding, holding: Sequence[ReplicaStanding]) -> bool:
+def _can_win(candidate: ReplicaStatus, holding: Sequence[ReplicaStatus]) -> bool:
     if not candidate.may_lead:
         return False
     granting = {
@@ -133,7 +133,7 @@ def _can_win(candidate: ReplicaStanding, holding: Sequence[ReplicaStanding]) -> 
     return all(2 * len(granting & set(half)) > len(half) for half in halves)
 
 
-def _survivor(holding: Sequence[ReplicaStanding], chosen: NodeId | None) -> ReplicaStanding | str:
+def _survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) -> ReplicaStatus | str:
     """Return the newest replica, and of several the one that lost least; or the reason why there is none.
 
     When no data is left on any disk, `holding` are empty replicas, and the partition begins again."""
@@ -153,7 +153,7 @@ def _survivor(holding: Sequence[ReplicaStanding], chosen: NodeId | None) -> Repl
     )
 
 
-def _loss(best: ReplicaStanding, holding: Sequence[ReplicaStanding], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
+def _loss(best: ReplicaStatus, holding: Sequence[ReplicaStatus], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
     if best.is_empty:
         return ("everything: all disks that held it are gone, and its offsets begin at 0 again",)
     loss = [f"offsets {each.offset} to {each.end - 1}" for each in best.lost or () if each.end > each.offset]

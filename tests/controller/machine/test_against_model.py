@@ -69,7 +69,7 @@ def check(controller: ControllerState, model: Model) -> None:
     assert len(controller.settings) == bool(data["settings"][1])
     reluctant = {node for node, row in data["brokers"].items() if row["draining"]}
     reluctant |= {node for node, (is_on, _) in data["maintenance"].items() if is_on}
-    assert {node for node in range(1, 6) if controller.is_reluctant(NodeId(node))} == reluctant
+    assert {node for node in range(1, 6) if controller.is_excluded(NodeId(node))} == reluctant
     there = data["brokers"].keys() - reluctant
     assert [each.replica.node_id for each in controller.candidates()] == sorted(there)
     assert controller.forgotten_index == model.forgotten

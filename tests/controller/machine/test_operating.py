@@ -74,7 +74,7 @@ def test_f8_a_replaced_disk_stays_in_maintenance_and_a_new_broker_does_not() -> 
     scribe.tell(RemoveBroker(NodeId(3), disk(33)))
     assert scribe.state.in_maintenance() == []
     scribe.tell(register(3, 34))
-    assert not scribe.state.is_reluctant(NodeId(3))
+    assert not scribe.state.is_excluded(NodeId(3))
 
 
 def test_only_a_draining_broker_is_removed() -> None:

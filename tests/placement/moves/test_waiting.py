@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from raftlog.partitions.placement.moves.wait_reason import why_waiting
+from raftlog.partitions.placement.moves.wait_reason import wait_reason
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.types import Index, NodeId
 
@@ -19,7 +19,7 @@ def why(configuration: Configuration, *wanted: ReplicaId, **changes: Any) -> str
         "refused": None,
         **changes,
     }
-    return why_waiting(configuration, wanted, **everything)
+    return wait_reason(configuration, wanted, **everything)
 
 
 def plain(*voters: ReplicaId, learners: tuple[ReplicaId, ...] = ()) -> Configuration:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, make_plan
-from raftlog.partitions.placement.recovery.replica_standing import Absent, LostEntry, ReplicaStanding, packed, unpacked
+from raftlog.partitions.placement.recovery.replica_status import Absent, LostEntry, ReplicaStatus, packed, unpacked
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.types import Index, NodeId, Term
 
@@ -31,18 +31,18 @@ def standing(
     lost: tuple[int, ...] | None = (),
     floor: EntryId | None = None,
     leads: bool = False,
-) -> ReplicaStanding:
+) -> ReplicaStatus:
     """Return a replica's report; `lost` are offsets of damaged batches, `None` while it still looks."""
     damage = "bad" if lost is None or lost else None
     entries = None if lost is None else tuple(LostEntry(offset, offset + 1, "bad") for offset in lost)
     sides = (tuple(map(replica, voters)), tuple(map(replica, outgoing)))
-    return ReplicaStanding(
+    return ReplicaStatus(
         replica(node), last.term, leads, None, last, floor or last, 0, last.index, *sides, damage, entries
     )
 
 
 def plan_of(
-    *standings: ReplicaStanding,
+    *statuses: ReplicaStatus,
     gone: tuple[int, ...] = (),
     without: tuple[int, ...] = (),
     untold: tuple[int, ...] = (),
@@ -57,10 +57,10 @@ def plan_of(
     def now(node: int) -> ReplicaId:
         return replica(node, 100 + node if node in gone else 0)
 
-    rows: dict[NodeId, ReplicaStanding | Absent] = {
+    rows: dict[NodeId, ReplicaStatus | Absent] = {
         NodeId(node): Absent(now(node), node not in untold) for node in (*gone, *without, *untold)
     }
-    rows |= {each.replica.node_id: each for each in standings}
+    rows |= {each.replica.node_id: each for each in statuses}
     retired = {UUID(int=node) for node in gone}
     created, assigned = tuple(map(replica, ALL)), tuple(map(now, moved))
     places = KnownPlaces(created, assigned, tuple(map(now, sorted({*brokers, *moved}))), retired)
@@ -128,7 +128,7 @@ def test_a_majority_of_disks_that_were_replaced() -> None:
 
 
 def test_a_new_disk_that_is_away_may_be_a_member_already() -> None:
-    rows: dict[NodeId, ReplicaStanding | Absent] = {
+    rows: dict[NodeId, ReplicaStatus | Absent] = {
         NodeId(1): standing(1, lost=(5,)),
         NodeId(2): standing(2, lost=(5,)),
     }
@@ -150,7 +150,7 @@ def test_a_broker_without_its_first_replica_is_ordered_not_to_create_it() -> Non
     assert "node 3 does not answer" in refusal(plan_of(standing(1), untold=(2,)))
 
 
-def empty(node: int, disk: int = 0) -> ReplicaStanding:
+def empty(node: int, disk: int = 0) -> ReplicaStatus:
     return replace(standing(node, entry(0, 0), voters=()), replica=replica(node, disk))
 
 

@@ -10,7 +10,7 @@ from jepsen.simulation.network.links import LinkConditions
 from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
-from raftlog.partitions.node import Node, NodeSettings, Surroundings
+from raftlog.partitions.node import Node, NodeEnvironment, NodeSettings
 from raftlog.raft import RaftSettings, Role
 from raftlog.records import build_batch, read_records
 from raftlog.runtime.config import DriverConfig
@@ -45,7 +45,7 @@ class Rig:
             self.machines[number] = Machine(self.loop, node, NodeId(number), disk, self.program, seed)
         self.loop.wire(self.network, self.loop.nodes)
 
-    async def program(self, machine: Computer, around: Surroundings) -> None:
+    async def program(self, machine: Computer, around: NodeEnvironment) -> None:
         """Run a process from its start to its end."""
         others = {number: (f"n{number}", RPC_PORT) for number in self.machines if number != machine.node_id}
         settings = NodeSettings(

@@ -106,12 +106,12 @@ def test_bytes_arrive_in_order_both_ways(pair: Pair) -> None:
 def test_the_last_writes_arrive_before_the_end(pair: Pair) -> None:
     pair.connect()
 
-    def say_goodbye() -> None:
+    def announce_stop() -> None:
         pair.near.transport.write(b"bye")
         pair.near.transport.close()
         pair.near.transport.write(b"never")
 
-    pair.call(0, say_goodbye)
+    pair.call(0, announce_stop)
     assert bytes(pair.far.got) == b"bye"
     assert pair.far.events == ["made", "eof", "lost NoneType"]
     assert pair.near.events == ["made", "lost NoneType"]

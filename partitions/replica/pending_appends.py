@@ -35,7 +35,7 @@ class ReplicaAppended(NamedTuple):
 Answer: TypeAlias = Callable[[Committed], ReplicaAppended]
 
 
-class Appending:
+class PendingAppends:
     """Pending appends of one replica."""
 
     def __init__(self, name: str, group: PartitionReplica) -> None:
@@ -83,7 +83,7 @@ class Appending:
 
     # held by enough replicas
 
-    def why_too_few(self, copies: int) -> Unavailable | None:
+    def too_few_error(self, copies: int) -> Unavailable | None:
         """Return the error for an append that needs more copies than there are active voters, if so."""
         status = self._group.core.status()
         active = [member for member in active_members(status) if status.configuration.has_voter(member)]

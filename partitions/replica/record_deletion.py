@@ -16,7 +16,7 @@ from raftlog.types import Offset
 _LOOK_S: Final = 0.01
 
 
-class Deleting:
+class RecordDeletion:
     """Deletion of records of one replica."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:

@@ -32,7 +32,7 @@ from raftlog.errors import (
     UnknownProducer,
 )
 from raftlog.events import event
-from raftlog.partitions.replica.appending import Appending, ReplicaAppended
+from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
@@ -102,14 +102,19 @@ def has_producer(batch: bytearray) -> bool:
     return bool(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0)
 
 
-class Sequencing:
+class SequenceCheck:
     """Decisions on the batches of idempotent producers at one replica."""
 
     def __init__(
-        self, name: str, group: PartitionReplica, state: ProducerState, appending: Appending, producers_max: int
+        self,
+        name: str,
+        group: PartitionReplica,
+        state: ProducerState,
+        pending_appends: PendingAppends,
+        producers_max: int,
     ) -> None:
         """Begin with a table of at most `producers_max` producers."""
-        self._name, self._group, self._state, self._appending = name, group, state, appending
+        self._name, self._group, self._state, self._pending_appends = name, group, state, pending_appends
         self._producers_max = producers_max
         state.on_loaded = self._go_on
         self._term = Term(0)
@@ -290,15 +295,15 @@ class Sequencing:
             applied = self._group.applied_index
             committed = Committed(self._term, applied, applied, first.offset, last.end)
             if copies and acks == ALL:
-                self._appending.count_copies(committed, copies, answer, future)
+                self._pending_appends.count_copies(committed, copies, answer, future)
             else:
                 future.set_result(answer(committed))
             return
         accepted = Accepted(self._term, min(open_), max(open_))
         if acks != ALL:
-            self._appending.answer_written(accepted, answer, future)
+            self._pending_appends.answer_written(accepted, answer, future)
         elif copies:
-            self._appending.answer_copied(accepted, copies, answer, future)
+            self._pending_appends.answer_copied(accepted, copies, answer, future)
         else:
             self._group.answer(accepted, answer, future)
 

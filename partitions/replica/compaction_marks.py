@@ -29,7 +29,7 @@ _MARKS_MAX: Final = 1_000
 """Marks whose age is remembered; beyond it the oldest count as if they were made with the next one."""
 
 
-class Cleaning:
+class CompactionMarks:
     """Compaction marks of one replica; `apply` is called periodically while it leads."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:

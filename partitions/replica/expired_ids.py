@@ -20,7 +20,7 @@ RANGE: Final = struct.Struct(">qq")
 """Format of a range: first and last id."""
 
 
-class ForgottenIds:
+class ExpiredIds:
     """Ranges of expired ids; `ranges` are first and last ids, ascending."""
 
     __slots__ = ("_firsts", "ranges")
@@ -36,7 +36,7 @@ class ForgottenIds:
         at = bisect_right(self._firsts, producer_id) - 1
         return at >= 0 and producer_id <= self.ranges[at][1]
 
-    def with_ids(self, producer_ids: Iterable[int]) -> "ForgottenIds":
+    def with_ids(self, producer_ids: Iterable[int]) -> "ExpiredIds":
         """Return these ranges with the ids of one entry added; computed ids (the sink on Spark) are left out."""
         new = [(each, each) for each in producer_ids if each < COMPUTED_PRODUCER_IDS and each not in self]
         if not new:
@@ -47,7 +47,7 @@ class ForgottenIds:
                 joined[-1] = joined[-1][0], last
             else:
                 joined.append((first, last))
-        return ForgottenIds(_with_fewer_gaps(joined))
+        return ExpiredIds(_with_fewer_gaps(joined))
 
 
 def _with_fewer_gaps(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -66,4 +66,4 @@ def _with_fewer_gaps(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return kept
 
 
-NO_IDS: Final = ForgottenIds()
+NO_IDS: Final = ExpiredIds()

@@ -25,7 +25,7 @@ class Absent(msgspec.Struct, frozen=True, array_like=True):
     is_told: bool
 
 
-class ReplicaStanding(msgspec.Struct, frozen=True, array_like=True):
+class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
     """State of a replica. `last`: id of its last entry; `vote_floor`: the id that it votes by, if that is later."""
 
     replica: ReplicaId
@@ -54,7 +54,7 @@ class ReplicaStanding(msgspec.Struct, frozen=True, array_like=True):
         return self.last.index == 0
 
 
-def standing_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStanding:
+def status_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStatus:
     """Return the state of the replica in this process."""
     core, log = group.core, group.log
     configuration = core.configuration
@@ -62,7 +62,7 @@ def standing_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStanding:
     lost = core.voting_position
     floor = lost if lost is not None and (lost.term, lost.index) > (last.term, last.index) else last
     damaged = group.damaged if group.damage is not None else ()
-    return ReplicaStanding(
+    return ReplicaStatus(
         replica,
         core.term,
         core.role is Role.LEADER and core.has_own_term_commit,
@@ -81,17 +81,17 @@ def standing_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStanding:
 _ENCODER: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
-def packed(standing: ReplicaStanding | Absent) -> list[Any]:
+def packed(status: ReplicaStatus | Absent) -> list[Any]:
     """Return the report as numbers, text, bytes and lists."""
-    rows: list[Any] = msgspec.msgpack.decode(_ENCODER.encode(standing))
+    rows: list[Any] = msgspec.msgpack.decode(_ENCODER.encode(status))
     return rows
 
 
-def unpacked(raw: Any) -> ReplicaStanding | Absent:
+def unpacked(raw: Any) -> ReplicaStatus | Absent:
     """Return the report in an answer. Raises `OutcomeUnknown` when it cannot be read."""
     try:
-        if type(raw[1]) is bool:  # a standing has the term there
+        if type(raw[1]) is bool:  # a status has the term there
             return msgspec.convert(raw, Absent)
-        return msgspec.convert(raw, ReplicaStanding)
+        return msgspec.convert(raw, ReplicaStatus)
     except (msgspec.ValidationError, TypeError, IndexError) as error:
         raise OutcomeUnknown(f"an answer about a replica cannot be read: {error}") from None

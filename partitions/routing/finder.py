@@ -54,14 +54,14 @@ class Finder:
                 self._unknown_until[name] = loop.time() + _FRESH_S
             return self._topics.find(name)
 
-    async def put_right(self, rows: list[Row], topic: Topic, deadline: Deadline) -> list[Row]:
-        """Replace errors that came from stale metadata: `UnknownTopic` of a topic that was found becomes `why_gone`."""
+    async def refresh_errors(self, rows: list[Row], topic: Topic, deadline: Deadline) -> list[Row]:
+        """Replace errors from stale metadata: `UnknownTopic` of a topic that was found becomes `deletion_error`."""
         if not topic.is_deleted or not any(isinstance(row.error, UnknownTopic) for row in rows):
             return rows
-        why = await self.why_gone(topic, deadline)
+        why = await self.deletion_error(topic, deadline)
         return [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in rows]
 
-    async def why_gone(self, topic: Topic, deadline: Deadline) -> RaftlogError:
+    async def deletion_error(self, topic: Topic, deadline: Deadline) -> RaftlogError:
         """Return the error for a request that found a topic by name and wrote nothing before the topic was deleted.
 
         The metadata may have been stale: the name may belong to another topic, perhaps since before the request

@@ -1,6 +1,6 @@
 """Environment of a node: a disk, a transport, randomness and the time of day, real or simulated.
 
-The simulator passes its own; `real_surroundings` makes those of a process. Nothing else in this package reaches the
+The simulator passes its own; `real_environment` makes those of a process. Nothing else in this package reaches the
 operating system."""
 
 import asyncio
@@ -84,7 +84,7 @@ async def _nothing(_: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class NodeEnvironment:
     """Environment of a node.
 
     `random` must differ from start to start: it distinguishes the lives of a process, and new disks."""
@@ -99,7 +99,7 @@ class Surroundings:
     """Maker of the gossip's datagram wire, for nodes that use gossip."""
 
 
-def real_surroundings(settings: NodeSettings) -> Surroundings:
+def real_environment(settings: NodeSettings) -> NodeEnvironment:
     """Return the environment of a process; call it on its running loop."""
     loop = asyncio.get_running_loop()
     threads = SyncThreads(settings.sync_threads)
@@ -130,7 +130,7 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
         if aio is not None:
             await aio.close(waits)
 
-    return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, close)
+    return NodeEnvironment(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, close)
 
 
 def _aio_syncs(method: str) -> AioSyncs | None:

@@ -7,7 +7,7 @@ from raftlog.partitions.placement.balancing import Balancer
 from raftlog.values.placement import BalancerMode, BalancerState, BalancerStatus, BalancerViolations
 
 
-class BalancingOrders:
+class BalancerOrders:
     """Orders to the balancer, on any broker; the controller's leader answers."""
 
     def __init__(self, balancer: Balancer) -> None:

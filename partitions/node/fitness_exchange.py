@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.events import event
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node.environment import NodeTransport
 from raftlog.partitions.node.fitness import Fitness
 from raftlog.partitions.node.leaders import LedGroups
 from raftlog.partitions.node.requests import Request, Requests
 from raftlog.partitions.node.settings import NodeSettings
-from raftlog.partitions.node.surroundings import NodeTransport
 from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.process.ticker import Stall
@@ -29,11 +29,11 @@ _logger = logging.getLogger(__name__)
 
 LEAVING = "node.leaving"
 FITNESS = "node.fitness"
-_TELL_MS = 200
+_ANNOUNCE_MS = 200
 
 
-class StandingPort(Protocol):
-    """Part of the node that `Standing` uses."""
+class FitnessPort(Protocol):
+    """Part of the node that `FitnessExchange` uses."""
 
     settings: NodeSettings
     loop: asyncio.AbstractEventLoop
@@ -47,13 +47,13 @@ class StandingPort(Protocol):
         ...
 
 
-class Standing:
+class FitnessExchange:
     """Fitness of this process and its announcements."""
 
-    def __init__(self, node: StandingPort, requests: Requests) -> None:
+    def __init__(self, node: FitnessPort, requests: Requests) -> None:
         self.fitness = Fitness(node.identity.node_id, node.settings.slow_rest_ms)
         self._node, self._requests, self._loop = node, requests, node.loop
-        self._telling: dict[NodeId, asyncio.Task[None]] = {}
+        self._announcements: dict[NodeId, asyncio.Task[None]] = {}
         self._second_look: asyncio.TimerHandle | None = None
         self.stalls = dict.fromkeys(Stall, 0)
         """Stalls of each kind since the start of the process."""
@@ -76,7 +76,7 @@ class Standing:
         self._node.driver.set_unfit(not self.fitness.is_fit(self._node.identity.node_id, now))
         if not is_fit or not self._was_fit:
             for peer in self._node.transport.peers():
-                self._tell(peer.node, FITNESS, list(own))
+                self._announce(peer.node, FITNESS, list(own))
         self._was_fit = is_fit
         self._node.leaders.tick(now)
 
@@ -110,29 +110,29 @@ class Standing:
         self._stalled_until = now + 2 * self._node.settings.driver.stall_ms / 1000
         self.look(now)
         if self._second_look is None:
-            self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._look_again)
+            self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._end_transfers)
 
-    def _look_again(self) -> None:
+    def _end_transfers(self) -> None:
         """End transfers that did not happen, so that an election follows."""
         self._second_look = None
         self._node.leaders.tick(self._loop.time())
 
-    def _tell(self, node: NodeId, name: str, header: Any) -> None:
-        if node not in self._telling:
-            told = self._loop.create_task(self._say(node, name, header, deadline_in(_TELL_MS)), name=name)
-            self._telling[node] = told
-            told.add_done_callback(lambda _: self._telling.pop(node))
+    def _announce(self, node: NodeId, name: str, header: Any) -> None:
+        if node not in self._announcements:
+            task = self._loop.create_task(self._send(node, name, header, deadline_in(_ANNOUNCE_MS)), name=name)
+            self._announcements[node] = task
+            task.add_done_callback(lambda _: self._announcements.pop(node))
 
-    async def _say(self, node: NodeId, name: str, header: Any, deadline: Deadline) -> None:
+    async def _send(self, node: NodeId, name: str, header: Any, deadline: Deadline) -> None:
         try:
             await self._requests.ask(node, name, header, (), deadline)
         except RaftlogError as error:
             _logger.info("node %s did not receive %s: %s", node, name, error)
 
-    async def say_goodbye(self) -> None:
+    async def announce_stop(self) -> None:
         """Announce to the others that this process stops, so that they transfer nothing to it."""
-        deadline = deadline_in(_TELL_MS)
-        await asyncio.gather(*(self._say(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
+        deadline = deadline_in(_ANNOUNCE_MS)
+        await asyncio.gather(*(self._send(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
 
     def problems(self) -> list[str]:
         """Return the present problems of this process as text. A rest after a stall is none."""
@@ -147,8 +147,8 @@ class Standing:
     def stop(self) -> None:
         if self._second_look is not None:
             self._second_look.cancel()
-        for told in self._telling.values():
-            told.cancel()
+        for task in self._announcements.values():
+            task.cancel()
 
     # other processes
 
@@ -160,7 +160,7 @@ class Standing:
         match request.header:
             case [int(slow_ms), bool(is_full)]:
                 now = self._loop.time()
-                self.fitness.note_told(request.node, slow_ms, is_full, now)
+                self.fitness.note_report(request.node, slow_ms, is_full, now)
                 self._node.leaders.count_room(now)
             case _:
                 raise InvalidArgument(f"request {FITNESS!r} cannot be decoded")

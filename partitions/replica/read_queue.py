@@ -19,7 +19,7 @@ _DAMAGE_PAUSE_S: Final = 1.0
 
 
 class LogReader(Protocol):
-    """Reader of a log, which gets its time from `Loading`."""
+    """Reader of a log, which gets its time from `ReadQueue`."""
 
     @property
     def is_behind(self) -> bool:
@@ -31,7 +31,7 @@ class LogReader(Protocol):
         ...
 
 
-class Loading:
+class ReadQueue:
     """Queue of the readers of one process."""
 
     def __init__(self) -> None:

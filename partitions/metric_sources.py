@@ -15,7 +15,7 @@ from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.node import Node
 from raftlog.partitions.placement.moves import Moves
 from raftlog.partitions.replica import Replica
-from raftlog.partitions.replica.describing import voters_in_sync
+from raftlog.partitions.replica.description import voters_in_sync
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.raft import Role
 from raftlog.raft.ready import Status
@@ -63,10 +63,10 @@ class Figures:
     pending_bytes: int = 0
 
 
-class Measuring:
+class MetricSources:
     """Sources of metrics. `replicas` are those of the assignments, `budget` is that of all producers.
 
-    Its attributes count events: `driver`, `transport`, `turnover` and `leaders` of the node, `gossip`."""
+    Its attributes count events: `driver`, `transport`, `leader_statistics` and `leaders` of the node, `gossip`."""
 
     def __init__(
         self,
@@ -81,7 +81,11 @@ class Measuring:
         counters: Counters,
     ) -> None:
         self.driver, self.transport, self.replica = node.driver, node.transport, node.identity.replica
-        self.turnover, self.leaders, self.stalls = node.turnover, node.leaders, node.standing.stalls
+        self.leader_statistics, self.leaders, self.stalls = (
+            node.leader_statistics,
+            node.leaders,
+            node.fitness_exchange.stalls,
+        )
         self.metadata, self.gossip, self.counters = metadata, gossip, counters
         self._lag_ticks_max = lag_ticks_max
         self._router, self._moves, self._replicas, self._budget = router, moves, replicas, budget

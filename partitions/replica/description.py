@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch, LogDamaged
-from raftlog.partitions.replica.appending import active_members
+from raftlog.partitions.replica.pending_appends import active_members
 from raftlog.raft import ReplicaId, Role, Status
 from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.replica.partition_replica import PartitionReplica

@@ -20,10 +20,10 @@ _SLICE = 64
 """Replicas maintained in one turn of the loop."""
 
 
-class Housekeeping(BackgroundLoop):
+class MaintenanceLoop(BackgroundLoop):
     """Background loop of maintenance, from `start` to `stop`."""
 
-    purpose = "housekeeping"
+    purpose = "maintenance"
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Housekeeping(BackgroundLoop):
         now_ms = self._wall_ms()
         for number, replica in enumerate(list(self._assignments.replicas.values())):
             with _MAINTENANCE:
-                replica.keep_house(now_ms)
+                replica.run_maintenance(now_ms)
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         self._coordinators.begin()

@@ -18,7 +18,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 _logger = logging.getLogger(__name__)
 
 
-class Turnover:
+class LeaderStatistics:
     """Counts and times of leader changes since the start of the process."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
