@@ -12,12 +12,12 @@ from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import percentile
 from bench.syncs import counted_syncs
-from raftlog.config import GIB, MIB
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Append, GroupKey
 from raftlog.storage.real_disk import RealDisk
+from raftlog.topic_config import GIB, MIB
 from raftlog.types import Index
 
 GROUPS = 100

@@ -16,9 +16,9 @@ import raftlog
 from bench.child import command_for, run_in_child
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.samples import batches
-from raftlog.config import LogConfig
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
+from raftlog.topic_config import LogConfig
 
 SIZES = {"256_mib": 256 << 20, "1_gib": 1 << 30}
 PAST_CHECKPOINT_BYTES = 56 << 20

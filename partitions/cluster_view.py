@@ -11,7 +11,6 @@ from msgspec import convert
 from msgspec.structs import asdict
 
 import raftlog
-from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import CreateTopic
@@ -28,6 +27,7 @@ from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.runtime.rpc.calls import Answer, row_of
+from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
 from raftlog.values.brokers import (
     HEALTH_NAMES_MAX,

@@ -1,10 +1,9 @@
-"""Settings of one broker. Settings of topics and logs are in `raftlog.config`."""
+"""Settings of one broker. Settings of topics and logs are in `raftlog.topic_config`."""
 
 import os
 from dataclasses import dataclass, field, replace
 
 from raftlog.cluster_secret import ClusterSecret
-from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
@@ -15,6 +14,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.tls import TlsContexts
+from raftlog.topic_config import DAY_MS, GIB, KIB, MIB, TopicConfig
 
 SYNC_METHODS = ("auto", "aio", "threads")
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
-from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, TopicExists
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import (
@@ -23,6 +22,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
 
 _LOOK_S = 0.05

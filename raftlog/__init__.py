@@ -7,8 +7,8 @@ Everything else is reached by its room: `raftlog.records`, `raftlog.client`, `ra
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from raftlog.config import LogConfig
 from raftlog.errors import RaftlogError
+from raftlog.topic_config import LogConfig
 
 if TYPE_CHECKING:
     from raftlog.log import Log

@@ -17,7 +17,6 @@ from os import PathLike, fspath
 from os.path import abspath
 from typing import Self
 
-from raftlog.config import LogConfig
 from raftlog.context import ClosedAtExit
 from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError
 from raftlog.group_commit import GroupCommit, small_size
@@ -34,6 +33,7 @@ from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import RecoveryReport
 from raftlog.storage.verify import LogCheck, verify_log
+from raftlog.topic_config import LogConfig
 from raftlog.types import Buffer, Index, Offset
 
 READ_BYTES = 1 << 20

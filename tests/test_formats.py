@@ -15,7 +15,6 @@ import pytest
 from crc32c import crc32c
 
 from raftlog.api import codes
-from raftlog.config import LogConfig
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.groups.service import OFFSETS_CONFIG, OFFSETS_TOPIC
 from raftlog.partitions.settings import BrokerSettings
@@ -38,6 +37,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll, RollMember, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
+from raftlog.topic_config import LogConfig
 from raftlog.types import Offset
 from raftlog.values.error_codes import STATUS_AND_CODE
 from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after

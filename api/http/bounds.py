@@ -5,12 +5,12 @@ Values shorter than the bound in a schema are accepted."""
 from typing import Any, Final
 
 from raftlog.api.http.openapi.parts import INT64_MAX, Json, array, integer, string
-from raftlog.config import BOUNDS, CLEANUP_POLICIES, TOPIC_BOUNDS, UNBOUNDED, kafka_name
 from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX
 from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, TOPIC_NAME_BYTES_MAX
 from raftlog.partitions.groups.joins import PROTOCOLS_MAX, TEXT_MAX
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX
 from raftlog.partitions.groups.settings import GroupSettings
+from raftlog.topic_config import BOUNDS, CLEANUP_POLICIES, TOPIC_BOUNDS, UNBOUNDED, kafka_name
 
 INT32_MAX: Final = (1 << 31) - 1
 TEXT_LENGTH_MAX: Final = 32_767

@@ -14,10 +14,10 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import Handler, Target
 from raftlog.api.http.topics import find_partition
-from raftlog.config import TopicConfig
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.results import TopicState
 from raftlog.records.json_record import shown
+from raftlog.topic_config import TopicConfig
 from raftlog.values.v3 import ClusterLinks, ClusterPartition, ObjectList, TopicSetting, TopicSummary
 
 _CLUSTER = "/v3/clusters/{cluster}"

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.topic_config import KIB, MIB
 
 _STALL_TICKS: Final = 10
 

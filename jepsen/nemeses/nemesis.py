@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, InjectedFault
+from jepsen.nemeses.kind_table import FACTS
 from jepsen.nemeses.network_faults import PACKET_CONDITIONS
 from jepsen.nemeses.rolling_restart import RollingRestart
 from jepsen.nemeses.schedule import FAULT_S_MIN

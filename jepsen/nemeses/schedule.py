@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import Fault, FaultKind, Plane
+from jepsen.nemeses.kind_table import FACTS
 from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN, all_links
 
 WARM_UP_S: Final = 1.0

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from jepsen.clocks import NodeClock
 from jepsen.disk import NodeDisk
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind, Link
+from jepsen.nemeses.kind_table import FACTS
 from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode, LinkCounters, NetworkConditions

@@ -9,8 +9,8 @@ from typing import Final
 import click
 import orjson
 
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, FaultKind
+from jepsen.nemeses.kind_table import FACTS
 from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option, sync_method_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import unsupported_reason

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from jepsen import clocks, disk
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind
+from jepsen.nemeses.kind_table import FACTS
 
 
 def unsupported_reason(kinds: Iterable[FaultKind]) -> str | None:

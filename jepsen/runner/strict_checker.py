@@ -13,8 +13,8 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import FaultKind
+from jepsen.nemeses.kind_table import FACTS
 from jepsen.runner.finding import Finding, Findings
 
 FAULT_ERRORS: Final = frozenset(

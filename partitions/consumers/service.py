@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from raftlog.config import MIB
 from raftlog.errors import UnknownConsumer, UnknownGroup
 from raftlog.partitions.consumers import operations
 from raftlog.partitions.consumers.instance_host import Catalogue, InstanceHost, ReadBounds
@@ -45,6 +44,7 @@ from raftlog.partitions.routing.finder import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.topic_config import MIB
 from raftlog.types import TopicPartition
 
 _A = TypeVar("_A")

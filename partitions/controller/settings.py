@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.addresses import Address, address_text
+from raftlog.topic_config import MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

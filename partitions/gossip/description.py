@@ -20,6 +20,8 @@ _TEXT_BYTES_MAX: Final = 100
 _NUMBER_MAX: Final = (1 << 63) - 1
 _CHANGE: Final = 0.1
 _LOAD_FIELDS: Final = len(fields(BrokerLoad))
+_TEXTS: Final = 6
+"""Texts at the beginning of a description; the load follows, then the fields of later releases."""
 _LEFT_OUT: Final = ((), (4,), (4, 3), (4, 3, 0))
 """Indexes of the texts to leave out when the description is too long: rack, then host label, then http."""
 
@@ -44,11 +46,11 @@ class Description(NamedTuple):
 
 def encode(described: Description) -> bytes:
     """Encode a description in at most `DESCRIPTION_BYTES_MAX`; leave out the least needed texts that do not fit."""
-    *texts, load = described
-    texts = list(map(_text, texts))
+    texts = list(map(_text, described[:_TEXTS]))
+    behind = (astuple(described.load), *described[_TEXTS + 1 :])
     for left_out in _LEFT_OUT:
         kept = ["" if number in left_out else text for number, text in enumerate(texts)]
-        encoded: bytes = msgpack.packb([*kept, astuple(load)])
+        encoded: bytes = msgpack.packb([*kept, *behind])
         if len(encoded) <= DESCRIPTION_BYTES_MAX:
             return encoded
     raise AssertionError(f"the gossip description has {len(encoded)} bytes without its texts")

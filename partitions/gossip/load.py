@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sized
 from typing import Final
 
-from raftlog.config import KIB
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.node import Node
+from raftlog.topic_config import KIB
 from raftlog.values.brokers import BrokerLoad
 
 _WEIGHT: Final = 0.2

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.machine import ClusterState
+from raftlog.topic_config import MIB
 from raftlog.values.cluster import SettingDescription, SettingType, SettingValue
 from raftlog.values.placement import BalancerMode
 

@@ -10,7 +10,6 @@ Blocks keep their order when each is appended after the answer to the previous o
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, Self
 
-from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import RECORD_OVERHEAD_BYTES, record_size
@@ -19,6 +18,7 @@ from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.partitions.routing.topics import Topic
 from raftlog.records import HEADER_SIZE, NewRecord, build_batch
+from raftlog.topic_config import TopicConfig
 
 
 class StreamBounds(NamedTuple):

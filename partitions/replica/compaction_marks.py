@@ -16,12 +16,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from raftlog.config import TopicConfig
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.records import ControlKind
 from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.segment import Segment
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset, Term
 
 _logger = logging.getLogger(__name__)

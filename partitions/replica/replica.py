@@ -13,7 +13,6 @@ Not here: queues, deadlines of appends, other nodes. Called by the routing; the 
 import asyncio
 from collections.abc import Sequence
 
-from raftlog.config import TopicConfig
 from raftlog.errors import (
     CorruptBatch,
     LogClosed,
@@ -41,6 +40,7 @@ from raftlog.records import read_header
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.rows import ROW_SIZE
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset, OffsetRange
 
 _ANSWER_MS = 500

@@ -7,11 +7,11 @@ import asyncio
 import logging
 from functools import partial
 
-from raftlog.config import TopicConfig
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.retention import retained_from
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset
 
 _logger = logging.getLogger(__name__)

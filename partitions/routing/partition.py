@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
-from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RecordTooLarge
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
@@ -23,6 +22,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import ReplicaId
 from raftlog.records import HEADER_SIZE, NewRecord, validate_client_batches
 from raftlog.runtime.slices import in_slices
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Buffer, NodeId, Offset
 
 CALL_BYTES_MAX = 24 * 1024 * 1024

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from raftlog.config import DELETE, TopicConfig
 from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
 from raftlog.partitions.controller import machine as control
 from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.records.partitioner import Partitioner, hash_by_name
+from raftlog.topic_config import DELETE, TopicConfig
 
 
 class Topic:

@@ -5,7 +5,9 @@ leader that was heard lately, unless that leader asked for the election (4.2.3, 
 here. The last rule must not lock out new members: a candidate with a fresher log may have a configuration that this
 replica lacks, so only its log counts. A log that ends at the same entry has the same configuration, and a less fresh
 one is refused anyway. A replica that is no voter itself follows the same rule, so learners vote only for candidates
-whose log may contain their promotion."""
+whose log may contain their promotion.
+
+The election timeout is drawn by `RaftReplica.draw_election_ticks`; its bounds are in `partitions/node/settings.py`."""
 
 from raftlog.raft.entry import is_as_fresh, is_fresher
 from raftlog.raft.messages import PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse

@@ -1,4 +1,7 @@
-"""Settings of one replica's core. Times are ticks; the driver chooses the duration of a tick."""
+"""Settings of one replica's core. Times are ticks; the driver chooses the duration of a tick.
+
+The values that brokers use are in `node_driver_config` of `partitions/node/settings.py`; the defaults here are those of
+a core on its own."""
 
 from dataclasses import dataclass
 

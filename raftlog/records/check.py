@@ -17,6 +17,7 @@ from raftlog.records.header import (
 from raftlog.types import Buffer
 
 _CLIENT_ATTRIBUTES = COMPRESSION_MASK | TIMESTAMP_TYPE_BIT
+_CODEC_MAX = max(Compression)
 RECORD_BYTES_MIN = 7
 """The smallest record: length, attributes, two deltas, two null lengths, a header count, a byte each."""
 
@@ -71,7 +72,7 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
             f"batch {number}: attributes {header.attributes:#06x} are not accepted; "
             "clients cannot write control or transactional batches"
         )
-    if header.compression > Compression.ZSTD:
+    if header.compression > _CODEC_MAX:
         raise InvalidBatch(f"batch {number}: unknown compression codec {header.compression}")
     if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
         raise InvalidBatch(

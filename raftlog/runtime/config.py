@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from raftlog.config import GIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.journal.config import JournalConfig
+from raftlog.topic_config import GIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ connections between brokers (`runtime.rpc`) and by the HTTP server, whose answer
 from collections.abc import Callable
 from typing import NamedTuple
 
-from raftlog.config import MIB
+from raftlog.topic_config import MIB
 
 MEMORY_BUDGET_BYTES = 256 * MIB
 """Default of `--memory-budget-bytes`."""

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from raftlog.config import LogConfig
 from raftlog.errors import FormatError, SmallFileDamaged
 from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
 from raftlog.storage.directory import (
@@ -30,6 +29,7 @@ from raftlog.storage.roll import Roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import open_segment_files
 from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.topic_config import LogConfig
 from raftlog.types import Offset, Term
 
 _logger = logging.getLogger(__name__)

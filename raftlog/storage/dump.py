@@ -41,7 +41,9 @@ def _describe(stored: StoredBatch) -> dict[str, Any]:
             "last_offset": header.next_offset - 1,
             "term": header.leader_epoch,
             "records": header.record_count,
-            "compression": Compression(header.compression).name.lower() if header.compression <= 4 else "unknown",
+            "compression": Compression(header.compression).name.lower()
+            if header.compression <= max(Compression)
+            else "unknown",
             "max_timestamp": header.max_timestamp,
             "producer_id": header.producer_id,
             "crc": f"{header.crc:08x}",

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from raftlog.config import LogConfig
 from raftlog.errors import RaftlogError, SyncFailed
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.disk import Disk
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
+from raftlog.topic_config import LogConfig
 from raftlog.types import Index
 
 

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from raftlog.config import LogConfig
 from raftlog.errors import (
     CorruptBatch,
     LogClosed,
@@ -34,6 +33,7 @@ from raftlog.storage.flusher import Flusher
 from raftlog.storage.retention import retained_from
 from raftlog.storage.roll import Roll
 from raftlog.storage.scrub import Scrub, ScrubProgress
+from raftlog.topic_config import LogConfig
 from raftlog.types import Buffer, Index, Offset, Term
 
 _logger = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from raftlog.config import LogConfig
 from raftlog.storage.segment import Segment
+from raftlog.topic_config import LogConfig
 from raftlog.types import Offset
 
 

@@ -11,10 +11,10 @@ import pytest
 from raftlog.api.http.records import tail
 from raftlog.api.http.server import paced_answer
 from raftlog.api.http.server.answer_memory import UNCHARGED_BYTES, AnswerMemory
-from raftlog.config import MIB
 from raftlog.errors import MemoryBudgetExceeded
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.topic_config import MIB
 
 BATCHES = "application/vnd.raftlog.batches"
 JSON = "application/vnd.kafka.json.v2+json"

@@ -10,9 +10,9 @@ from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, VALUE_BYTES
 from raftlog.api.http.records.new_records import parse_records
 from raftlog.api.http.server.media import Format
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.config import MIB
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
 from raftlog.records import Compression, build_batch
+from raftlog.topic_config import MIB
 from tests.loop_hold import HOLD_S_MAX, Hold
 from tests.stepping import result_of
 

@@ -8,10 +8,10 @@ import pytest
 
 from raftlog.api.http.server import bodies
 from raftlog.api.http.server.held_memory import WAITING_MAX, HeldMemory
-from raftlog.config import MIB
 from raftlog.errors import MemoryBudgetExceeded
 from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+from raftlog.topic_config import MIB
 
 JSON = "application/vnd.kafka.json.v2+json"
 

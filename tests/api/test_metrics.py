@@ -14,11 +14,11 @@ from raftlog.api.http.metrics.metrics import Metrics
 from raftlog.api.http.metrics.partitions import OTHERS, TOPICS_MAX, partition_families
 from raftlog.api.http.metrics.requests import STREAM, RequestMetrics
 from raftlog.api.http.server.answer_memory import AnswerMemory
-from raftlog.config import MIB
 from raftlog.errors import InvalidTopic
 from raftlog.partitions.controller.machine.naming import check_topic_name
 from raftlog.partitions.groups.figures import GroupFigures
 from raftlog.partitions.metric_sources import Figures, ReplicaFigures
+from raftlog.topic_config import MIB
 from raftlog.types import NodeId
 
 

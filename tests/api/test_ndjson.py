@@ -11,9 +11,9 @@ import pytest
 from raftlog.api.http.records import ndjson_ingest
 from raftlog.api.http.records.line_splitter import LineSplitter
 from raftlog.api.http.records.ndjson_report import StreamReport
-from raftlog.config import MIB
 from raftlog.errors import DeadlineExceeded, NoLeader
 from raftlog.partitions.produce.streams import ProduceStream
+from raftlog.topic_config import MIB
 from tests.loop_hold import HOLD_S_MAX, Hold
 
 NDJSON = {"Content-Type": "application/x-ndjson"}

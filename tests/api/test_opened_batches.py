@@ -7,12 +7,12 @@ import io
 import orjson
 import pytest
 
-from raftlog.config import MIB
 from raftlog.errors import InvalidBatch, UndecodableBatch
 from raftlog.partitions.consumers.taken_records import take
 from raftlog.records import Compression, NewRecord, build_batch, open_in_steps, read_header, read_records
 from raftlog.records.compression import decompress_in_steps
 from raftlog.runtime.batch_opener import BatchOpener
+from raftlog.topic_config import MIB
 from raftlog.types import Offset
 from tests.loop_hold import HOLD_S_MAX, Hold
 from tests.stepping import finished

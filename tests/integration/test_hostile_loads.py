@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 import pytest
 
-from raftlog.config import MIB
 from raftlog.records import Compression, NewRecord, build_batch
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.testing import Cluster
+from raftlog.topic_config import MIB
 from tests.integration.cluster_load import BATCHES, BINARY, create_topic
 
 BUDGET_BYTES = 32 * MIB

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jepsen.nemeses.facts import FACTS
 from jepsen.nemeses.fault import KINDS, Fault
+from jepsen.nemeses.kind_table import FACTS
 from jepsen.nemeses.network_faults import SHAPES, SHAPES_NODES_MIN
 from jepsen.nemeses.schedule import QUIET_END_S, WARM_UP_S, WINDOW_S_MAX, draw_schedule
 

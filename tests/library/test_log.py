@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import raftlog
-from raftlog.config import LogConfig
 from raftlog.errors import (
     DirectoryLocked,
     FormatError,
@@ -22,6 +21,7 @@ from raftlog.errors import (
     UndecodableBatch,
 )
 from raftlog.records import Compression, NewRecord, build_batch, read_header
+from raftlog.topic_config import LogConfig
 from tests.undecodable import SMALL, TIMESTAMP_MS, Undecodable, until_undecodable
 
 

@@ -19,13 +19,13 @@ import pytest
 import raftlog
 from raftlog import group_commit
 from raftlog import log as log_module
-from raftlog.config import LogConfig
 from raftlog.errors import LogClosed, OffsetOutOfRange, OutcomeUnknown, RaftlogError, RecordTooLarge, SyncFailed
 from raftlog.group_commit import Waiter
 from raftlog.storage import verify
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.repair import repair_log
+from raftlog.topic_config import LogConfig
 
 WAIT_S = 30.0
 NEVER_MS = 3_600_000

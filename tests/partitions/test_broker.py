@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from raftlog.config import TopicConfig
 from raftlog.errors import (
     CorruptBatch,
     DirectoryLocked,
@@ -26,6 +25,7 @@ from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord, read_records
 from raftlog.records.partitioner import murmur2
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset, TopicPartition
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.config import MIB
 from raftlog.records import json_slices
 from raftlog.records.json_slices import NESTED_MAX, check_json, split_items
+from raftlog.topic_config import MIB
 
 TEXTS = st.recursive(
     st.none()

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from raftlog.config import TopicConfig
 from raftlog.errors import (
     CorruptBatch,
     LogClosed,
@@ -20,6 +19,7 @@ from raftlog.raft import Entry, EntryId, EntryKind
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import build_batch
 from raftlog.runtime.log.control_entries import no_op_batch
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Index, Term
 from tests.replica.worlds import Replicas, all_values, others, values_of
 

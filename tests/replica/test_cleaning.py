@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from raftlog.config import TopicConfig
 from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, OffsetOutOfRange
 from raftlog.records import NewRecord, build_batch
+from raftlog.topic_config import TopicConfig
 from tests.replica.producing import Producing
 from tests.replica.worlds import base_offsets, others
 

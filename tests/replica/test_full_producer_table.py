@@ -1,8 +1,8 @@
 """A full table of producers: the least recently used ones expire by a committed entry, and append nothing any more."""
 
-from raftlog.config import TopicConfig
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, UnknownProducer
 from raftlog.records import ControlKind
+from raftlog.topic_config import TopicConfig
 from tests.replica.producing import Producing, batch_of
 from tests.replica.worlds import all_values, others, result
 

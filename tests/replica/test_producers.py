@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from raftlog.config import TopicConfig
 from raftlog.errors import (
     DuplicateSequence,
     InvalidBatch,
@@ -14,6 +13,7 @@ from raftlog.errors import (
     UnknownProducer,
 )
 from raftlog.records import ControlKind
+from raftlog.topic_config import TopicConfig
 from tests.replica.producing import Producing, batch_of
 from tests.replica.worlds import all_values, ask, base_offsets, others, result
 

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.config import TopicConfig
 from raftlog.errors import LogClosed, NotLeader, OutcomeUnknown, Unavailable
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.compaction_marks import CompactionMarks, _newest_ms
@@ -17,6 +16,7 @@ from raftlog.partitions.replica.record_deletion import RecordDeletion
 from raftlog.partitions.replica.replica import Replica
 from raftlog.partitions.replica.retention import Retention
 from raftlog.raft import Accepted, ReplicaId, Role
+from raftlog.topic_config import TopicConfig
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.replica.worlds import Replicas, others
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from functools import partial
 
-from raftlog.config import TopicConfig
 from raftlog.raft import ConfigurationChange
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.storage.recovery import read_roll
+from raftlog.topic_config import TopicConfig
 from tests.replica.worlds import Replicas, base_offsets, others, result
 from tests.runtime.drivers import GROUP, SMALL
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from raftlog.config import TopicConfig
 from raftlog.errors import Unavailable
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.retention import Retention
 from raftlog.storage.retention import retained_from
+from raftlog.topic_config import TopicConfig
 
 
 def segments_of(count: int, size: int = 100) -> tuple[Any, ...]:

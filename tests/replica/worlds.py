@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
-from raftlog.config import TopicConfig
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Replica, ReplicaAppended
@@ -13,6 +12,7 @@ from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.topic_config import TopicConfig
 from tests.runtime.drivers import GROUP, SMALL, World
 
 T = TypeVar("T")

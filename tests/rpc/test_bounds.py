@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc.addresses import check_reachable, is_loopback, resolve
@@ -24,6 +23,7 @@ from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Flow
 from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.topic_config import KIB, MIB
 from tests.rpc.messages import ME, append, heartbeat
 
 DISK = uuid.UUID(int=1)

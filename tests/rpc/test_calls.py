@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog import errors
-from raftlog.config import KIB
 from raftlog.errors import (
     CorruptBatch,
     FormatError,
@@ -50,6 +49,7 @@ from raftlog.runtime.transfer.bulk import (
     LogsDiverge,
     StoredEntry,
 )
+from raftlog.topic_config import KIB
 from raftlog.types import Index, NodeId, Offset, Position, Term
 
 CONFIG = RpcConfig(header_bytes_max=64 * KIB, list_items_max=100)

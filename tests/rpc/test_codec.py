@@ -10,7 +10,6 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.config import MIB
 from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.log.control_entries import no_op_batch
@@ -30,6 +29,7 @@ from raftlog.runtime.rpc.frames.frame import (
 from raftlog.runtime.rpc.frames.packing import pack_flat
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.topic_config import MIB
 from raftlog.types import Index, NodeId, Term
 from tests.rpc.messages import BY_TYPE, ME, RECEIVERS, append, heartbeat, turns, turns_of
 

@@ -7,7 +7,6 @@ import tracemalloc
 import weakref
 from dataclasses import replace
 
-from raftlog.config import MIB
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.accepted_connection import AcceptedConnection
 from raftlog.runtime.rpc.calls import Answer, Call
@@ -20,6 +19,7 @@ from raftlog.runtime.rpc.frames.frame import (
     encode_frame,
 )
 from raftlog.runtime.rpc.handshake import Hello
+from raftlog.topic_config import MIB
 from tests.rpc.loops import on_both_loops
 from tests.rpc.processes import QUICK, Process, Raw, cluster, hello_of, identity_of, running
 

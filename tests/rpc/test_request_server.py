@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from raftlog.config import KIB
 from raftlog.errors import OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.config import RpcConfig
@@ -15,6 +14,7 @@ from raftlog.runtime.rpc.frames.bulk_codec import call_of
 from raftlog.runtime.rpc.frames.frame import FrameKind, kind_of
 from raftlog.runtime.rpc.request_server import RequestServer
 from raftlog.runtime.transfer.bulk import LogRequest
+from raftlog.topic_config import KIB
 from raftlog.types import NodeId
 from tests.rpc.test_calls import GROUP, framed
 

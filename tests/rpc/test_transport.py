@@ -5,7 +5,6 @@ import uuid
 
 import pytest
 
-from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, Unavailable
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, Call
@@ -17,6 +16,7 @@ from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.listener import check_stalls
 from raftlog.runtime.rpc.tcp_transport import TcpTransport
 from raftlog.runtime.transfer.bulk import EntriesRequest, EntriesResult, LogRequest, LogResult, StoredEntry
+from raftlog.topic_config import KIB, MIB
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.rpc.loops import on_both_loops
 from tests.rpc.messages import ME, append, heartbeat

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.config import LogConfig
 from raftlog.errors import NotAtBatchBorder, OffsetOutOfRange
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.storage.lone_log import LoneLog
+from raftlog.topic_config import LogConfig
 
 PATH = "/data/log"
 SMALL_SEGMENTS = LogConfig(segment_bytes=4096, segment_index_bytes=4096)

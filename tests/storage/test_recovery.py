@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from raftlog.config import LogConfig
 from raftlog.errors import (
     CorruptBatch,
     DirectoryLocked,
@@ -23,6 +22,7 @@ from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.repair import repair_log
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.verify import verify_log
+from raftlog.topic_config import LogConfig
 
 PATH = "/data/log"
 FIRST = f"{PATH}/{0:020d}"

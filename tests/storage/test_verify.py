@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import raftlog
-from raftlog.config import LogConfig
 from raftlog.storage import verify
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.roll import Roll
 from raftlog.storage.segment import Segment
+from raftlog.topic_config import LogConfig
 
 
 def test_a_segment_whose_roll_is_written_meanwhile_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

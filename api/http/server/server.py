@@ -11,10 +11,10 @@ from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
 from raftlog.api.http.server.origins import OriginPolicy, allowed_host, is_loopback, split_host
-from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+from raftlog.topic_config import KIB, MIB
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
 _OTHER_FILES = 256

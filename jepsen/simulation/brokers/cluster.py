@@ -20,7 +20,6 @@ from jepsen.simulation.brokers.transport import SECRET
 from jepsen.simulation.network.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.gossip.settings import GossipSettings
@@ -29,6 +28,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica.partition_replica import PartitionReplica
+from raftlog.topic_config import TopicConfig
 
 Machine: TypeAlias = AnyMachine[Broker]
 START_S: Final = 2.0

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, InvalidTopic
 from raftlog.partitions.controller.machine.naming import (
     INTERNAL_PREFIX,
@@ -41,6 +40,7 @@ from raftlog.partitions.controller.machine.schema import (
     nested,
     whole,
 )
+from raftlog.topic_config import TopicConfig
 
 PRODUCER_IDS_MAX: Final = 1_000_000
 """Limit of one block of producer ids."""

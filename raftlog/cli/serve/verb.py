@@ -28,7 +28,6 @@ from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
 from raftlog.cli.serve.listeners import Listeners
 from raftlog.cli.serve.workers import supervise, workers_option
-from raftlog.config import TopicConfig
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker
@@ -36,6 +35,7 @@ from raftlog.partitions.settings import SYNC_METHODS, BrokerSettings
 from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
 from raftlog.runtime.loop_holds import LOOP_HOLDS
+from raftlog.topic_config import TopicConfig
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import click
 from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option, settings_option
 from raftlog.cli.tables import counted
-from raftlog.config import TopicConfig
+from raftlog.topic_config import TopicConfig
 
 
 @operator_command()

@@ -11,8 +11,8 @@ from raftlog.cli.tables import Columns, counted, nodes, red, show, table_of
 from raftlog.cli.topic.change import alter, delete
 from raftlog.cli.topic.trim import trim
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
-from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError, TopicExists, Unavailable
+from raftlog.topic_config import TopicConfig
 from raftlog.values.v3 import TopicSummary
 
 OFFSETS_ASKED_MAX = 64

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from raftlog.config import GIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, PAYLOAD_SIZE, WRITE_BLOCKS_MAX
+from raftlog.topic_config import GIB, MIB
 
 _LEAST_FRAME_BLOCKS: Final = 2
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
+from raftlog.topic_config import KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
