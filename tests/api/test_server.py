@@ -105,7 +105,7 @@ async def test_missing_descriptors_are_503_and_not_a_full_disk(api, monkeypatch)
         assert "--http-connections-max" in body["message"]
     with monkeypatch.context() as patched:
         patched.setattr(driver.descriptors, "shortage", "no file descriptors left")
-        patched.setattr(driver.descriptors, "look", lambda is_anything_waiting: None)
+        patched.setattr(driver.descriptors, "check", lambda is_anything_waiting: None)
         ready = await api.get("/v1/status/ready")
     assert ready == (503, {"status": "no_file_descriptors", "reason": "no file descriptors left"})
     assert await api.get("/v1/status/ready") == (200, {"status": "ready", "sync_method": "aio"})

@@ -29,7 +29,7 @@ AHEAD = 8 * MIB
 """Bytes fetched twice at most after an interrupted transfer: unsynced data and data requested ahead."""
 WAIT_S = 60.0
 KILLS = 2
-ANEW = "begins anew at offset"
+ANEW = "restarts at offset"
 VALUES = [os.urandom(1000) for _ in range(64)]
 BODY = bytes(build_batch(VALUES)) * 16
 

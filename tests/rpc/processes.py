@@ -229,7 +229,10 @@ class FakePeer:
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         raw = Raw(reader, writer)
-        channel = await raw.answer(self.node)
+        try:
+            channel = await raw.answer(self.node)
+        except (EOFError, ConnectionError):
+            return  # the other side ended in the middle of the handshake; `listening` closes the writer
         if self._is_deaf:
             writer.transport.pause_reading()
         if channel is Channel.RAFT:

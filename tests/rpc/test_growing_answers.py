@@ -12,7 +12,7 @@ from raftlog.partitions.controller.disk_replacement import _report_of
 from raftlog.partitions.controller.first_start import view_of
 from raftlog.partitions.controller.proposals import _decided_of
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
-from raftlog.partitions.operations.move_reports import _read, _Told
+from raftlog.partitions.operations.move_reports import _read, _ReplicaReport
 from raftlog.partitions.placement.balancing.progress import _report_in
 from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
 from raftlog.partitions.placement.recovery.replica_status import LostEntry, ReplicaStatus, packed, unpacked
@@ -59,7 +59,7 @@ STANDING = ReplicaStatus(
     None,
     (LostEntry(Offset(1), Offset(2), "bad"),),
 )
-TOLD = _Told(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
+TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
 
 
 @pytest.mark.parametrize(
