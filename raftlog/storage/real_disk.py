@@ -173,16 +173,16 @@ class RealDisk:
             assert not _own(file).is_closed, f"{file.path} was closed before its sync"
         if self._aio is not None and len(files) == 1 and not directories:
             by_aio = self._choice is None or self._choice.next_by_aio()
-            if self._choice is not None:
-                done = partial(self._note_time, by_aio, time.perf_counter(), done)
-            if by_aio and _own(files[0]).submit_sync(done):
+            if by_aio and _own(files[0]).submit_sync(self._timed(done, by_aio=True)):
                 return
+            done = self._timed(done, by_aio=False)  # also of a sync that AIO did not take
         self._run(partial(self._sync_and_post, files, directories, done))
 
-    def _note_time(self, by_aio: bool, began: float, done: SyncDone, error: OSError | None) -> None:
-        if self._choice is not None:
-            self._choice.note(by_aio, time.perf_counter() - began)
-        done(error)
+    def _timed(self, done: SyncDone, *, by_aio: bool) -> SyncDone:
+        """Return a completion that records the time since now for the choice of the method, if there is one."""
+        if self._choice is None:
+            return done
+        return partial(_note_time, self._choice, by_aio, time.perf_counter(), done)
 
     def _sync_and_post(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         """Sync in a thread and post the completion. No reference to itself: each sync would leave a reference cycle."""
@@ -344,6 +344,11 @@ class RealFile:
 def _own(file: File) -> RealFile:
     assert isinstance(file, RealFile), f"{file} belongs to another disk"
     return file
+
+
+def _note_time(choice: SyncChoice, by_aio: bool, began: float, done: SyncDone, error: OSError | None) -> None:
+    choice.note(by_aio, time.perf_counter() - began)
+    done(error)
 
 
 def _sync_together(witness: Witness, files: Sequence[RealFile]) -> None:

@@ -318,3 +318,18 @@ def test_the_faster_way_is_chosen() -> None:
         by_aio = choice.next_by_aio()
         choice.note(by_aio, 0.001 if by_aio else 0.005)
     assert choice.uses_aio
+
+
+async def test_the_time_of_a_sync_that_aio_did_not_take_counts_for_threads(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice, noted = SyncChoice(), list[bool]()
+    monkeypatch.setattr(choice, "note", lambda by_aio, _: noted.append(by_aio))
+    world.disk = RealDisk(world.jobs.append, world.loop.call_soon, aio=world.aio, choice=choice)
+    file = world.file()
+    first, second = world.submit(file), world.submit(file)
+    assert await asyncio.wait_for(first, WITHIN_S) is None
+    (job,) = world.jobs
+    job()
+    assert await asyncio.wait_for(second, WITHIN_S) is None
+    assert noted == [True, False]
