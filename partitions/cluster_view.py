@@ -151,7 +151,7 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     def _patience(self, node: NodeId, deadline: Deadline) -> Deadline:
-        """Return the deadline for an answer; a node that answers counts as up, whatever its state by gossip."""
+        """Return the deadline for an answer; a node that answers counts as up in any state by gossip."""
         patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(patience_ms)))
 

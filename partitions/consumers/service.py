@@ -134,7 +134,7 @@ class Consumers:
         await self._router.call(operations.CREATE, group, asked, deadline, creates=True)
 
     async def delete(self, group: str, name: str, *, deadline: Deadline) -> None:
-        """Leave the group; with auto-commit, what was delivered is committed."""
+        """Leave the group; with auto-commit, commit the delivered records."""
         await self._call(operations.DELETE, InstanceNamed(group, name), deadline)
 
     async def subscribe(

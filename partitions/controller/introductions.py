@@ -151,7 +151,7 @@ class Introductions(BackgroundLoop):
             self._learned()
 
     def _introduction(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
-        """Return what counts from now on for a node described so; None: its description is already known."""
+        """Return the description that is valid for the node from now on; None if it is already known."""
         if member != before:
             return NodeIntroduction(member, before)
         counts = self.known.get(member.node_id)

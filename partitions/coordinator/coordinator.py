@@ -74,7 +74,7 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     async def expire(self) -> None:
-        """Append tombstones for what expired."""
+        """Append tombstones for expired keys."""
 
     @abstractmethod
     def is_kept(self, key: Any) -> bool:

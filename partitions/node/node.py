@@ -13,7 +13,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from raftlog.errors import (
     DiskRefused,
@@ -427,23 +427,3 @@ class Node:
         self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
         if self.is_working and self._end is None:
             self.fitness_exchange.look(now)
-
-
-class BackgroundLoop:
-    """Base of work that a process does from `start` to `stop`; a failure of it ends the process."""
-
-    purpose: ClassVar[str]
-    """Name of the task in the log of a failure."""
-    _node: Node
-    _task: "asyncio.Task[None] | None" = None
-
-    def start(self) -> None:
-        self._task = self._node.keep_up(self._run(), self.purpose)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        raise NotImplementedError

@@ -14,7 +14,7 @@ class BalancerOrders:
         self._balancer = balancer
 
     async def balancer_status(self, *, deadline: Deadline) -> BalancerStatus:
-        """Return what the balancer does. Raises `NoLeader`."""
+        """Return the state of the balancer. Raises `NoLeader`."""
         report = await self._balancer.report(deadline)
         return BalancerStatus(
             cast(BalancerState, report.status),

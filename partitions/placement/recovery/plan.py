@@ -1,4 +1,4 @@
-"""Decision whether a partition has to be recovered, from which replica, and what that loses. Pure.
+"""Decision whether a partition has to be recovered, from which replica, and with which loss. Pure.
 
     refused unless every replica that ever may have counted gives its copy up, holds none and will not make its first
     one, or is on a retired disk

@@ -1,0 +1,28 @@
+"""Base of the tasks that run as long as the process works."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from raftlog.partitions.node.node import Node
+
+
+class BackgroundLoop(ABC):
+    """Base of work that a process does from `start` to `stop`; a failure of it ends the process."""
+
+    purpose: ClassVar[str]
+    """Name of the task in the log of a failure."""
+    _node: Node
+    _task: "asyncio.Task[None] | None" = None
+
+    def start(self) -> None:
+        self._task = self._node.keep_up(self._run(), self.purpose)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    @abstractmethod
+    async def _run(self) -> None:
+        """Work until cancelled."""
