@@ -87,7 +87,7 @@ _disk_uuid = _bytes(lambda size: size == DISK_UUID_BYTES)
 
 
 def fingerprint(cluster_id: str) -> bytes:
-    """4 bytes that keep two clusters' messages apart, whatever the wire checks."""
+    """Return 4 bytes that distinguish two clusters' messages, also without checks of the wire."""
     return hashlib.blake2b(cluster_id.encode(), digest_size=4).digest()
 
 

@@ -24,7 +24,7 @@ from raftlog.errors import (
 
 
 class ArchiveDamaged(StorageError):
-    """A manifest or a file of an archive is missing, or is not what was written."""
+    """A manifest or a file of an archive is missing or damaged."""
 
 
 class ArchiveTaken(VersionConflict):

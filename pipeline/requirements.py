@@ -41,7 +41,7 @@ def check_packages() -> None:
 
 
 def check_java() -> int:
-    """Return the major version of the Java that Spark will start; raises `MissingRequirement` with what to install."""
+    """Return the major version of the Java that Spark will start; raises `MissingRequirement`."""
     java = find_java()
     try:
         printed = subprocess.run(  # noqa: S603  # the program that Spark's own scripts are about to start

@@ -282,7 +282,7 @@ class GroupFull(Unavailable):
 
 
 class ChangeRefused(Unavailable):
-    """Change of a Raft configuration that cannot be made now; the message names what it waits for."""
+    """Change of a Raft configuration that cannot be made now; the message names the obstacle."""
 
 
 class LogDamaged(Unavailable):

@@ -160,7 +160,7 @@ class Log(ClosedAtExit):
         return self._commit.append([bytearray(batch) for _, batch in checked])
 
     def flush(self) -> None:
-        """Return when everything appended is durable; raises `SyncFailed` and what ended the log."""
+        """Wait until everything appended is durable; raises `SyncFailed`, or the error that ended the log."""
         self._commit.flush()
 
     def _complete(self, completion: Callable[[], None]) -> None:

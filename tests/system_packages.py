@@ -1,4 +1,4 @@
-"""Install what tests need beyond Python packages: through apt as root, otherwise name what is missing and stop."""
+"""Install the tests' system packages: through apt as root, otherwise name the missing ones and stop."""
 
 import os
 import shutil

@@ -131,7 +131,7 @@ class MaelstromGroups:
         return Keyspace(number, group or self.driver.create_group(roll, f"keys/{number}"), self._loop)
 
     def begin(self, serve: Callable[[NodeId, object], Any]) -> None:
-        """Let them work; `serve(node, request)` answers what other nodes ask."""
+        """Start the groups; `serve(node, request)` answers requests of other nodes."""
         transport, me = self.transport, self._cluster.me
         transport.on_envelopes, transport.on_beat = self.driver.receive, self.driver.receive_beat
         transport.serve = serve

@@ -146,7 +146,7 @@ class Keys:
     # requests of other nodes
 
     async def serve(self, node: NodeId, request: object) -> object:
-        """Commands that another node sends on, and what its driver asks. Raises `RaftlogError`."""
+        """Serve commands forwarded by another node, and requests of its driver. Raises `RaftlogError`."""
         if not isinstance(request, Call):
             return await self._groups.driver.serve(node, request)
         number, commands = _commands_of(request)

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Lines:
-    """Splits what arrives into lines; `take(line)` gets each without its end, `too_long(bytes)` hears of the others."""
+    """Splitter of input into lines: `take(line)` gets each one, `too_long(bytes)` the size of each that is too long."""
 
     def __init__(self, take: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
         self._take, self._too_long = take, too_long

@@ -27,7 +27,7 @@ _PATTERN: Final = "{}[]*?\\"
 
 
 class Files:
-    """One directory of a file system of pyarrow's, and what is below it."""
+    """One directory of a file system of pyarrow, with all below it."""
 
     def __init__(self, system: fs.FileSystem, root: str, uri: str) -> None:
         self._system, self._root = system, root

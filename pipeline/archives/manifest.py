@@ -45,7 +45,7 @@ Kind = Literal["created", "claimed", "archived", "compacted"]
 
 
 class Coverage(NamedTuple):
-    """The archive has what the log held of `start ≤ offset < end`; `log_id` is the partition's group id."""
+    """Range of the log in the archive, `start ≤ offset < end`; `log_id` is the partition's group id."""
 
     log_id: str
     start: Count

@@ -32,7 +32,7 @@ class BrokerConnection(ClosedAtExit):
             raise
 
     def ask(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Send a request and wait for the result; raises what the request raises."""
+        """Send a request and wait for the result; raises the errors of the request."""
         return self.start(question).result()
 
     def start(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> "Future[_T]":

@@ -1,4 +1,4 @@
-"""Range of offsets of one partition that one task reads. Pure, except for what it inherits from Spark."""
+"""Range of offsets of one partition that one task reads. Pure, except for its base class of Spark."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -134,7 +134,7 @@ def _warn(problem: CorruptBatch) -> None:
 
 
 class _Journal:
-    """The journal that holds what is journaled of a split, folded when it is asked for, and once."""
+    """Journal with the journaled part of a split, folded once, at the first request."""
 
     def __init__(self, disk: Disk, split: SegmentSplit) -> None:
         self._disk, self._split = disk, split

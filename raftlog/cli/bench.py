@@ -1,4 +1,4 @@
-"""`raftlog bench`: load on a cluster, or on one that is started for it, and what came of it."""
+"""`raftlog bench`: load on a cluster, or on one that is started for it, and its results."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

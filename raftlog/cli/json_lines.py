@@ -1,4 +1,4 @@
-"""Records as JSON objects, one a line: what `produce --json-lines` reads and `consume --json` prints.
+"""Records as JSON objects, one a line: input of `produce --json-lines`, output of `consume --json`.
 
     {"key": …, "value": …, "headers": [{"name": "h", "value": "<base64>" | null}], "timestamp": ms, "partition": 0}
 

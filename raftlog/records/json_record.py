@@ -48,7 +48,7 @@ def json_text(value: Any) -> bytes:
 
 
 def shown(value: Any) -> str:
-    """Return a JSON value for an error message, shortened whatever its size and depth."""
+    """Return a JSON value for an error message, shortened to a bound for any size and depth."""
     text = _REPR.repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 

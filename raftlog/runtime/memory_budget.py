@@ -90,7 +90,7 @@ class MemoryBudget:
         self._serve()
 
     def release_part(self, owner: object, size: int) -> None:
-        """Give back `size` bytes of what the owner has. It keeps its age."""
+        """Return `size` bytes of the owner's memory. The owner keeps its age."""
         left = self._held[owner] - size
         assert left >= 0, f"released {-left} bytes more than were taken"
         self._held[owner] = left

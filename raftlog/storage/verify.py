@@ -27,7 +27,7 @@ from raftlog.types import Offset, Position
 
 @dataclass(slots=True)
 class LogCheck:
-    """Counts of what was read, and the problems found; `tail_bytes` is no error."""
+    """Counts of the data read, and the problems found; `tail_bytes` is no error."""
 
     segments: int = 0
     batches: int = 0

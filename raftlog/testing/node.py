@@ -135,7 +135,7 @@ class ClusterNode(BrokerProcess):
         self.is_paused = False
 
     def get(self, path: str, timeout_s: float = 10.0) -> Any:
-        """Return the JSON answer to a GET request, whatever its status. Raises `BrokerFailed` without an answer."""
+        """Return the JSON answer to a GET request, with any status. Raises `BrokerFailed` without an answer."""
         return ask(self.http, path, timeout_s=timeout_s)[1]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The one table from errors to what a client sees: HTTP status and error code.
+"""The one table from errors to HTTP statuses and error codes.
 
 Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40406 (no
 such broker), 40407 (no such member of a group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and

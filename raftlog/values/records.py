@@ -30,7 +30,7 @@ class UndecodableRange(Value, frozen=True):
 
 
 class ErrorBody(Value, frozen=True, kw_only=True):
-    """Body of every error: what was wrong, where, and what to do.
+    """Body of every error: problem, place and remedy.
 
     The offsets are the bounds of the log, for an offset out of range; `topic_exists` is true when a topic of
     that name exists already, because the code is that of any bad request."""

@@ -1,4 +1,4 @@
-"""Parsing of what operators' requests have in common: deadline, names in the path, expected versions."""
+"""Parsing of common parts of operators' requests: deadline, names in the path, expected versions."""
 
 import re
 from typing import Final

@@ -1,1 +1,1 @@
-"""Consumer groups over HTTP: membership, offsets, and what operators see."""
+"""Consumer groups over HTTP: membership, offsets, and reports for operators."""

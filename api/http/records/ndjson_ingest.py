@@ -147,7 +147,7 @@ class NdjsonIngest:
         )
 
     async def _await_block(self) -> None:
-        """Wait for the block in flight, and note what became of it."""
+        """Wait for the block in flight, and record its outcome."""
         flight, block = self._appending, self._in_flight
         if flight is None or block is None:
             return

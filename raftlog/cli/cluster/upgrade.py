@@ -41,7 +41,7 @@ async def _levels(bootstrap: Sequence[str]) -> Features:
 
 
 async def _finished(bootstrap: Sequence[str]) -> Features:
-    """Raise the level. Raises `CommandFailed` with what has to be done before."""
+    """Raise the level. Raises `CommandFailed`, which names the steps to take before."""
     levels = await _levels(bootstrap)
     if levels.is_finished and (behind := _behind(levels)):
         raise CommandFailed(_not_yet(levels, behind))

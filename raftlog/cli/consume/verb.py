@@ -131,7 +131,7 @@ def _printer(wanted: ConsumeCommandLine) -> Printer:
 
 
 class _ConsumeRun:
-    """Prints what a `Consumer` reads; `left` counts down to the last record that is wanted."""
+    """Printer of the records of a `Consumer`; `left` is the number of records still to print."""
 
     def __init__(self, wanted: ConsumeCommandLine, printer: Printer, output: BinaryIO) -> None:
         self._wanted, self._printer, self._output = wanted, printer, output

@@ -1,1 +1,1 @@
-"""`raftlog dev`, `demo` and `survival`: brokers on one machine, for people who try raftlog."""
+"""`raftlog dev`, `demo` and `survival`: brokers on one machine, to try raftlog."""

@@ -1,4 +1,4 @@
-"""`raftlog demo`: what the log does, shown on a real cluster, and what it survives, proved on the same.
+"""`raftlog demo`: the log's operations on a real cluster, and proof that records survive kills of its leader.
 
 Everything happens on loopback, in a temporary directory and in processes of its own; nothing is left behind.
 """

@@ -58,7 +58,7 @@ class _Ledger:
 
 
 class _SurvivalLoad:
-    """Writers that go on whatever happens."""
+    """Writers that continue through every failure."""
 
     def __init__(self, client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> None:
         self._client, self._place, self._ledger = client, place, ledger

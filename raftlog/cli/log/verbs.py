@@ -154,7 +154,7 @@ _VERIFIED: Columns[tuple[str, LogCheck]] = {
 )
 @json_option("Print the result as JSON.")
 def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> None:
-    """Repair damaged logs in DIR..., so that they take records again. Without --accept-loss, show what it would lose.
+    """Repair damaged logs in DIR..., so that they accept records again. Without --accept-loss, only show the loss.
 
     Exit code 1 if damage remains.
     """

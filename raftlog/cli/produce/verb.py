@@ -158,7 +158,7 @@ class _ProduceRun:
         self.summary = Summary(wanted.topic)
 
     async def run(self) -> None:
-        """Send everything. Whatever ends it, answers still under way are waited for, so that the count is right."""
+        """Send everything. However it ends, wait for the answers in flight, so that the counts are right."""
         wanted = self._wanted
         async with BrokerClient(wanted.bootstrap) as client:
             description = await client.describe_topic(wanted.topic)

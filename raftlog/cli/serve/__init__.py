@@ -1,1 +1,1 @@
-"""`raftlog serve`: puts a broker and its faces together, and logs what it does."""
+"""`raftlog serve`: composition of a broker and its listeners, and its log."""

@@ -63,7 +63,7 @@ class HandlerFailed(RequestError):
 
 
 class _Partition:
-    """One assignment of a partition: what is handled and what is not. Left alone when the partition is given up."""
+    """Progress of the handlers in one assignment of a partition. Unused once the partition is revoked."""
 
     def __init__(self) -> None:
         self.progress = HandledOffsets()

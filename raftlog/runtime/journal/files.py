@@ -1,4 +1,4 @@
-"""The journal's files: which of them hold what, which are spare, and where the next blocks go.
+"""The journal's files: their contents, the spare ones, and the place of the next blocks.
 
 A file is filled with zeros before it is used, and used again once a checkpoint made its blocks worthless: overwriting
 costs a sync less than growing does, and a full disk cannot stop it. A use numbers its beginning; a file's name never
@@ -144,7 +144,7 @@ class JournalFiles:
         self._next_number = max(numbers, default=-1) + 1
 
     def _erase(self, stray: Sequence[BlockAt]) -> None:
-        """Put zeros over what a torn write left, so that nothing that is written later meets it."""
+        """Overwrite the remains of a torn write with zeros, so that no later write meets them."""
         for file, block, count in stray:
             file.write(block * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])
 

@@ -151,7 +151,7 @@ class FoldedGroup:
         return None
 
     def restart_at(self, end: LogEnd | None, log_start_offset: int, configuration_index: Index | None) -> None:
-        """Restart with a log that is exactly what the segments hold up to `end`; drop all extents."""
+        """Restart with a log of exactly the segments' entries up to `end`; drop all extents."""
         del self._extents[:]
         self.end = end
         self.configuration_index = configuration_index
@@ -159,7 +159,7 @@ class FoldedGroup:
         self.keep_to = self.tail = Index(end.id.index if end else 0)
 
     def drop_behind_gap(self) -> None:
-        """Drop what has no predecessor; the last step of a fold."""
+        """Drop the entries without a predecessor; the last step of a fold."""
         if not self._has_gap:
             return
         cells = self._extents
@@ -231,7 +231,7 @@ class Fold:
     # folding
 
     def take(self, frame: FrameTable) -> None:
-        """Fold one frame. Raises `FormatError` for what cannot follow: the writer was another program, or wrong.
+        """Fold one frame. Raises `FormatError` for operations that cannot follow.
 
         Recovery spends most of its time in this loop: four calls of an array's `append` cost less than one of `extend`.
         """

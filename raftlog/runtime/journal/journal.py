@@ -222,7 +222,7 @@ class Journal:
         return size // PAYLOAD_SIZE + 4 + 4 * (size // self._frame_payload_max)
 
     def _make_room(self, blocks: int) -> None:
-        """Make sure that so many blocks can be written behind what waits already; raises `StorageFull`."""
+        """Make sure that so many blocks can be written behind the waiting ones; raises `StorageFull`."""
         end = self._waiting.end + blocks + MARGIN_BLOCKS
         if end <= self._files.room_end:
             return
@@ -240,7 +240,7 @@ class Journal:
         return not self._is_writing and not self._waiting
 
     def flush(self) -> None:
-        """Make durable what waits: write and sync now, or as soon as the sync under way returns."""
+        """Make the waiting operations durable: write and sync now, or as soon as the sync under way returns."""
         self._check_usable()
         if self._waiting:
             self._wanted = self._waiting.last
@@ -312,7 +312,7 @@ class Journal:
             self._fail(SyncFailed(f"{self.path}: an old file cannot be removed: {error}"))
 
     def _prepare_files(self, at_once: int) -> None:
-        """Keep room ahead of `append`, a slice at a time; four times what was written outruns the writing."""
+        """Keep room ahead of `append`, a slice at a time; four times the bytes written outruns the writing."""
         ahead = max(self.config.file_blocks // 2, 2 * self.config.write_bytes_max // BLOCK_SIZE)
         wanted = self._reserve_blocks + MARGIN_BLOCKS + ahead
         try:
@@ -333,7 +333,7 @@ class Journal:
         self._fail(SyncFailed(f"{self.path}: a sync failed: {error}; restart the process"))
 
     def _fail(self, failure: RaftlogError) -> None:
-        """End the journal. What waits was never promised; what is being written may be there or not."""
+        """End the journal. Waiting operations were never promised; those being written may be durable or not."""
         if self.failure is None:
             self.failure = failure
             self.on_failure(failure)
@@ -420,9 +420,10 @@ class Journal:
     # the end
 
     def close(self) -> None:
-        """Make durable what waits, unless a sync is under way or failed; blocking, idempotent. Raises `SyncFailed`.
+        """Make waiting operations durable, unless a sync is in flight or failed; blocking, idempotent.
 
-        A caller that wants to be sure flushes and waits first: what waits behind a sync under way is given up.
+        A caller that needs all of them flushes and waits first: operations behind a sync in flight are dropped.
+        Raises `SyncFailed`.
         """
         if self.failure is None:
             try:
@@ -433,7 +434,7 @@ class Journal:
                 self._files.close()
 
     def _write_and_sync(self) -> None:
-        """Write what waits, then a frame without operations, each synced before the next; blocking."""
+        """Write the waiting operations, then a frame without any, each synced before the next; blocking."""
         while self._waiting:
             self._write_now(self._waiting.pop())
         if self._files.room_blocks(self._next) >= MARGIN_BLOCKS:

@@ -126,7 +126,7 @@ def _checksum_before(run: BlockRun, end: int) -> int:
 def _classify_blocks_behind(
     path: str, surveys: Sequence[FileSurvey], walk: list[BlockRun], valid_range: ValidRange
 ) -> None:
-    """Sort what lies behind the end into damage and what a write left that never finished."""
+    """Classify the blocks behind the end: damage, or remains of a write that never finished."""
     missing = walk[-1].end
     walked = {id(run) for run in walk}  # only for membership tests
     for survey in surveys:

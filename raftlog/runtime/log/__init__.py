@@ -1,1 +1,1 @@
-"""The log of one replica: its files, what recovery makes of them and the journal, and where its directory is."""
+"""The log of one replica: its files, its recovery from them and the journal, and its directory."""

@@ -1,4 +1,4 @@
-"""Removal of a disk's copy of a group, or of its right to one, by an operator who lets another copy continue alone.
+"""Removal of a disk's copy of a group, or of its right to one, on an operator's order that another copy continue alone.
 
     the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal has `removed`
 

@@ -183,7 +183,7 @@ class Driver:
                 self.catch_up.repair(group)
 
     def close(self) -> None:
-        """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
+        """Make accepted operations durable, and close the files; blocking. Pending outcomes stay unknown."""
         self.ticker.stop()
         self.catch_up.stop()
         self.compactor.stop()

@@ -157,7 +157,7 @@ class Persister:
                 self._parts.append((group, part))
 
     def end_turn(self) -> None:
-        """Journal what the turn gathered, with one call for all groups, and let it be written."""
+        """Journal the operations of the turn, with one call for all groups, and start the write."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._journal(gathered)

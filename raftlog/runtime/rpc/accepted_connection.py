@@ -85,7 +85,7 @@ class AcceptedConnection:
         """Whether the memory counts it among the open connections."""
 
     def end(self) -> None:
-        """Write what waits, and close; called when the process stops."""
+        """Write the waiting messages, and close; called when the process stops."""
         if self._writer is not None:
             self._writer.flush()
         self.connection.close()

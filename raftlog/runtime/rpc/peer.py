@@ -119,7 +119,7 @@ class Peer:
         )
 
     def close(self) -> None:
-        """Write what waits, and close; `wait_closed` waits for the end."""
+        """Write the waiting messages, and close; `wait_closed` waits for the end."""
         if self._outgoing is not None:
             self._outgoing.writer.flush()
             self._outgoing.connection.close()

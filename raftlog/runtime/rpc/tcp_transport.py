@@ -181,7 +181,7 @@ class TcpTransport(Transport):
         self._endpoint.limit_bulk(bytes_per_s)
 
     async def close(self) -> None:
-        """Write what waits, within `close_timeout_ms`, and end every connection. Requests being served end unknown."""
+        """Write waiting messages within `close_timeout_ms`, and close every connection. Served requests end unknown."""
         endpoint = self._endpoint
         endpoint.is_closing = True
         self._is_started = False

@@ -82,7 +82,7 @@ class Writer:
             connection.write(buffers)
 
     def end(self) -> None:
-        """Drop what waits; called after the end of the connection."""
+        """Drop the waiting messages; called after the end of the connection."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
