@@ -162,19 +162,22 @@ class _Chain:
             self._add(piece)
         if stop_index is not None and self.place.index > stop_index:
             return None
+        index_size = segment.files.index.size()  # before the walk: a writer may append rows meanwhile
         walked = walk_headers(segment, self.place, stop_index, checks_crc=self._is_lone)
         self._add(SegmentPiece(base, self.place, walked.place, compacted_to=segment.compacted_to))
-        return self._end_reason(segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment))
+        return self._end_reason(
+            segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment, index_size)
+        )
 
     def _add(self, piece: SegmentPiece) -> None:
         if piece.size:
             self.pieces.append(piece)
         self.place = piece.last
 
-    def _has_rows_behind(self, segment: Segment) -> bool:
-        """Return whether the index has a row for a batch at the end of the chain, or after it."""
+    def _has_rows_behind(self, segment: Segment, index_size: int) -> bool:
+        """Return whether one of the rows below `index_size` is for a batch at the end of the chain, or after it."""
         position, index, offset = self.place
-        packed = segment.files.index.read(0, segment.files.index.size())
+        packed = segment.files.index.read(0, index_size)
         return any(
             row.index >= index and row.position >= position and row.offset >= offset for row in unpack_rows(packed)
         )

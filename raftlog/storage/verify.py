@@ -168,10 +168,12 @@ def _report(report: LogCheck, path: str, base: int, reason: str) -> None:
     report.problems.append(CorruptBatch(file, Position(0), Offset(base), reason))
 
 
-def _has_rows_behind(segment: Segment, stored: StoredBatch) -> bool:
-    """Return whether a later batch has an index row; then this one was not the last that was written."""
-    first = stored.number + 1
-    packed = segment.files.index.read(first * ROW_SIZE, segment.files.index.size())
+def _has_rows_behind(segment: Segment, stored: StoredBatch, index_size: int) -> bool:
+    """Return whether a later batch has an index row; then this one was not the last that was written.
+
+    Only rows below `index_size`, the size before the batches were read, count: a writer may have appended since."""
+    first = (stored.number + 1) * ROW_SIZE
+    packed = segment.files.index.read(first, max(0, index_size // ROW_SIZE * ROW_SIZE - first))
     return any(
         row.index > stored.index and row.position > stored.position and row.offset >= stored.offset
         for row in unpack_rows(packed)
@@ -193,13 +195,14 @@ def _set_base_index(segment: Segment, roll: Roll | None) -> None:
 
 
 def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) -> None:
+    index_size = segment.files.index.size()
     for stored in walk_segment(segment, end_offset):
         if (
             stored.reason
             and stored.row is None
             and not stored.row_only
             and looks_torn(segment, stored.position, stored.reason)
-            and not _has_rows_behind(segment, stored)
+            and not _has_rows_behind(segment, stored, index_size)
         ):
             report.tail_bytes += segment.files.log.size() - stored.position
             continue  # the walk does not count it, and ends

@@ -290,8 +290,8 @@ async def test_a_kernel_without_the_calls_is_refused(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_job_that_raises_does_not_stop_the_others(world: World) -> None:
-    errors: list[object] = []
-    world.loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    first_error: asyncio.Future[object] = world.loop.create_future()
+    world.loop.set_exception_handler(lambda _, context: first_error.set_result(context["exception"]))
 
     def fail(_: OSError | None) -> None:
         raise ValueError("of the first one")
@@ -299,8 +299,8 @@ async def test_a_job_that_raises_does_not_stop_the_others(world: World) -> None:
     world.disk.submit_sync([world.file("a")], [], fail)
     results = [world.submit(world.file(name)) for name in "bc"]
     assert await asyncio.wait_for(asyncio.gather(*results), WITHIN_S) == [None, None]
+    assert str(await asyncio.wait_for(first_error, WITHIN_S)) == "of the first one"
     world.loop.set_exception_handler(None)
-    assert [str(error) for error in errors] == ["of the first one"]
 
 
 def test_the_faster_way_is_chosen() -> None:

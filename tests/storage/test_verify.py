@@ -33,3 +33,29 @@ def test_a_segment_whose_roll_is_written_meanwhile_is_sound(tmp_path: Path, monk
     monkeypatch.setattr(verify, "read_roll", read_roll_then_write_it)
     report = verify.verify_log(RealDisk(lambda job: job()), str(path))
     assert report.problems == []
+
+
+def test_batches_appended_while_the_last_one_is_judged_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    with raftlog.Log.open(path) as log:
+        for _ in range(4):
+            log.append([b"v" * 100] * 20)
+    (file,) = path.glob("*.log")
+    index = file.with_suffix(".index")
+    content, rows = file.read_bytes(), index.read_bytes()
+    for checkpoint in path.rglob("*checkpoint*"):
+        checkpoint.unlink()
+    file.write_bytes(content[: len(content) // 2])  # inside a batch: the writer is in the middle of an append
+    index.write_bytes(rows[: len(rows) // 5 * 2])
+
+    def write_the_rest(segment: Segment, position: int, reason: str, original=verify.looks_torn) -> bool:  # type: ignore[no-untyped-def]
+        file.write_bytes(content)
+        index.write_bytes(rows)
+        return original(segment, position, reason)
+
+    monkeypatch.setattr(verify, "looks_torn", write_the_rest)
+    report = verify.verify_log(RealDisk(lambda job: job()), str(path))
+    assert report.problems == []
+    assert report.tail_bytes > 0
