@@ -154,7 +154,7 @@ _VERIFIED: Columns[tuple[str, LogCheck]] = {
 )
 @json_option("Print the result as JSON.")
 def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> None:
-    """Repair damaged logs in DIR..., so that they accept records again. Without --accept-loss, only show the loss.
+    """Repair damaged logs in DIR..., to accept records again. Without --accept-loss, show the records it would lose.
 
     Exit code 1 if damage remains.
     """

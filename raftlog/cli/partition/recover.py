@@ -26,7 +26,7 @@ RECOVERY_MS: Final = 600_000
 )
 @option("--survivor", type=int, metavar="NODE", help="Broker whose replica to recover from. [default: the best one]")
 def recover(partition: str, accept_loss: bool, survivor: int | None, verb: OperatorVerb) -> None:
-    """Show the replicas of TOPIC/PARTITION and the loss of a recovery; with --accept-loss, recover it.
+    """Show the replicas of TOPIC/PARTITION and the records a recovery would lose; with --accept-loss, recover it.
 
     Only for a partition without a working majority: all replicas are damaged at the same place, or the disks of a
     majority are lost. Exit code 1 if it was refused, or --accept-loss is missing.
