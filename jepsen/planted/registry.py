@@ -142,7 +142,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a request goes to a node that no longer leads, and is served there",
             cluster_bugs.route_to_deposed_leader,
             ("stale-end", "known-offset-out-of-range"),
-            found_within=16,
+            found_within=27,
             level="broker",
         ),
         PlantedBug(
@@ -166,7 +166,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "records of a deleted topic show in another one of the same name",
             cluster_bugs.resurrect_deleted_topic,
             ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
-            found_within=6,
+            found_within=25,
             level="broker",
         ),
         PlantedBug(

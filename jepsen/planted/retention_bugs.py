@@ -135,7 +135,7 @@ BUGS = (
         "replicas forget producers at different entries, by their own clocks",
         expire_by_own_clock,
         ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
-        found_within=1,
+        found_within=2,
         level="records",
     ),
     PlantedBug(
@@ -167,7 +167,7 @@ BUGS = (
         "which producers were expired does not stand in snapshots",
         keep_expired_ids_in_memory,
         ("answers-differ", "duplicate"),
-        found_within=23,
+        found_within=37,
         level="records",
     ),
     PlantedBug(
@@ -175,7 +175,7 @@ BUGS = (
         "compaction removes the newest record of a key",
         drop_newest_value,
         ("lost-key", "lost-write"),
-        found_within=6,
+        found_within=9,
         level="records",
     ),
     PlantedBug(
@@ -183,7 +183,7 @@ BUGS = (
         "a tombstone goes before what it removed",
         resurrect_key,
         ("resurrected-key",),
-        found_within=65,
+        found_within=1,
         level="records",
     ),
 )

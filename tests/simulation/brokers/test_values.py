@@ -1,4 +1,4 @@
-"""Keys that clients write: a few that are shared, and some that are written exactly once."""
+"""Keys that clients write: a few that are shared, and some that are written exactly once, and perhaps removed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -11,23 +11,30 @@ from jepsen.simulation.brokers.workload.values import Values
 from raftlog.types import TopicPartition
 
 
-def keys_of(options: BrokerOptions) -> Counter[str]:
-    found: Counter[str] = Counter()
+def writes_of(options: BrokerOptions) -> list[tuple[str, bool]]:
+    """Return the keys that two clients write, each with whether the record removes it."""
+    found = []
     for process in (1, 2):
         values = Values(process, Random(process), options)
         for _ in range(200):
-            found.update(values.draw(TopicPartition("t", 0), is_compacted=True)[0].keys)
+            send = values.draw(TopicPartition("t", 0), is_compacted=True)[0]
+            found += [(key, value in send.tombstones) for value, key in zip(send.values, send.keys, strict=True)]
     return found
 
 
 @pytest.mark.parametrize("once", [0.0, 0.2, 0.5])
 def test_some_keys_are_written_exactly_once(once: float) -> None:
     options = draw(1)
-    keys = keys_of(replace(options, uses=replace(options.uses, keys=5, once=once)))
-    once_written = {key: count for key, count in keys.items() if key.startswith("once-")}
-    assert set(once_written.values()) <= {1}
-    assert len(once_written) / keys.total() == pytest.approx(once, abs=0.07)
-    assert {key for key in keys if key not in once_written} == {f"key-{number}" for number in range(5)}
+    writes = writes_of(replace(options, uses=replace(options.uses, keys=5, once=once)))
+    counts = Counter(key for key, _ in writes)
+    once_written = {key for key in counts if key.startswith("once-")}
+    assert len(once_written) / counts.total() == pytest.approx(once, abs=0.07)
+    assert counts.keys() - once_written == {f"key-{number}" for number in range(5)}
+    for key in once_written:
+        assert [is_removal for each, is_removal in writes if each == key] in ([False], [True], [False, True])
+    again = [key for key in once_written if counts[key] == 2]
+    assert bool(again) == bool(once), "some are removed afterwards"
+    assert len(again) < len(once_written) / 2 or not once, "most are never removed"
 
 
 def test_they_are_drawn_for_the_records_level_alone() -> None:

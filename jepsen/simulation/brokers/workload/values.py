@@ -14,7 +14,10 @@ from raftlog.types import TopicPartition
 VALUES_PER_CLIENT: Final = 1_000_000
 TOMBSTONES: Final = 0.15
 """Share of values that remove their key."""
+REMOVALS: Final = 0.25
+"""Share of requests that remove the last key that was written once, if there is one."""
 _HEADER: Final = "value"
+_ONCE: Final = "once-"
 
 
 class Values:
@@ -23,6 +26,8 @@ class Values:
     def __init__(self, process: int, random: Random, options: BrokerOptions) -> None:
         self._random, self._options = random, options
         self._once = generator(options.seed, "keys written once", process)
+        self._removals = generator(options.seed, "removals of keys written once", process)
+        self._last_once: str | None = None
         self._next = process * VALUES_PER_CLIENT
 
     def draw(self, partition: TopicPartition, *, is_compacted: bool) -> tuple[Send, list[NewRecord]]:
@@ -34,13 +39,19 @@ class Values:
             return Send(partition, values), [NewRecord(self._text(value)) for value in values]
         keys = tuple(map(self._key, values))
         tombstones = tuple(value for value in values if self._random.random() < TOMBSTONES)
+        if self._last_once is not None and self._removals.random() < REMOVALS:
+            keys = (*keys[:-1], self._last_once)
+            tombstones = (*(value for value in tombstones if value != values[-1]), values[-1])
+            self._last_once = None
+        else:
+            self._last_once = next((key for key in reversed(keys) if key.startswith(_ONCE)), self._last_once)
         records = [self._record(value, key, tombstones) for value, key in zip(values, keys, strict=True)]
         return Send(partition, values, (), keys, tombstones), records
 
     def _key(self, value: int) -> str:
         """Return one of a few keys, or a unique one; both are drawn, so that later draws do not change."""
         shared = f"key-{self._random.randrange(self._options.uses.keys)}"
-        return f"once-{value}" if self._once.random() < self._options.uses.once else shared
+        return f"{_ONCE}{value}" if self._once.random() < self._options.uses.once else shared
 
     def _record(self, value: int, key: str, tombstones: tuple[int, ...]) -> NewRecord:
         if value in tombstones:
