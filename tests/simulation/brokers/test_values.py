@@ -31,7 +31,8 @@ def test_some_keys_are_written_exactly_once(once: float) -> None:
     assert len(once_written) / counts.total() == pytest.approx(once, abs=0.07)
     assert counts.keys() - once_written == {f"key-{number}" for number in range(5)}
     for key in once_written:
-        assert [is_removal for each, is_removal in writes if each == key] in ([False], [True], [False, True])
+        _first, *later = [is_removal for each, is_removal in writes if each == key]
+        assert later in ([], [True])
     again = [key for key in once_written if counts[key] == 2]
     assert bool(again) == bool(once), "some are removed afterwards"
     assert len(again) < len(once_written) / 2 or not once, "most are never removed"
