@@ -4,11 +4,12 @@ A setting has one owner: `LogConfig` holds the settings of a log on disk, `Topic
 `None` stands for "no bound" and is written `-1` in text, as Kafka does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from raftlog.errors import InvalidArgument
+from raftlog.setting_bounds import bounded, bounds_of
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -27,36 +28,33 @@ class LogConfig:
     seven
     days (`TopicConfig`)."""
 
-    segment_bytes: int = GIB
+    segment_bytes: int = bounded(GIB, 4 * KIB, 64 * GIB)
     """A segment rolls before it would exceed this."""
-    segment_ms: int = 7 * DAY_MS
+    segment_ms: int = bounded(7 * DAY_MS, 1, 10 * 365 * DAY_MS)
     """A segment rolls when its roll entry is this old."""
-    segment_index_bytes: int = 64 * MIB
+    segment_index_bytes: int = bounded(64 * MIB, 4 * KIB, GIB)
     """A segment rolls when its index has this many bytes (44 a batch)."""
-    retention_ms: int | None = None
+    retention_ms: int | None = bounded(None, 0, 1000 * 365 * DAY_MS)
     """Closed segments whose newest record is older than this are deleted."""
-    retention_bytes: int | None = None
+    retention_bytes: int | None = bounded(None, 0, 1 << 60)
     """The oldest closed segments are deleted while the log is larger than this."""
-    max_message_bytes: int = 8 * MIB
+    max_message_bytes: int = bounded(8 * MIB, 1 * KIB, 256 * MIB)
     """The largest batch that is accepted."""
-    flush_messages: int = 1
+    flush_messages: int = bounded(1, 1, 1 << 40)
     """Records after which a sync is forced; with 1 an append is answered only when it is durable."""
-    flush_ms: int | None = None
+    flush_ms: int | None = bounded(None, 1, DAY_MS)
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
     def __post_init__(self) -> None:
-        self._check(BOUNDS)
-        if self.flush_messages > 1 and self.flush_ms is None:
-            object.__setattr__(self, "flush_ms", 1000)
-
-    def _check(self, bounds: Sequence[tuple[str, float, float]]) -> None:
-        for name, low, high in bounds:
+        for name, (low, high) in bounds_of(type(self)).items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise InvalidArgument(
                     f"{kafka_name(name)}={value} is out of range: it must be {low} to {high}"
                     + (", or be -1 for no bound" if name in UNBOUNDED else "")
                 )
+        if self.flush_messages > 1 and self.flush_ms is None:
+            object.__setattr__(self, "flush_ms", 1000)
 
     @classmethod
     def from_strings(cls, settings: Mapping[str, str]) -> Self:
@@ -82,7 +80,7 @@ class LogConfig:
 class TopicConfig(LogConfig):
     """Settings of a topic; the log of each of its partitions uses them unchanged."""
 
-    retention_ms: int | None = 7 * DAY_MS
+    retention_ms: int | None = bounded(7 * DAY_MS, 0, 1000 * 365 * DAY_MS)
     cleanup_policy: str = DELETE
     """`delete`: old segments are deleted by age and size. `compact`: the newest record of each key stays.
 
@@ -90,20 +88,19 @@ class TopicConfig(LogConfig):
     """
     min_insync_replicas: int = 1
     """Copies that an `acks=all` answer waits for, when that is more than a majority."""
-    min_compaction_lag_ms: int = 0
+    min_compaction_lag_ms: int = bounded(0, 0, 1000 * 365 * DAY_MS)
     """Age before which a record is never removed by compaction."""
-    max_compaction_lag_ms: int | None = None
+    max_compaction_lag_ms: int | None = bounded(None, 1, 1000 * 365 * DAY_MS)
     """Age at which a record becomes due for compaction, even if little space is gained."""
-    min_cleanable_dirty_ratio: float = 0.5
+    min_cleanable_dirty_ratio: float = bounded(0.5, 0, 1)
     """Share of the closed segments not compacted yet at which compaction runs."""
-    delete_retention_ms: int = DAY_MS
+    delete_retention_ms: int = bounded(DAY_MS, 0, 1000 * 365 * DAY_MS)
     """Time that a tombstone (a record without value) is kept after it was first compacted."""
-    producer_id_expiration_ms: int = DAY_MS
+    producer_id_expiration_ms: int = bounded(DAY_MS, 1, 1000 * 365 * DAY_MS)
     """Idle time after which the state of an idempotent producer is removed."""
 
     def __post_init__(self) -> None:
         LogConfig.__post_init__(self)
-        self._check(TOPIC_BOUNDS)
         if self.max_compaction_lag_ms is not None and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
             raise InvalidArgument(
                 f"max.compaction.lag.ms={self.max_compaction_lag_ms} is below min.compaction.lag.ms="
@@ -128,23 +125,6 @@ class TopicConfig(LogConfig):
 
 
 UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms", "max_compaction_lag_ms")
-BOUNDS = (
-    ("segment_bytes", 4 * KIB, 64 * GIB),
-    ("segment_ms", 1, 10 * 365 * DAY_MS),
-    ("segment_index_bytes", 4 * KIB, GIB),
-    ("retention_ms", 0, 1000 * 365 * DAY_MS),
-    ("retention_bytes", 0, 1 << 60),
-    ("max_message_bytes", 1 * KIB, 256 * MIB),
-    ("flush_messages", 1, 1 << 40),
-    ("flush_ms", 1, DAY_MS),
-)
-TOPIC_BOUNDS: tuple[tuple[str, float, float], ...] = (
-    ("min_compaction_lag_ms", 0, 1000 * 365 * DAY_MS),
-    ("max_compaction_lag_ms", 1, 1000 * 365 * DAY_MS),
-    ("min_cleanable_dirty_ratio", 0, 1),
-    ("delete_retention_ms", 0, 1000 * 365 * DAY_MS),
-    ("producer_id_expiration_ms", 1, 1000 * 365 * DAY_MS),
-)
 
 
 def kafka_name(field_name: str) -> str:

@@ -10,7 +10,8 @@ from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, TOPIC_
 from raftlog.partitions.groups.joins import PROTOCOLS_MAX, TEXT_MAX
 from raftlog.partitions.groups.records import METADATA_BYTES_MAX
 from raftlog.partitions.groups.settings import GroupSettings
-from raftlog.topic_config import BOUNDS, CLEANUP_POLICIES, TOPIC_BOUNDS, UNBOUNDED, kafka_name
+from raftlog.setting_bounds import bounds_of
+from raftlog.topic_config import CLEANUP_POLICIES, UNBOUNDED, TopicConfig, kafka_name
 
 INT32_MAX: Final = (1 << 31) - 1
 TEXT_LENGTH_MAX: Final = 32_767
@@ -93,7 +94,7 @@ def topic_settings() -> dict[str, Json]:
     """Return the schemas of all topic settings, as a number or as text."""
     found = {
         kafka_name(name): _setting(int(low), int(high), is_unbounded=name in UNBOUNDED)
-        for name, low, high in (*BOUNDS, *TOPIC_BOUNDS)
+        for name, (low, high) in bounds_of(TopicConfig).items()
     }
     return found | {
         "cleanup.policy": {"enum": list(CLEANUP_POLICIES)},

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import InvalidArgument
@@ -10,6 +10,7 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.tls import TlsContexts, check_certificate
+from raftlog.setting_bounds import bounded, check_bounds
 from raftlog.types import NodeId
 
 
@@ -26,11 +27,11 @@ class NodeSettings:
 
     data_dir: str
     """Directory of all data; created if it is missing. It belongs to one node id and one process."""
-    node_id: int
+    node_id: int = bounded(MISSING, 0, (1 << 31) - 1)
     host_label: str
     """Name of the host; replicas of a partition never share one."""
     rpc_host: str = "127.0.0.1"
-    rpc_port: int | None = 0
+    rpc_port: int | None = bounded(0, 0, 65_535)
     """Port; 0: any free one. None: does not listen, for a cluster of one process."""
     cluster_id: str | None = None
     """Id of the cluster; None: the id in the directory, or none yet."""
@@ -47,60 +48,39 @@ class NodeSettings:
     tls: TlsContexts | None = None
     insecure: bool = False
     """Listen where other machines can connect, without TLS."""
-    open_files_max: int = 512
+    open_files_max: int = bounded(512, 16, 1 << 20)
     """Descriptors of segments and journal kept open; further files are reopened on use."""
-    sync_threads: int = 4
+    sync_threads: int = bounded(4, 1, 64)
     """Concurrent syncs."""
     sync_method: str = "auto"
     """Method for the syncs of commits: `aio` (Linux AIO), `threads`, or `auto`: the faster one, as measured."""
-    peers_save_ms: int = 10_000
+    peers_save_ms: int = bounded(10_000, 100, 600_000)
     """Longest interval between saves of the memory of other disks while it changes."""
-    housekeeping_ms: int = 1_000
+    housekeeping_ms: int = bounded(1_000, 10, 60_000)
     """Interval of the checks of leaders and of unsaved state."""
-    transfers_max: int = 8
+    transfers_max: int = bounded(8, 1, 10_000)
     """Concurrent leadership transfers to preferred leaders."""
-    transfer_lag_entries_max: int = 1_024
+    transfer_lag_entries_max: int = bounded(1_024, 0, 1 << 20)
     """Missing entries up to which a preferred leader counts as caught up."""
-    settle_ms: int = 3_000
+    settle_ms: int = bounded(3_000, 0, 600_000)
     """Time for which a node has to be connected before it receives leaderships."""
-    transfer_retry_ms: int = 5_000
+    transfer_retry_ms: int = bounded(5_000, 1, 600_000)
     """Pause of a group after a failed transfer; doubled each time, up to 64 times."""
-    slow_rest_ms: int = 10_000
+    slow_rest_ms: int = bounded(10_000, 1, 600_000)
     """Time for which a process leads nothing after a stall of its disk or loop, if others can.
 
     Doubled for each stall that follows soon after such a rest, up to 32 times."""
-    stop_transfers_ms: int = 1_200
+    stop_transfers_ms: int = bounded(1_200, 0, 60_000)
     """Longest time of an orderly stop for leadership transfers."""
-    stop_answers_ms: int = 400
+    stop_answers_ms: int = bounded(400, 0, 60_000)
     """Longest time after that for answers to requests of other nodes."""
-    stop_flush_ms: int = 1_200
+    stop_flush_ms: int = bounded(1_200, 0, 60_000)
     """Longest time after that for the sync of accepted entries."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
-        for name, low, high in _BOUNDS:
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise InvalidArgument(f"{name}={value} is out of range: it must be {low} to {high}")
+        check_bounds(self)
         if self.tls is not None:
             check_certificate(self.tls, NodeId(self.node_id))
         if self.node_id in self.peers:
             raise InvalidArgument(f"node {self.node_id} is named among its own peers")
-
-
-_BOUNDS: tuple[tuple[str, int, int], ...] = (
-    ("node_id", 0, (1 << 31) - 1),
-    ("rpc_port", 0, 65_535),
-    ("open_files_max", 16, 1 << 20),
-    ("sync_threads", 1, 64),
-    ("peers_save_ms", 100, 600_000),
-    ("housekeeping_ms", 10, 60_000),
-    ("transfers_max", 1, 10_000),
-    ("transfer_lag_entries_max", 0, 1 << 20),
-    ("settle_ms", 0, 600_000),
-    ("transfer_retry_ms", 1, 600_000),
-    ("slow_rest_ms", 1, 600_000),
-    ("stop_transfers_ms", 0, 60_000),
-    ("stop_answers_ms", 0, 60_000),
-    ("stop_flush_ms", 0, 60_000),
-)

@@ -7,7 +7,6 @@ described = await outage.repeat(lambda: client.describe_topic("orders"))
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from raftlog.backoff import Backoff
@@ -53,9 +52,7 @@ class Outage:
         self.begin()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.end()
 
     async def repeat(self, attempt: Callable[[], Awaitable[_T]]) -> _T:

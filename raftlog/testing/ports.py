@@ -5,7 +5,6 @@ next start. So the port stays bound here, without listening, as long as the clus
 as well (both sockets have SO_REUSEADDR and only one listens) and does not choose it for a bind to port 0."""
 
 import socket
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from raftlog.testing.errors import BrokerFailed
@@ -50,9 +49,7 @@ class GossipPort(NamedTuple):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 

@@ -6,7 +6,6 @@ It is taken once the size is known, after the long poll, and released when the r
 for the connection's buffer. Nothing waits here: an answer becomes smaller, or is refused. Used by fetches, tails
 and polls of consumer instances."""
 
-from types import TracebackType
 from typing import Final, Self
 
 from raftlog.errors import MemoryBudgetExceeded
@@ -101,7 +100,5 @@ class AnswerMemory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release()

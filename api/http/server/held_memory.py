@@ -6,7 +6,6 @@ Taken in steps as it is needed, released at the end at the latest. Used by the r
 of answers."""
 
 import asyncio
-from types import TracebackType
 from typing import Self
 
 from raftlog.errors import MemoryBudgetExceeded
@@ -86,9 +85,7 @@ class HeldMemory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release()
 
 
