@@ -235,9 +235,10 @@ async def test_a_turn_is_one_frame() -> None:
         one.transport.set_addresses({two.node: two.address})
         await one.connected(2)
         (raw,) = await two.raft.next()
-        one.transport.send(two.node, [heartbeat(1)])
-        one.transport.send(two.node, [heartbeat(2), append(3, 10)])
+        writes = one.transport.traffic().writes["raft"]
         one.transport.beat(two.node, beat_of(1, 1, 1))
+        one.transport.send(two.node, [heartbeat(1), heartbeat(2), append(3, 10)])
+        assert one.transport.traffic().writes["raft"] == writes + 1, "messages wait for no later turn of the loop"
         assert (await raw.frame()).kind is FrameKind.BEAT
         frame = await raw.frame()
         assert TurnDecoder().decode(frame.body, frame.payload, ME) == [heartbeat(1), heartbeat(2), append(3, 10)]

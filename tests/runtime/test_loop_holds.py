@@ -117,7 +117,7 @@ def test_steps_of_a_driver_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with drivers.World() as world:
         world.fill(world.leader(), 2)
         world.converge()
-    assert {"Driver._turn", "Driver._tick", "Driver._receive", "Persister.settle", "segment write"} <= {
+    assert {"Driver._turn", "Driver._tick", "Driver._receive", "Driver._settle", "segment write"} <= {
         *LOOP_HOLDS.counts
     }
 

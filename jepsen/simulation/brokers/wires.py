@@ -21,6 +21,8 @@ from jepsen.simulation.node import Node, Process
 from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.types import Buffer
 
+SOCKET_BYTES: Final = 64 * 1024
+"""Bytes under way that the sockets of both ends hold; only those beyond wait in the writer's buffer."""
 HIGH_BYTES: Final = 64 * 1024
 RESUMED_SHARE: Final = 4
 """A paused writer goes on when no more than this part of what paused it is left."""
@@ -58,7 +60,7 @@ class StreamTransport(asyncio.Transport):
         if self._is_closing or self._stream.lost is not None:
             return  # as with a real one: the writer learns of the end by `connection_lost`
         self._stream.send(bytes(data))
-        if self._stream.pending_bytes > self._high_bytes and not self._is_paused:
+        if self.get_write_buffer_size() > self._high_bytes and not self._is_paused:
             self._is_paused = True
             self._protocol.pause_writing()
             self._loop.create_task(self._resume_later(), name="a full socket")
@@ -67,7 +69,7 @@ class StreamTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def get_write_buffer_size(self) -> int:
-        return self._stream.pending_bytes
+        return max(0, self._stream.pending_bytes - SOCKET_BYTES)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high_bytes = HIGH_BYTES if high is None else high
@@ -109,7 +111,7 @@ class StreamTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     async def _resume_later(self) -> None:
-        await self._stream.drain(self._high_bytes // RESUMED_SHARE)
+        await self._stream.drain(SOCKET_BYTES + self._high_bytes // RESUMED_SHARE)
         self._is_paused = False
         if not self._is_lost:
             self._protocol.resume_writing()

@@ -1,9 +1,10 @@
 """Driver: the one place that does persist → send → apply → advance, for all groups of a process.
 
     turn:  every dirty group's Ready → its log and the journal, in memory
-           one write and one sync for all of them begin; then messages that need no sync are sent, files are written,
+           messages that need no sync are sent; then one write and one sync for all of them begin, files are written,
            committed entries are delivered
-    when the journal's sync returns:  groups advance, messages that waited for it are sent, cuts reach the files
+    when the journal's sync returns:  groups advance, cuts reach the files; a turn follows in the same callback, which
+           sends the messages that waited and delivers what is committed now
 
 Used unchanged by server and simulator, over a `Transport` and a `Disk`. Everything happens on one asyncio loop; there
 are no threads, and no clock but the loop's. Only dirty groups are visited; a tick visits those that are not quiesced.
@@ -316,9 +317,9 @@ class Driver:
         self.loop.call_soon(self._fatal, work)
 
     def _turn(self) -> None:
-        self._is_turn_due = False
-        if self.failure:
+        if self.failure or not self._is_turn_due:  # a turn in between did the work
             return
+        self._is_turn_due = False
         dirty, self._dirty = self._dirty, []
         taken: list[tuple[PartitionReplica, Ready]] = []
         try:
@@ -329,12 +330,12 @@ class Driver:
                     taken.append((group, ready))
                     self._outbox.post(group.key, ready.messages_now)
                     self.persister.persist(group, ready)
+            self._outbox.send()  # before the journal's write, so that the followers' syncs run beside the one here
             self.persister.end_turn()
         except RaftlogError as error:
             self.persister.stop_with(error)  # a Ready was taken and is lost
             return
         self._journal_room.admitted_bytes = 0
-        self._outbox.send()
         for group, ready in taken:
             self._finish(group, ready)
             self.on_step(group, ready)
@@ -373,7 +374,12 @@ class Driver:
 
     def _journal_durable(self, _: JournalSequence) -> None:
         self.ticker.note_disk_moved()
-        self._fatal(self.persister.settle)
+        self._fatal(self._settle)
+
+    def _settle(self) -> None:
+        self._is_turn_due = self._is_started  # a turn now, not with the loop's next iteration
+        self.persister.settle()
+        self._turn()
 
     def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
         """Run a callback; an unexpected error leaves groups in an unknown state, so it ends the process."""

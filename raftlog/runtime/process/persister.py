@@ -239,10 +239,9 @@ class Persister:
     # once it is durable
 
     def settle(self) -> None:
-        """Run everything that waited for the journal's durable sequence."""
+        """Run everything that waited for the journal's durable sequence; the next turn sends the messages."""
         self.checkpoints.note_durable()
         self._waits.settle(self.journal.durable_sequence)
-        self._outbox.send()
 
     def _advance(self, group: PartitionReplica, sequence: JournalSequence) -> None:
         if group.is_closed:

@@ -117,6 +117,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self.is_closing:
             self._transport.writelines(joined(buffers))
 
+    def write_at_once(self) -> None:
+        """Pass writes to the socket when they are made; uvloop delays those below its limit to the end of a turn."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=1)
+
     def write_buffer_bytes(self) -> int:
         """Return the bytes that were written and not yet taken by the socket."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

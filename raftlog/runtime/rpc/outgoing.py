@@ -62,6 +62,7 @@ class Outgoing:
         self._peer_name = "the other side" if node is None else f"node {node}"
         self._ours = endpoint.hello(channel)
         self._our_body = pack_hello(self._ours)
+        self._is_raft = channel is Channel.RAFT
         self._theirs: Hello | None = None
         """Introduction of the other side, not proved yet."""
         self._transcript = b""
@@ -109,6 +110,8 @@ class Outgoing:
     # the handler
 
     def opened(self) -> None:
+        if self._is_raft:
+            self.connection.write_at_once()
         self.connection.write(encode_hello(self._our_body))
 
     def take(self, frame: Frame) -> None:

@@ -1,7 +1,8 @@
 """Writer of one connection: all of a loop turn in one write, within the connection's budget.
 
-Posted frames are written at the end of the loop turn, unless the socket is paused or the budget is used up; then they
-wait in the send queue, where Raft messages can still be dropped."""
+Posted frames are written with the Raft messages of the driver's turn, which are written at once, or at the end of the
+loop turn. While the socket is paused or the budget is used up, they wait in the send queue, where Raft messages can
+still be dropped."""
 
 import asyncio
 from collections.abc import Sequence
@@ -44,8 +45,9 @@ class Writer:
         return self._queue.messages_dropped
 
     def post_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """Post the Raft messages of a driver's turn, and write them with all that waits."""
         self._queue.add_envelopes(envelopes)
-        self._want_flush()
+        self.flush()
 
     def post_beat(self, beat: ProcessBeat) -> None:
         self._queue.add_beat(beat)

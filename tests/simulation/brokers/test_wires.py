@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from jepsen.simulation import SimulatedNetwork
-from jepsen.simulation.brokers.wires import ListeningPort, WiredLoop
+from jepsen.simulation.brokers.wires import SOCKET_BYTES, ListeningPort, WiredLoop
 from jepsen.simulation.node import Node
 from jepsen.simulation.options import generator
 
@@ -121,7 +121,7 @@ def test_a_reader_that_does_not_read_stops_the_writer(pair: Pair) -> None:
     pair.connect()
     pair.nodes[1].pause()
     pair.near.transport.set_write_buffer_limits(high=100)
-    pair.call(0, pair.near.transport.write, bytes(101))
+    pair.call(0, pair.near.transport.write, bytes(SOCKET_BYTES + 101))
     assert pair.near.events == ["made", "paused"]
     assert pair.near.transport.get_write_buffer_size() == 101
     pair.nodes[1].resume()
