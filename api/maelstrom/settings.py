@@ -1,13 +1,13 @@
-"""Settings of a Maelstrom node; every number is at least 1, except the linger."""
+"""Settings of a Maelstrom node."""
 
 from dataclasses import dataclass
 from typing import Final
 
-from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.setting_bounds import bounded, check_bounds
 from raftlog.topic_config import KIB, MIB
 
 _STALL_TICKS: Final = 10
@@ -19,22 +19,19 @@ class MaelstromSettings:
 
     data_dir: str
     """Every node of a cluster may be given the same one: each has a directory of its own in it."""
-    groups: int = 3
+    groups: int = bounded(3, 1, 1024)
     """Raft groups over which keys are spread; the same at every node."""
-    tick_ms: int = 100
+    tick_ms: int = bounded(100, 1, 1_000_000)
     """One tick of Raft: a follower that hears nothing for 10 to 20 of them campaigns. Round trips must be shorter."""
-    linger_ms: int = 5
+    linger_ms: int = bounded(5, 0, 1_000)
     """Time that a message to another node waits for others to be sent with it; 0: until the loop's turn ends."""
-    gossip_ms: int = 50
+    gossip_ms: int = bounded(50, 1, 1_000_000)
     """Time between two messages with broadcast values to one neighbour."""
-    timeout_ms: int = 4_000
+    timeout_ms: int = bounded(4_000, 1, 1_000_000)
     """Time until a request is answered, with a result or an error. Maelstrom's clients wait for 5 seconds."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if type(value) is int and value < (0 if name == "linger_ms" else 1):
-                raise InvalidArgument(f"{name}={value} is out of range: it must be at least 1")
+        check_bounds(self)
 
     def driver_config(self) -> DriverConfig:
         """Small files, for there may be many nodes on one disk; messages that a line has room for."""

@@ -11,10 +11,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.options import (
+    bootstrap_option,
+    defaults_of,
+    json_option,
+    option,
+    settings_options,
+    usage_errors,
+)
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show
-from raftlog.errors import InvalidArgument
 from raftlog.loadgen import LoadMode, LoadPlan, Mix, Result, Targeting, run_session
 from raftlog.loadgen import LoadProgress as RunProgress
 from raftlog.loadgen.plot import check_can_plot, write_plot
@@ -22,6 +28,15 @@ from raftlog.testing import Cluster
 
 MIX_DEFAULT: Final = "send=1,poll=1,commit=1,list=1"
 NODES_MAX: Final = 9
+_LOAD: Final = {
+    "rate": "Operations per second of all clients together; mode open only.",
+    "clients": "Number of clients; each has its own consumer group, positions and connections.",
+    "in_flight": "Maximum number of operations in flight per client.",
+    "value_bytes": "Size of each record's value, in bytes.",
+    "records": "Records per send; one is sent as JSON, more as a stored batch.",
+    "timeout_ms": "Timeout of an operation at the broker, in milliseconds.",
+    "seed": "Seed of the random order of operations.",
+}
 _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
 
 
@@ -38,12 +53,6 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
     default="open",
     help="open: a fixed rate, latencies count from the scheduled time. closed: as fast as answers arrive.",
 )
-@option(
-    "--rate",
-    type=click.FloatRange(min=0.1),
-    default=1_000.0,
-    help="Operations per second of all clients together; mode open only.",
-)
 @option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="Duration of the run, in seconds.")
 @option(
     "--warm-seconds",
@@ -51,15 +60,7 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
     default=1.0,
     help="Duration of the same load before the run, which is not measured, in seconds.",
 )
-@option(
-    "--clients",
-    type=click.IntRange(min=1),
-    default=4,
-    help="Number of clients; each has its own consumer group, positions and connections.",
-)
-@option(
-    "--in-flight", type=click.IntRange(min=1), default=16, help="Maximum number of operations in flight per client."
-)
+@settings_options(defaults_of(LoadPlan), _LOAD)
 @option("--mix", default=MIX_DEFAULT, help="Weights of the operations: send, poll, commit and list.")
 @option(
     "--to",
@@ -75,20 +76,6 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
     type=click.IntRange(min=1),
     help="Replicas of the temporary topic. [default: chosen by the brokers]",
 )
-@option("--value-bytes", type=click.IntRange(min=1), default=100, help="Size of each record's value, in bytes.")
-@option(
-    "--records",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Records per send; one is sent as JSON, more as a stored batch.",
-)
-@option(
-    "--timeout-ms",
-    type=click.IntRange(min=1),
-    default=10_000,
-    help="Timeout of an operation at the broker, in milliseconds.",
-)
-@option("--seed", type=int, default=1, help="Seed of the random order of operations.")
 @option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -129,18 +116,14 @@ def bench(context: click.Context, /, **options: Any) -> None:
 
 
 def _plan(options: dict[str, Any]) -> LoadPlan:
-    try:
+    with usage_errors():
         return LoadPlan(
             mode=LoadMode(options["mode"]),
             targeting=Targeting(options["targeting"]),
             mix=Mix.parse(options["mix"]),
-            **{
-                name: options[name]
-                for name in ("rate", "seconds", "clients", "in_flight", "value_bytes", "records", "timeout_ms", "seed")
-            },
+            seconds=options["seconds"],
+            **{name: options[name] for name in _LOAD},
         )
-    except InvalidArgument as error:
-        raise click.UsageError(str(error)) from None
 
 
 @contextmanager

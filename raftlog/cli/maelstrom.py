@@ -19,7 +19,7 @@ import uvloop
 from raftlog.api.maelstrom import MaelstromNode, MaelstromSettings
 from raftlog.api.maelstrom.stdio import Input, Lines, Output
 from raftlog.api.maelstrom.temporary import temporary_directory
-from raftlog.cli.options import option
+from raftlog.cli.options import defaults_of, option, settings_options, usage_errors
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.errors import RaftlogError, StorageError
@@ -30,7 +30,13 @@ _STDOUT: Final = 1
 _LAST_ANSWERS_S: Final = 6.0
 """Requests under way when stdin ends get this long; each is answered within its timeout."""
 _FLUSH_S: Final = 1.0
-_Number = click.IntRange(1, 1_000_000)
+_SETTINGS: Final = {
+    "groups": "Number of Raft groups that share the keys.",
+    "tick_ms": "Raft tick in milliseconds; an election begins after 10 to 20 without a leader.",
+    "linger_ms": "Time that a message waits for more to the same node, in milliseconds.",
+    "gossip_ms": "Interval between broadcast messages to a neighbour, in milliseconds.",
+    "timeout_ms": "Timeout of a request, in milliseconds.",
+}
 
 
 @click.command()
@@ -41,23 +47,7 @@ _Number = click.IntRange(1, 1_000_000)
     show_default="a temporary directory, removed at the end",
     help="Directory of the logs; each node uses a subdirectory of its name.",
 )
-@option("--groups", type=click.IntRange(1, 1024), default=3, help="Number of Raft groups that share the keys.")
-@option(
-    "--tick-ms",
-    type=_Number,
-    default=100,
-    help="Raft tick in milliseconds; an election begins after 10 to 20 without a leader.",
-)
-@option(
-    "--linger-ms",
-    type=click.IntRange(0, 1_000),
-    default=5,
-    help="Time that a message waits for more to the same node, in milliseconds.",
-)
-@option(
-    "--gossip-ms", type=_Number, default=50, help="Interval between broadcast messages to a neighbour, in milliseconds."
-)
-@option("--timeout-ms", type=_Number, default=4_000, help="Timeout of a request, in milliseconds.")
+@settings_options(defaults_of(MaelstromSettings), _SETTINGS)
 @option(
     "--log-level",
     envvar="RAFTLOG_LOG_LEVEL",
@@ -77,7 +67,9 @@ def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
     logs.configure(log_level, "text")
     logs.write_out()
     with _directory(data_dir) as path:
-        uvloop.run(_run(MaelstromSettings(data_dir=path, **settings)))
+        with usage_errors():
+            checked = MaelstromSettings(data_dir=path, **settings)
+        uvloop.run(_run(checked))
 
 
 @contextlib.contextmanager

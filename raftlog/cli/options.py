@@ -1,11 +1,15 @@
 """Options that several verbs share, and the parsers of their values."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial, reduce
 from typing import Any, TypeVar
 
 import click
+
+from raftlog.errors import InvalidArgument
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,6 +23,32 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 def broker_option(flag: str, *names: str, **settings: Any) -> Callable[[F], F]:
     """Return an option of a broker, whose variable is named after the flag: `RAFTLOG_NODE_ID` for `--node-id`."""
     return option(flag, *names, envvar=f"RAFTLOG_{flag.removeprefix('--').replace('-', '_').upper()}", **settings)
+
+
+def settings_options(
+    defaults: Mapping[str, Any], texts: Mapping[str, str], make: Callable[..., Callable[[Any], Any]] = option
+) -> Callable[[F], F]:
+    """Return an option for each setting that has a help text: `--in-flight` for `in_flight`, with its default."""
+    return all_of(
+        *(
+            make(f"--{name.replace('_', '-')}", name, type=type(defaults[name]), default=defaults[name], help=text)
+            for name, text in texts.items()
+        )
+    )
+
+
+def defaults_of(settings: type[Any]) -> dict[str, Any]:
+    """Return the defaults of a dataclass of settings, by name."""
+    return {each.name: each.default for each in fields(settings)}
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Report settings that cannot be used as a wrong use of the command."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise click.UsageError(str(error)) from None
 
 
 def all_of(*decorators: Callable[[F], F]) -> Callable[[F], F]:

@@ -10,7 +10,6 @@ import os
 import resource
 import signal
 import sys
-from dataclasses import fields
 from typing import Any
 
 import click
@@ -21,7 +20,7 @@ import raftlog
 from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import HttpSettings, requests_budget
-from raftlog.cli.options import all_of, broker_option, settings_option, split_address
+from raftlog.cli.options import broker_option, defaults_of, settings_option, settings_options, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
@@ -100,16 +99,8 @@ def _allowed_host(text: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-_DEFAULTS: dict[str, Any] = {
-    field.name: field.default for field in fields(BrokerSettings)
-} | HttpSettings._field_defaults
-_tuning_options = all_of(
-    *(
-        broker_option(
-            f"--{name.replace('_', '-')}", name, type=type(_DEFAULTS[name]), default=_DEFAULTS[name], help=text
-        )
-        for name, text in _TUNING.items()
-    )
+_tuning_options = settings_options(
+    defaults_of(BrokerSettings) | HttpSettings._field_defaults, _TUNING, make=broker_option
 )
 """An option for each bound of the broker and of its HTTP server, with the default that they have there."""
 
