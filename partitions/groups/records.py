@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
+import msgspec
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.types import FEATURE_LEVEL_FIRST, Offset
@@ -136,7 +137,7 @@ def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
     """Encode a value for the log at a feature level. Raises `InvalidArgument` when it does not fit."""
     match value:
         case GroupRecord():
-            members = [_fields(each, level, protocols=list(map(list, each.protocols))) for each in value.members]
+            members = [_fields(each, level) for each in value.members]
             return _packed([VERSION, *_fields(value, level, members=members)], GROUP_BYTES_MAX)
         case OffsetRecord():
             return _packed([VERSION, *_fields(value, level)], OFFSET_BYTES_MAX)
@@ -166,33 +167,22 @@ def decode_value(key: Key, data: bytes) -> Value:
                 f"a record of consumer groups has version {version}; this release reads {VERSION}: run a newer release"
             )
         case GroupKey(), [_, *fields]:
-            group = _record(GroupRecord, (str, int, str, str, bool, int, list), fields)
-            return group._replace(members=tuple(map(_member, group.members)))
+            return _record(GroupRecord, fields)
         case OffsetKey(), [_, *fields]:
-            return _record(OffsetRecord, (int, int, str, int), fields)
+            return _record(OffsetRecord, fields)
         case InstanceKey(), [_, dict(instance)]:
             return instance
     raise _wrong(f"the value of a {type(key).__name__}", data)
 
 
-def _member(raw: Any) -> MemberRecord:
-    text = (str, type(None))
-    member = _record(MemberRecord, (str, text, str, str, int, int, bool, bytes, list), raw)
-    return member._replace(protocols=tuple(_record(Protocol, (str, bytes), each) for each in member.protocols))
-
-
-def _record(make: type[Row], kinds: tuple[Any, ...], raw: Any) -> Row:
+def _record(kind: type[Row], raw: list[Any]) -> Row:
     """Make a record; missing fields at the end get their defaults, and an additional one is refused."""
-    if type(raw) is list and len(raw) > len(kinds):
-        raise FormatError(
-            f"a {make.__name__} has {len(raw)} fields; this release reads {len(kinds)}: run a newer release"
-        )
     try:
-        if all(isinstance(field, kind) for field, kind in zip(raw, kinds, strict=False)):
-            return make(*raw)
-    except TypeError:  # a field without a default is missing, or the value is not a list
-        pass
-    raise FormatError(f"a {make.__name__} cannot be read")
+        return msgspec.convert(raw, kind, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise FormatError(
+            f"the value is not a {kind.__name__} of this release: {error}; if it has more fields, run a newer release"
+        ) from None
 
 
 def _keyed(kind: int, fields: list[Any]) -> bytes:

@@ -169,16 +169,16 @@ def test_a_later_field_is_written_once_the_level_allows_it(monkeypatch: pytest.M
 
 
 def test_fields_that_miss_get_their_defaults() -> None:
-    assert records._record(NextOffset, (int, int, str, int, str), [7, 2, "", 1_000]) == (7, 2, "", 1_000, "")
+    assert records._record(NextOffset, [7, 2, "", 1_000]) == (7, 2, "", 1_000, "")
     with pytest.raises(FormatError):
-        records._record(NextOffset, (int, int, str, int, str), [7, 2, ""])
+        records._record(NextOffset, [7, 2, ""])
 
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        (OffsetKey("g", TOPIC_ID, 1), [1, 7, 2, "", 1_000, "bob"], r"OffsetRecord has 5 fields.*reads 4: run a newer"),
-        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [], 9], r"GroupRecord has 8 fields.*reads 7: run a newer"),
+        (OffsetKey("g", TOPIC_ID, 1), [1, 7, 2, "", 1_000, "bob"], r"OffsetRecord.*length 4, got 5; if.*run a newer"),
+        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [], 9], r"GroupRecord.*length 7, got 8; if.*run a newer"),
     ],
 )
 def test_an_unknown_field_is_refused(key: Key, value: object, words: str) -> None:
