@@ -1,6 +1,7 @@
 """Brokers: their state; decommission, recommission, and maintenance, also of the broker that is asked."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -24,6 +25,8 @@ from raftlog.values.brokers import (
 
 _BROKER: Final = "/v1/brokers/{broker}"
 _OWN: Final = "the broker that is asked"
+_ORDER: Final = partial(HttpEndpoint, found=MaintenanceOrdered, query=VERSIONED, text=ORDERED)
+_PROGRESS: Final = partial(HttpEndpoint, found=Maintenance, headers=ETAG)
 _ASK_MS: Final = 1_500
 """Time that a row waits for the progress of a maintenance."""
 
@@ -73,41 +76,23 @@ class BrokerHandlers(Handlers):
         await self._broker.operations.brokers.recommission(node, deadline=target.deadline())
         return value_answer(BrokerNamed(node))
 
-    @HttpEndpoint(
-        "GET /v1/maintenance",
-        Maintenance,
-        headers=ETAG,
-        name="ownMaintenance",
-        summary=f"Return the progress of the maintenance of {_OWN}.",
+    @_PROGRESS(
+        "GET /v1/maintenance", name="ownMaintenance", summary=f"Return the progress of the maintenance of {_OWN}."
     )
-    @HttpEndpoint(f"GET {_BROKER}/maintenance", Maintenance, headers=ETAG)
+    @_PROGRESS(f"GET {_BROKER}/maintenance")
     async def maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the progress of the maintenance of a broker."""
         found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=target.deadline())
         return value_answer(found, version=found.version)
 
-    @HttpEndpoint(
-        "PUT /v1/maintenance",
-        MaintenanceOrdered,
-        VERSIONED,
-        text=ORDERED,
-        name="ownMaintenanceBegin",
-        summary=f"Begin the maintenance of {_OWN}.",
-    )
-    @HttpEndpoint(f"PUT {_BROKER}/maintenance", MaintenanceOrdered, VERSIONED, text=ORDERED)
+    @_ORDER("PUT /v1/maintenance", name="ownMaintenanceBegin", summary=f"Begin the maintenance of {_OWN}.")
+    @_ORDER(f"PUT {_BROKER}/maintenance")
     async def maintenance_begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Begin the maintenance of a broker."""
         return await self._set_maintenance(request, target, is_on=True)
 
-    @HttpEndpoint(
-        "DELETE /v1/maintenance",
-        MaintenanceOrdered,
-        VERSIONED,
-        text=ORDERED,
-        name="ownMaintenanceEnd",
-        summary=f"End the maintenance of {_OWN}.",
-    )
-    @HttpEndpoint(f"DELETE {_BROKER}/maintenance", MaintenanceOrdered, VERSIONED, text=ORDERED)
+    @_ORDER("DELETE /v1/maintenance", name="ownMaintenanceEnd", summary=f"End the maintenance of {_OWN}.")
+    @_ORDER(f"DELETE {_BROKER}/maintenance")
     async def maintenance_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """End the maintenance of a broker."""
         return await self._set_maintenance(request, target, is_on=False)

@@ -57,60 +57,41 @@ def _catch_up(broker: Broker) -> Iterator[Metric]:
     yield counter("entries_repaired", "Damaged entries repaired from other replicas.", driver.entries_repaired)
 
 
+_ELECTIONS: Final = {
+    "elections_started": "Elections with a replica of this broker as candidate.",
+    "elections_won": "Elections that a replica of this broker won.",
+    "elections_lost": "Elections that a replica of this broker lost.",
+    "leader_changes": "Leader changes of Raft groups with a replica here.",
+}
+
+
 def _elections(broker: Broker) -> Iterator[Metric]:
-    leader_statistics, leaders = broker.measuring.leader_statistics, broker.measuring.leaders
-    for name, text, count in (
-        (
-            "elections_started",
-            "Elections with a replica of this broker as candidate.",
-            leader_statistics.elections_started,
-        ),
-        ("elections_won", "Elections that a replica of this broker won.", leader_statistics.elections_won),
-        ("elections_lost", "Elections that a replica of this broker lost.", leader_statistics.elections_lost),
-        ("leader_changes", "Leader changes of Raft groups with a replica here.", leader_statistics.leader_changes),
-        (
-            "leadership_transfers",
-            "Leadership transfers from this broker to others that were started.",
-            leaders.transfers_begun,
-        ),
-        (
-            "leadership_transfers_failed",
-            "Leadership transfers that the other broker did not take over in time.",
-            leaders.transfers_failed,
-        ),
-    ):
-        yield counter(name, text, count)
+    for name, text in _ELECTIONS.items():
+        yield counter(name, text, getattr(broker.measuring.leader_statistics, name))
+    leaders = broker.measuring.leaders
+    text = "Leadership transfers from this broker to others that were started."
+    yield counter("leadership_transfers", text, leaders.transfers_begun)
+    text = "Leadership transfers that the other broker did not take over in time."
+    yield counter("leadership_transfers_failed", text, leaders.transfers_failed)
 
 
 def _cluster(broker: Broker) -> Iterator[Metric]:
-    state, leader = broker.measuring.metadata.state, broker.controller_id
+    state, leader = broker.measuring.metadata.state, leader_number(broker.controller_id)
     row = state.broker_of(broker.measuring.replica)
     yield InfoMetricFamily(
         "raftlog_build", "Release and node id.", {"version": raftlog.__version__, "node": str(broker.node_id)}
     )
-    for name, text, value in (
-        ("ready", "1 when the broker serves.", broker.is_ready),
-        ("brokers", "Brokers registered at the controller.", len(state.brokers)),
-        ("topics", "Topics.", len(state.topics)),
-        (
-            "controller_leader",
-            "Node id of the controller's leader; -1 when this broker has no leader for it.",
-            leader_number(leader),
-        ),
-        (
-            "metadata_applied_index",
-            "Index of the last entry of the controller's log that is applied here.",
-            state.applied_index,
-        ),
-        ("feature_level", "Feature level of the cluster.", state.feature_level),
-        ("in_maintenance", "1 when this broker is in maintenance.", state.is_in_maintenance(broker.node_id)),
-        (
-            "draining",
-            "1 when this broker's replicas are to move elsewhere.",
-            row is not None and row.is_draining,
-        ),
-    ):
-        yield gauge(name, text, value)
+    yield gauge("ready", "1 when the broker serves.", broker.is_ready)
+    yield gauge("brokers", "Brokers registered at the controller.", len(state.brokers))
+    yield gauge("topics", "Topics.", len(state.topics))
+    text = "Node id of the controller's leader; -1 when this broker has no leader for it."
+    yield gauge("controller_leader", text, leader)
+    text = "Index of the last entry of the controller's log that is applied here."
+    yield gauge("metadata_applied_index", text, state.applied_index)
+    yield gauge("feature_level", "Feature level of the cluster.", state.feature_level)
+    is_resting, is_draining = state.is_in_maintenance(broker.node_id), row is not None and row.is_draining
+    yield gauge("in_maintenance", "1 when this broker is in maintenance.", is_resting)
+    yield gauge("draining", "1 when this broker's replicas are to move elsewhere.", is_draining)
 
 
 _FIGURES: Final = {

@@ -68,19 +68,11 @@ def _loop_holds() -> Iterator[Metric]:
 
 def _latencies(broker: Broker) -> Iterator[Metric]:
     driver = broker.measuring.driver
-    for name, text, times in (
-        (
-            "produce",
-            "Time from the arrival of an append's oldest call to its answer, with the leader on any broker.",
-            broker.measuring.counters.append_times,
-        ),
-        (
-            "append",
-            "Time at leaders from a proposal to its place in the log, ready for the journal.",
-            driver.persister.append_times,
-        ),
-        ("sync", "Time from submitting a sync of the journal to its completion.", driver.journal.sync_times),
-        ("commit", "Time at leaders from a proposal to its commit.", driver.commit_times),
-        ("loop_lag", "Delay of ticks of the event loop.", driver.ticker.lateness),
-    ):
-        yield histogram(f"{name}_seconds", text, times)
+    text = "Time from the arrival of an append's oldest call to its answer, with the leader on any broker."
+    yield histogram("produce_seconds", text, broker.measuring.counters.append_times)
+    text = "Time at leaders from a proposal to its place in the log, ready for the journal."
+    yield histogram("append_seconds", text, driver.persister.append_times)
+    text = "Time from submitting a sync of the journal to its completion."
+    yield histogram("sync_seconds", text, driver.journal.sync_times)
+    yield histogram("commit_seconds", "Time at leaders from a proposal to its commit.", driver.commit_times)
+    yield histogram("loop_lag_seconds", "Delay of ticks of the event loop.", driver.ticker.lateness)

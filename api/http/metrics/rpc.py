@@ -20,25 +20,15 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
     """Labels are a few fixed words (kinds of messages, channels, directions), and the other brokers' node ids."""
     yield from _traffic(broker)
     yield from _connections(broker)
-    transport = broker.measuring.transport
-    for name, text, count in (
-        (
-            "complaints",
-            "Connections to the RPC port that were refused in the handshake.",
-            transport.complaints,
-        ),
-        (
-            "messages_refused",
-            "Refused Raft messages: unknown group, invalid, or no room.",
-            broker.measuring.driver.messages_refused,
-        ),
-        (
-            "messages_from_outsiders",
-            "Dropped Raft messages of processes that are not in the cluster.",
-            transport.messages_from_outsiders,
-        ),
-    ):
-        yield counter(f"rpc_{name}", text, count)
+    transport, driver = broker.measuring.transport, broker.measuring.driver
+    yield counter(
+        "rpc_complaints", "Connections to the RPC port that were refused in the handshake.", transport.complaints
+    )
+    yield counter(
+        "rpc_messages_refused", "Refused Raft messages: unknown group, invalid, or no room.", driver.messages_refused
+    )
+    text = "Dropped Raft messages of processes that are not in the cluster."
+    yield counter("rpc_messages_from_outsiders", text, transport.messages_from_outsiders)
 
 
 def _traffic(broker: Broker) -> Iterator[Metric]:
