@@ -89,9 +89,9 @@ def rate(bytes_per_s: float | None) -> str:
     return f"{size(int(bytes_per_s))}/s" if bytes_per_s else "-"
 
 
-def properties(rows: Iterable[tuple[str, object]]) -> Table:
-    """Return a table of one object: a name and a value a line."""
+def show_properties(*rows: tuple[str, object]) -> None:
+    """Print a table of one object: a name and a value a line."""
     table = Table("", "", box=None, show_header=False)
     for name, value in rows:
         table.add_row(name, or_dash(value))
-    return table
+    show(table)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from raftlog.cli.operator_verbs import OperatorVerb, node_argument, operator_command
-from raftlog.cli.tables import Columns, age, properties, red, show, size, table_of, yes_no
+from raftlog.cli.tables import Columns, age, red, show, show_properties, size, table_of, yes_no
 from raftlog.values.brokers import BrokerDescription
 
 
@@ -33,27 +33,23 @@ def show_broker(node: int, verb: OperatorVerb) -> None:
 
 
 def _show(row: BrokerDescription) -> None:
-    show(
-        properties(
-            (
-                ("node", row.node_id),
-                ("alive", "yes" if row.is_alive else "no"),
-                ("status", status_of(row)),
-                ("problem", row.problem),
-                ("HTTP", row.http_address),
-                ("RPC", row.rpc),
-                ("host", row.host),
-                ("rack", row.rack),
-                ("version", row.version),
-                ("feature levels", f"{row.feature_levels.min} to {row.feature_levels.max}"),
-                ("disk", row.disk_uuid),
-                ("directory", row.disk_space[0].path if row.disk_space else None),
-                ("disk free", _free(row)),
-                ("starts", row.boot_epoch),
-                ("uptime", _uptime(row)),
-                ("row version", row.row_version),
-            )
-        )
+    show_properties(
+        ("node", row.node_id),
+        ("alive", "yes" if row.is_alive else "no"),
+        ("status", status_of(row)),
+        ("problem", row.problem),
+        ("HTTP", row.http_address),
+        ("RPC", row.rpc),
+        ("host", row.host),
+        ("rack", row.rack),
+        ("version", row.version),
+        ("feature levels", f"{row.feature_levels.min} to {row.feature_levels.max}"),
+        ("disk", row.disk_uuid),
+        ("directory", row.disk_space[0].path if row.disk_space else None),
+        ("disk free", _free(row)),
+        ("starts", row.boot_epoch),
+        ("uptime", _uptime(row)),
+        ("row version", row.row_version),
     )
 
 

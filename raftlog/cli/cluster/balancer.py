@@ -3,7 +3,7 @@
 import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, watch_option
-from raftlog.cli.tables import counted, nodes, properties, show
+from raftlog.cli.tables import counted, nodes, show_properties
 from raftlog.client import BrokerClient
 from raftlog.values.placement import BalancerStatus
 
@@ -28,18 +28,14 @@ def status(watches: bool, verb: OperatorVerb) -> None:
 
 def _show(found: BalancerStatus) -> None:
     last = found.seconds_since_last_tick
-    show(
-        properties(
-            (
-                ("status", found.status),
-                ("mode", found.mode),
-                ("moves in progress", found.current_reassignments_count),
-                ("reasons", "\n".join(found.reasons) or "-"),
-                ("brokers down", nodes(found.violations.unavailable_nodes)),
-                ("brokers with a full disk", nodes(found.violations.over_disk_limit_nodes)),
-                ("last check", None if last is None else f"{last:.1f} s ago"),
-            )
-        )
+    show_properties(
+        ("status", found.status),
+        ("mode", found.mode),
+        ("moves in progress", found.current_reassignments_count),
+        ("reasons", "\n".join(found.reasons) or "-"),
+        ("brokers down", nodes(found.violations.unavailable_nodes)),
+        ("brokers with a full disk", nodes(found.violations.over_disk_limit_nodes)),
+        ("last check", None if last is None else f"{last:.1f} s ago"),
     )
 
 

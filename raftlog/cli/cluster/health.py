@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, until_ctrl_c, watch, watch_option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import nodes, properties, red, show, yes_no
+from raftlog.cli.tables import nodes, red, show_properties, yes_no
 from raftlog.client import BrokerClient, ClusterHealth
 from raftlog.values.value import to_json
 
@@ -44,26 +44,22 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(to_builtins(found) | {"controller_id": found.controller_id}))
         return
-    show(
-        properties(
-            (
-                ("healthy", yes_no(found.is_healthy)),
-                ("reasons", red("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else None),
-                ("controller", found.controller_id),
-                ("all nodes", nodes(sorted(found.all_nodes))),
-                ("nodes down", nodes(sorted(found.nodes_down))),
-                ("nodes in maintenance", nodes(sorted(found.nodes_in_maintenance))),
-                ("nodes draining", nodes(sorted(found.nodes_draining))),
-                ("leaderless partitions", _names_and_count(found.leaderless_partitions, found.leaderless_count)),
-                (
-                    "under-replicated partitions",
-                    _names_and_count(found.under_replicated_partitions, found.under_replicated_count),
-                ),
-                ("lagging partitions", f"{found.lagging_count:,}"),
-                ("partitions in election", f"{found.electing_count:,}"),
-                ("moving partitions", f"{found.reconfigurations_count:,}"),
-            )
-        )
+    show_properties(
+        ("healthy", yes_no(found.is_healthy)),
+        ("reasons", red("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else None),
+        ("controller", found.controller_id),
+        ("all nodes", nodes(sorted(found.all_nodes))),
+        ("nodes down", nodes(sorted(found.nodes_down))),
+        ("nodes in maintenance", nodes(sorted(found.nodes_in_maintenance))),
+        ("nodes draining", nodes(sorted(found.nodes_draining))),
+        ("leaderless partitions", _names_and_count(found.leaderless_partitions, found.leaderless_count)),
+        (
+            "under-replicated partitions",
+            _names_and_count(found.under_replicated_partitions, found.under_replicated_count),
+        ),
+        ("lagging partitions", f"{found.lagging_count:,}"),
+        ("partitions in election", f"{found.electing_count:,}"),
+        ("moving partitions", f"{found.reconfigurations_count:,}"),
     )
 
 

@@ -7,7 +7,7 @@ import click
 import orjson
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, watch_option
-from raftlog.cli.tables import Columns, counted, escaped, properties, show, table_of
+from raftlog.cli.tables import Columns, counted, escaped, show, show_properties, table_of
 from raftlog.client import BrokerClient, ConsumerDescription, GroupDescription, PartitionLag
 from raftlog.errors import UnknownGroup
 
@@ -72,7 +72,7 @@ def _show(found: _GroupReport, as_json: bool) -> None:
         ]
         click.echo(orjson.dumps({**_named(group, _GROUP), "members": members, **_lags_as_json(lags)}))
         return
-    rows = (
+    show_properties(
         ("group", escaped(group.group)),
         ("state", _state(group)),
         ("assignor", escaped(group.partition_assignor)),
@@ -81,7 +81,6 @@ def _show(found: _GroupReport, as_json: bool) -> None:
         ("members", len(consumers)),
         ("lag", _total(lags)),
     )
-    show(properties(rows))
     if consumers:
         click.echo()
         show(table_of(consumers, _MEMBER))

@@ -4,7 +4,7 @@ import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, partition_place
-from raftlog.cli.tables import Columns, nodes, properties, rate, show, size, table_of, yes_no
+from raftlog.cli.tables import Columns, nodes, rate, show, show_properties, size, table_of, yes_no
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica
 
 
@@ -27,18 +27,14 @@ def show_partition(partition: str, verb: OperatorVerb) -> None:
 
 
 def _show(found: NamespacePartition) -> None:
-    show(
-        properties(
-            (
-                ("partition", f"{found.topic}/{found.partition_id}"),
-                ("leader", _leader(found)),
-                ("leader epoch", found.leader_epoch),
-                ("first offset", found.log_start_offset),
-                ("high watermark", found.high_watermark),
-                ("version", found.version),
-                ("problem", found.problem),
-            )
-        )
+    show_properties(
+        ("partition", f"{found.topic}/{found.partition_id}"),
+        ("leader", _leader(found)),
+        ("leader epoch", found.leader_epoch),
+        ("first offset", found.log_start_offset),
+        ("high watermark", found.high_watermark),
+        ("version", found.version),
+        ("problem", found.problem),
     )
     click.echo()
     show(table_of(found.replicas, _REPLICA))

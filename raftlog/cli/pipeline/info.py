@@ -10,7 +10,7 @@ import orjson
 
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import properties, show
+from raftlog.cli.tables import show_properties
 from raftlog.pipeline.errors import MissingRequirement
 from raftlog.pipeline.py_files import write_py_files
 from raftlog.pipeline.requirements import check_java, check_packages
@@ -39,7 +39,7 @@ def info(zip_path: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps(found))
     else:
-        show(properties((name.replace("_", "-"), value) for name, value in found.items() if name != "missing"))
+        show_properties(*((name.replace("_", "-"), value) for name, value in found.items() if name != "missing"))
     if missing:
         raise CommandFailed("; ".join(missing))
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from raftlog import pipeline
 from raftlog.cli.options import json_option, option, settings_option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import escaped, properties, show
+from raftlog.cli.tables import escaped, show, show_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,7 +145,7 @@ def print_report(report: Report, as_json: bool) -> None:
         click.echo(orjson.dumps(found))
         return
     lists = {name: value for name, value in found.items() if isinstance(value, list)}
-    show(properties((name.replace("_", " "), _text(found[name])) for name in found if name not in lists))
+    show_properties(*((name.replace("_", " "), _text(found[name])) for name in found if name not in lists))
     for name, values in lists.items():
         if values and all(isinstance(value, Mapping) for value in values):
             show(_table(name, values))
