@@ -30,7 +30,7 @@ from raftlog.partitions.placement.recovery import Recovered
 from raftlog.partitions.produce import Producers
 from raftlog.partitions.produce.large_calls import produce_large
 from raftlog.partitions.produce.shares import PartitionChoice
-from raftlog.partitions.produce.spreading import produce_records, produce_sequenced
+from raftlog.partitions.produce.spreading import maybe_queue_record, produce_records, produce_sequenced
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.partitions.results import (
     ALL,
@@ -222,6 +222,15 @@ class Broker:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
             results = await produce_large(target, partition, records, acks, deadline, self._wall_ms())
+        elif len(records) == 1 and (queued := maybe_queue_record(target, partition, records, acks, deadline)):
+            number, _, future, error = queued
+            base = None
+            if future is not None:
+                try:
+                    base = await future
+                except RaftlogError as failed:
+                    error = failed
+            results = [RecordResult(number, base, error)]
         else:
             results = await produce_records(target, partition, records, acks, deadline)
         if target.is_deleted:

@@ -20,27 +20,28 @@ class DeadlineSweep:
 
     `expire(now)` answers all waiters whose deadline has passed and returns the earliest deadline left, or `NEVER`."""
 
-    __slots__ = ("_at", "_expire", "_loop", "_timer")
+    __slots__ = ("_expire", "_loop", "_timer", "earliest")
 
     def __init__(self, expire: Callable[[float], float]) -> None:
         self._expire = expire
         self._loop = asyncio.get_running_loop()
-        self._at: float = NEVER
+        self.earliest: float = NEVER
+        """Deadline at which it fires."""
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, deadline: float) -> None:
         """Fire at this deadline, or earlier."""
-        if deadline < self._at:
+        if deadline < self.earliest:
             self.cancel()
-            self._at = deadline
+            self.earliest = deadline
             self._timer = self._loop.call_at(deadline, self._run)
 
     def cancel(self) -> None:
         """Forget all deadlines."""
         if self._timer is not None:
             self._timer.cancel()
-        self._at, self._timer = NEVER, None
+        self.earliest, self._timer = NEVER, None
 
     def _run(self) -> None:
-        self._at, self._timer = NEVER, None
+        self.earliest, self._timer = NEVER, None
         self.note(self._expire(self._loop.time()))

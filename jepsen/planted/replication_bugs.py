@@ -29,7 +29,7 @@ def count_follower_unsynced() -> None:
     """Report entries as durable to the leader that the follower has only received."""
 
     def prepare(self: Follower) -> None:
-        replica, leader = self._replica, self._leader
+        replica, leader = self._replica, self.leader
         if leader is None or not (self._sequence or self._is_answer_owed):
             return
         if self._is_answer_owed or self.verified > self._acknowledged:

@@ -71,12 +71,6 @@ class Pending:
         self.arrived = 0.0
         """Time of arrival, by the stopwatch."""
 
-    def resolve(self, base_offset: int) -> None:
-        """Set the base offset as the result, unless the caller gave up waiting."""
-        future = self.future
-        if future is not None and not future.done():
-            future.set_result(base_offset)
-
     def renew_batches(self) -> None:
         """Copy ready-made batches: a log stamped them and may still hold them."""
         self.batches = [bytearray(batch) for batch in self.batches]

@@ -163,8 +163,10 @@ class ProduceQueue:
         pending.number, pending.arrived = self._number, stopwatch()
         self._number += 1
         self._queue.append(pending)
-        self._sweep.note(pending.deadline)
-        self._schedule()
+        if pending.deadline < self._sweep.earliest:
+            self._sweep.note(pending.deadline)
+        if not self._is_drain_scheduled:
+            self._schedule()
 
     def _release(self, size: int) -> None:
         for budget in self._budgets:
@@ -233,10 +235,11 @@ class ProduceQueue:
             if taken and ((queue[0].acks == ALL) != (taken[0].acks == ALL) or queue[0].producers or taken[0].producers):
                 break
             pending = queue.popleft()
+            future = pending.future
             if pending.deadline <= now:
                 self._fail_expired(pending)
                 dropped += pending.size
-            elif pending.is_abandoned:
+            elif future is not None and future.done():  # abandoned
                 dropped += pending.size
             else:
                 taken.append(pending)
@@ -285,7 +288,9 @@ class ProduceQueue:
         offset: int = appended.base_offset
         for pending in flight.pendings:
             pending.appended = appended
-            pending.resolve(offset)
+            future = pending.future
+            if future is not None and not future.done():  # its caller waits
+                future.set_result(offset)
             offset += pending.count
         counters = self._counters
         if appended.is_duplicate:

@@ -1,6 +1,7 @@
 """Produce calls of a few records: spread over partitions, queued there in order, and answered together."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline
@@ -12,25 +13,28 @@ from raftlog.partitions.routing.topics import Topic
 from raftlog.records import NewRecord
 from raftlog.types import Offset
 
+_ALONE: Final = (0,)
+"""Places of the only record of a call."""
+
+
+def maybe_queue_record(
+    topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
+) -> QueuedShare | None:
+    """Queue the record of a call that has only one, without a coroutine; None while its partition has no room."""
+    number = choice if choice is None or type(choice) is int else choice[0]  # type: ignore[index]
+    if number is None:
+        number = topic.choose(records[0].key)
+    try:
+        pending = topic.partition(number).maybe_queue_record(records, acks, deadline)
+    except RaftlogError as error:
+        return QueuedShare(number, _ALONE, None, error)
+    return None if pending is None else QueuedShare(number, _ALONE, pending.future)
+
 
 async def produce_records(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
 ) -> list[RecordResult]:
     """Append the records and return one result for each, in order."""
-    if len(records) == 1:
-        record = records[0]
-        number = choice if choice is None or type(choice) is int else choice[0]  # type: ignore[index]
-        if number is None:
-            number = topic.choose(record.key)
-        try:
-            partition = topic.partition(number)
-            pending = partition.pending_records(records, acks, deadline)
-            if not partition.queue.maybe_add(pending):
-                await partition.queue.add_when_room(pending)
-            future = pending.future
-            return [RecordResult(number, None if future is None else await future, None)]
-        except RaftlogError as error:
-            return [RecordResult(number, None, error)]
     results: list[RecordResult | None] = [None] * len(records)
     queued = []
     for number, places in spread(topic, choice, records).items():

@@ -103,10 +103,6 @@ class Partition:
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
         """Queue the records; the future gets their first offset. Raises errors that are definite failures."""
-        return (await self._queued(self.pending_records(records, acks, deadline))).future
-
-    def pending_records(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending:
-        """Return a call for `queue`. Raises errors that are definite failures."""
         if self._is_compacted:
             self.check_keys(records)
         total = 0
@@ -115,7 +111,20 @@ class Partition:
             if size > self._record_bytes_max:
                 raise self._too_large(size)
             total += size
-        return self._pending(records, (), len(records), total, acks, deadline)
+        return (await self._queued(self._pending(records, (), len(records), total, acks, deadline))).future
+
+    def maybe_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
+        """Queue the only record of a call; None without room. Raises errors that are definite failures."""
+        if self._is_compacted:
+            self.check_keys(records)
+        size = record_size(records[0])
+        if size > self._record_bytes_max:
+            raise self._too_large(size)
+        pending = self._pending(records, (), 1, size, acks, deadline)
+        queue = self._queue
+        if queue is None:
+            queue = self.queue
+        return pending if queue.maybe_add(pending) else None
 
     async def enqueue_batches(
         self, batches: Sequence[bytearray], count: int, acks: Acks, deadline: Deadline

@@ -18,12 +18,13 @@ from raftlog.types import Term
 class Candidate:
     """One campaign in one of its two phases."""
 
-    __slots__ = ("_is_counted", "_replica", "_sequence", "role", "votes")
+    __slots__ = ("_is_counted", "_replica", "_sequence", "leader", "role", "votes")
 
     def __init__(self, replica: RaftReplica, role: Role, *, is_transfer: bool = False) -> None:
         assert role in (Role.PRE_CANDIDATE, Role.CANDIDATE), f"no campaign as {role}"
         self._replica = replica
         self.role: Role = role
+        self.leader: ReplicaId | None = None
         self._sequence = replica.next_sequence()
         self.votes: dict[ReplicaId, bool] = {}
         """Answers by voter: a second answer of the same voter changes nothing."""
@@ -34,10 +35,6 @@ class Candidate:
         for voter in replica.configuration.all_voters():
             if voter != replica.me:
                 replica.send(self._request(voter, is_transfer))
-
-    @property
-    def leader(self) -> ReplicaId | None:
-        return None
 
     def is_loyal(self) -> bool:
         return False

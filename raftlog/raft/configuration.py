@@ -95,7 +95,7 @@ def change_error(change: ConfigurationChange) -> str | None:
 class ConfigurationHistory:
     """Configurations that hold at a replica now or may hold again after a cut of its log."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "current")
 
     def __init__(self, known: Sequence[Configuration]) -> None:
         # A replica that began with an empty log had no configuration, and a cut can bring it back to that.
@@ -105,6 +105,8 @@ class ConfigurationHistory:
                 f"configurations do not ascend: {[configuration.index for configuration in known]}"
             )
             self._known.append(configuration)
+        self.current = self._known[-1]
+        """Latest configuration in the log, committed or not: the one that holds."""
 
     def begin(self, founders: Configuration) -> None:
         """Take the founding configuration from the first entry of the log, unless one is known.
@@ -112,6 +114,7 @@ class ConfigurationHistory:
         A founder got it at its start; a replica that lost its log since has it only from that entry."""
         if self._known == [NO_CONFIGURATION]:
             self._known = [founders]
+            self.current = founders
 
     def restore(self, known: Sequence[Configuration]) -> None:
         """Replace the configurations by `known`, ascending, from the stored log; those above the last one stay."""
@@ -120,11 +123,7 @@ class ConfigurationHistory:
         last = known[-1].index
         later = [configuration for configuration in self._known if configuration.index > last]
         self._known = ConfigurationHistory([*known, *later])._known
-
-    @property
-    def current(self) -> Configuration:
-        """Latest configuration in the log, committed or not: the one that holds."""
-        return self._known[-1]
+        self.current = self._known[-1]
 
     def may_need(self, replica: ReplicaId) -> bool:
         """Return whether the replica votes in a configuration that can still come to hold here.
@@ -138,12 +137,14 @@ class ConfigurationHistory:
             f"configuration at index {configuration.index} after one at {self.current.index}"
         )
         self._known.append(configuration)
+        self.current = configuration
 
     def maybe_roll_back(self, last_index: Index) -> bool:
         """Remove configurations above `last_index`; return true when another configuration holds now."""
         length = len(self._known)
         while len(self._known) > 1 and self._known[-1].index > last_index:
             self._known.pop()
+        self.current = self._known[-1]
         return len(self._known) < length
 
     def commit_to(self, committed: Index) -> None:

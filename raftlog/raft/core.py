@@ -276,7 +276,7 @@ class RaftCore(ReadableCore):
             return self._builder.take_messages() if self._replica.outbox else None
         while (become := self._role.prepare()) is not None:
             self._become(become)
-        return self._builder.take(self._role, self._reason) if self._builder.has_work(self._role) else None
+        return self._builder.maybe_take(self._role, self._reason)
 
     def advance(self, *, durable: int = 0, applied: Index | None = None) -> None:
         """Record that all Readys up to number `durable` are synced, and entries up to `applied` applied."""

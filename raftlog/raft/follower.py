@@ -42,7 +42,6 @@ class Follower:
         "_contact_tick",
         "_heartbeat_sequence",
         "_is_answer_owed",
-        "_leader",
         "_passes",
         "_reads",
         "_replica",
@@ -50,6 +49,7 @@ class Follower:
         "_timeout",
         "_timer_tick",
         "_wake_tick",
+        "leader",
         "role",
         "verified",
     )
@@ -57,11 +57,11 @@ class Follower:
     def __init__(self, replica: RaftReplica, leader: ReplicaId | None) -> None:
         self.role = Role.FOLLOWER
         self._replica = replica
-        self._leader = leader
+        self.leader = leader
         self.verified = replica.committed
         """Index moved up by the leader's appends; it starts at the commit index because every leader has all that is
         committed."""
-        self._acknowledged = min(replica.durable_index, self.verified)
+        self._acknowledged = min(replica.durability.durable_index, self.verified)
         self._sequence = 0
         """Number of the latest append that was accepted."""
         self._heartbeat_sequence = 0
@@ -80,18 +80,14 @@ class Follower:
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
         self._plan()
 
-    @property
-    def leader(self) -> ReplicaId | None:
-        return self._leader
-
     def is_loyal(self) -> bool:
         replica = self._replica
         if replica.ticks - self._contact_tick < replica.settings.election_ticks_min:
             return True
         return (
             replica.ticks < self._awaited_tick
-            and self._leader is not None
-            and replica.quiescence.is_process_alive(self._leader)
+            and self.leader is not None
+            and replica.quiescence.is_process_alive(self.leader)
         )
 
     def restart_timer(self) -> None:
@@ -101,12 +97,12 @@ class Follower:
     def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Forward a read to the leader, which answers with the index that the read needs."""
         replica = self._replica
-        if self._leader is None:
+        if self.leader is None:
             return RefusedProposal(RefusalReason.NOT_LEADER, None)
         sequence = replica.next_sequence()
         if not self._reads.maybe_add(sequence, request, replica.ticks):
-            return RefusedProposal(RefusalReason.OVERLOADED, self._leader)
-        replica.send(ReadIndexRequest(replica.me, self._leader, replica.term, sequence))
+            return RefusedProposal(RefusalReason.OVERLOADED, self.leader)
+        replica.send(ReadIndexRequest(replica.me, self.leader, replica.term, sequence))
         return None
 
     def step(self, message: Message) -> Become | None:
@@ -125,7 +121,7 @@ class Follower:
             if not replica.is_unfit or self._passes >= _PASSES_MAX:
                 return Become(Role.PRE_CANDIDATE, "no leader was heard in time")
             self._passes += 1
-        self._leader = None
+        self.leader = None
         self._timer_tick = replica.ticks
         self._plan()
         return None
@@ -133,7 +129,7 @@ class Follower:
     def prepare(self) -> Become | None:
         """Acknowledge durable entries: when the leader asked, and whenever more became durable."""
         replica = self._replica
-        leader = self._leader
+        leader = self.leader
         if leader is None or not (self._sequence or self._is_answer_owed):
             return None
         durable = min(replica.durability.durable_index, self.verified)
@@ -158,7 +154,7 @@ class Follower:
         request to one quiesced follower, or the return of a partitioned member, would end in an election against a
         healthy leader.
         """
-        replica, leader = self._replica, self._leader
+        replica, leader = self._replica, self.leader
         self._timer_tick = replica.ticks
         if leader is not None and replica.quiescence.is_process_alive(leader):
             self._awaited_tick = replica.ticks + replica.settings.election_ticks_min // 2
@@ -201,7 +197,7 @@ class Follower:
             replica.quiesce()
         if message.sequence:
             self._heartbeat_sequence = max(self._heartbeat_sequence, message.sequence)
-            durable = min(replica.durable_index, self.verified)
+            durable = min(replica.durability.durable_index, self.verified)
             replica.send(
                 HeartbeatResponse(
                     replica.me,
@@ -222,7 +218,7 @@ class Follower:
         if replica.committed >= boundary.index or replica.log.has(boundary):
             self.verified = max(self.verified, boundary.index)
         replica.install_offer = message
-        is_reached = min(self.verified, replica.durable_index) >= boundary.index
+        is_reached = min(self.verified, replica.durability.durable_index) >= boundary.index
         replica.send(
             InstallResponse(
                 replica.me,
@@ -256,8 +252,8 @@ class Follower:
     def _note_contact(self, sender: ReplicaId, *, stays_quiesced: bool = False) -> None:
         """Record a message of this term's leader."""
         replica = self._replica
-        assert self._leader in (None, sender), f"{sender} was let through, and {self._leader} leads term {replica.term}"
-        self._leader = sender
+        assert self.leader in (None, sender), f"{sender} was let through, and {self.leader} leads term {replica.term}"
+        self.leader = sender
         quiescence = replica.quiescence
         if quiescence.is_quiesced and not stays_quiesced:
             quiescence.is_quiesced = False
@@ -317,7 +313,7 @@ class Follower:
         replica = self._replica
         log = replica.log
         highest = min(message.previous.index, log.last_index)
-        durable = min(replica.durable_index, self.verified)
+        durable = min(replica.durability.durable_index, self.verified)
         hint = max(log.last_index_of_term(highest, message.previous.term), replica.committed)
         replica.send(
             AppendResponse(
@@ -338,7 +334,7 @@ class Follower:
         last = replica.log.last_id
         return (
             at == last
-            and replica.committed == last.index == replica.durable_index == self.verified
+            and replica.committed == last.index == replica.durability.durable_index == self.verified
             and replica.quiescence.is_process_alive(leader)
             and len(self._reads) == 0
         )

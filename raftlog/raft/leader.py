@@ -46,12 +46,14 @@ class Leader:
         "_uncommitted",
         "_uncommitted_bytes",
         "first_own_index",
+        "leader",
         "replication",
         "role",
     )
 
     def __init__(self, replica: RaftReplica) -> None:
         self.role = Role.LEADER
+        self.leader: ReplicaId | None = replica.me
         self._replica = replica
         self.replication = Replication(replica)
         self._reads = LeaderReads(replica.settings.pending_reads_max)
@@ -68,10 +70,6 @@ class Leader:
         replica.next_tick = self._heartbeat_tick
         self.first_own_index = self._append_control(EntryKind.NO_OP, replica.payloads.no_op(), None)
         """Index of the no-op: nothing before it is committed by counting."""
-
-    @property
-    def leader(self) -> ReplicaId | None:
-        return self._replica.me
 
     @property
     def has_own_term_commit(self) -> bool:
@@ -375,7 +373,7 @@ class Leader:
             return False
         last_index = replica.log.last_index
         return (
-            replica.committed == last_index == replica.durable_index == replica.applied
+            replica.committed == last_index == replica.durability.durable_index == replica.applied
             and not replica.configuration.is_joint
             and len(self._reads) == 0
             and self._transfer.target is None

@@ -38,7 +38,7 @@ class ReadableCore:
     @property
     def durable_index(self) -> Index:
         """Largest index synced together with every predecessor."""
-        return self._replica.durable_index
+        return self._replica.durability.durable_index
 
     @property
     def voting_position(self) -> EntryId | None:
@@ -51,7 +51,7 @@ class ReadableCore:
 
     @property
     def configuration(self) -> Configuration:
-        return self._replica.configuration
+        return self._replica.history.current
 
     @property
     def is_quiesced(self) -> bool:

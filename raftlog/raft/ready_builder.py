@@ -17,20 +17,25 @@ class ReadyBuilder:
         self._last_role: tuple[Role, Term, ReplicaId | None] | None = None
         self._last_commit = Index(-1)
 
-    def has_work(self, role: RoleBehaviour) -> bool:
-        """Return whether a Ready would have any content."""
+    def maybe_take(self, role: RoleBehaviour, reason: str) -> Ready | None:
+        """Return a Ready with the changes since the last one, or None without any."""
         replica = self._replica
-        return bool(
-            replica.outbox
-            or replica.log.is_changed
+        has_changed = (
+            replica.log.is_changed
             or replica.is_hard_state_changed
-            or replica.delivered < min(replica.committed, replica.durable_index)
+            or replica.delivered < min(replica.committed, replica.durability.durable_index)
             or self._last_commit != replica.committed
             or replica.reads.ready
             or replica.reads.failed
             or replica.install_offer
             or self._last_role != (role.role, replica.term, role.leader)
         )
+        if has_changed:
+            return self.take(role, reason)
+        if not replica.outbox:
+            return None
+        # Only messages: acknowledgements of a follower, for example.
+        return self.take_messages() if replica.is_hard_state_durable else self.take(role, reason)
 
     def take(self, role: RoleBehaviour, reason: str) -> Ready:
         """Return the Ready, and remove its content from the replica."""
@@ -80,7 +85,7 @@ class ReadyBuilder:
     def _take_apply(self) -> IndexRange | None:
         """Return the committed entries that are durable here and not delivered yet, or None."""
         replica = self._replica
-        last = min(replica.committed, replica.durable_index)
+        last = min(replica.committed, replica.durability.durable_index)
         if last <= replica.delivered:
             return None
         first = Index(replica.delivered + 1)

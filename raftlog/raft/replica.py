@@ -215,7 +215,8 @@ class RaftReplica:
     def maybe_advance(self, durable: int) -> bool:
         """Take the driver's report on Readys; return true when an index moved."""
         is_moved = self.durability.maybe_advance(durable)
-        assert self.durable_index <= self.log.last_index, f"durable {self.durable_index} > {self.log.last_index}"
+        durable_index = self.durability.durable_index
+        assert durable_index <= self.log.last_index, f"durable {durable_index} > {self.log.last_index}"
         if is_moved and self.voting_position is not None:
             self.maybe_lift_voting_position()
         return is_moved

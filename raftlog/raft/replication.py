@@ -85,7 +85,7 @@ class Replication:
 
     def quorum_durable(self) -> Index:
         """Return the last index that a quorum holds durably; the leader counts entries that it has synced itself."""
-        own = self._replica.durable_index
+        own = self._replica.durability.durable_index
         return Index(
             quorum_value(
                 [own if progress is None else progress.match_index for progress in self._voters],
@@ -210,7 +210,7 @@ class Replication:
             progress.note_probe(sequence)
             return False
         progress.note_append(last_sent, load.size_bytes)
-        return True
+        return last_sent < log.last_index
 
     def _load(self, first: Index, max_entries: int, max_bytes: int) -> _Load:
         log = self._replica.log

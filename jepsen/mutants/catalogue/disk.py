@@ -41,7 +41,7 @@ MUTANTS: Final = (
         "disk-journal-file-without-its-name",
         "raftlog/runtime/journal/journal.py",
         "Journal._write_next",
-        "directories = [self.path] if placed.needs_directory else []",
+        "directories = [self.path] if placed.unsynced else []",
         "directories: list[str] = []",
         ("tests/runtime/test_journal_crashes.py",),
     ),

@@ -116,7 +116,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "heartbeat-acknowledges-unverified",
         "follower:Follower.handle_heartbeat",
-        "durable = min(replica.durable_index, self.verified)",
+        "durable = min(replica.durability.durable_index, self.verified)",
         "durable = replica.durable_index",
     ),
     _raft(
@@ -134,7 +134,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "count-own-unsynced",
         "replication:Replication.quorum_durable",
-        "own = self._replica.durable_index",
+        "own = self._replica.durability.durable_index",
         "own = self._replica.log.last_index",
     ),
     _raft(
@@ -243,7 +243,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft(
         "deliver-what-is-not-durable",
         "ready_builder:ReadyBuilder._take_apply",
-        "last = min(replica.committed, replica.durable_index)",
+        "last = min(replica.committed, replica.durability.durable_index)",
         "last = replica.committed",
     ),
     _raft(

@@ -68,21 +68,14 @@ class JournalFile:
 
 
 class FramePlaces(NamedTuple):
-    """Positions of a frame: its pieces in order, and whether a sync of it must cover the directory too."""
+    """Positions of a frame from `sequence` on: its pieces in order, and the files that a sync of it must cover."""
 
+    sequence: int
     pieces: list[tuple[JournalFile, BlockRange]]
-
-    @property
-    def places(self) -> list[BlockRange]:
-        return [place for _, place in self.pieces]
-
-    @property
-    def files(self) -> list[File]:
-        return [journal_file.file for journal_file, _ in self.pieces]
-
-    @property
-    def needs_directory(self) -> bool:
-        return not all(journal_file.is_synced for journal_file, _ in self.pieces)
+    places: list[BlockRange]
+    files: list[File]
+    unsynced: list[JournalFile]
+    """Files whose directory a sync of the frame must cover too."""
 
 
 class JournalFiles:
@@ -258,13 +251,18 @@ class JournalFiles:
 
         Begins another use of a file when the current one is full."""
         assert blocks <= self.room_blocks(sequence), f"{blocks} blocks, room for {self.room_blocks(sequence)}"
-        placed = FramePlaces([])
+        placed = FramePlaces(sequence, [], [], [], [])
         while blocks:
             current = self._live[-1]
             if sequence == current.end_sequence:
                 current = self._begin_use(sequence)
             count = min(blocks, current.end_sequence - sequence)
-            placed.pieces.append((current, BlockRange(current.use, sequence - current.first_sequence, count)))
+            place = BlockRange(current.use, sequence - current.first_sequence, count)
+            placed.pieces.append((current, place))
+            placed.places.append(place)
+            placed.files.append(current.file)
+            if not current.is_synced:
+                placed.unsynced.append(current)
             sequence += count
             blocks -= count
         return placed

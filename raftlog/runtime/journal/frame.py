@@ -57,38 +57,36 @@ class FrameQueue:
         self.pending_bytes = 0
         """Bytes of operations that wait."""
         self._payload_bytes_max = payload_bytes_max
-        self._frames: deque[PendingFrame] = deque()
+        self.frames: deque[PendingFrame] = deque()
+        """Frames that wait, oldest first; changed only here."""
         self.end: int = FIRST_SEQUENCE
         """The sequence after the last block of all frames that wait."""
 
-    def __bool__(self) -> bool:
-        return bool(self._frames)
-
     def start_at(self, sequence: int) -> None:
-        assert not self._frames, f"{len(self._frames)} frames wait already"
+        assert not self.frames, f"{len(self.frames)} frames wait already"
         self.end = sequence
 
     @property
     def first(self) -> JournalSequence:
         """Number of the next frame to be written."""
-        return self._frames[0].number if self._frames else JournalSequence(self.end)
+        return self.frames[0].number if self.frames else JournalSequence(self.end)
 
     @property
     def last(self) -> JournalSequence:
         """Number of the last frame that waits."""
-        return self._frames[-1].number
+        return self.frames[-1].number
 
     def begin_frame(self) -> PendingFrame:
         """Close the last frame and append an empty one, which is returned."""
         frame = PendingFrame(JournalSequence(self.end))
-        self._frames.append(frame)
+        self.frames.append(frame)
         self.end = frame.number + 1
         return frame
 
     def take(self, encoded: Sequence[Encoded], size: int) -> JournalSequence:
         """Add operations to the last frame, and to new ones when it is full; return the last one's number."""
         self.pending_bytes += size
-        frame = self._frames[-1] if self._frames else self.begin_frame()
+        frame = self.frames[-1] if self.frames else self.begin_frame()
         if frame.size + size <= self._payload_bytes_max:
             frame.add(encoded, size)
             self.end = frame.end
@@ -102,8 +100,8 @@ class FrameQueue:
 
     def pop(self) -> PendingFrame:
         """Remove and return the frame to write next; one without operations when none waits."""
-        if not self._frames:
+        if not self.frames:
             self.begin_frame()
-        frame = self._frames.popleft()
+        frame = self.frames.popleft()
         self.pending_bytes -= frame.operation_bytes
         return frame

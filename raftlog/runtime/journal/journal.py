@@ -180,7 +180,8 @@ class Journal:
         reserve; entries only with `may_use_reserve`, for those that were admitted before or that the Raft core made.
         Raises `Overloaded` and `StorageFull` (nothing was taken), and the failure that ended the journal.
         """
-        self._check_usable()
+        if self.failure:
+            raise self.failure
         encoded: list[Encoded] = []
         size = 0
         has_entries = False
@@ -195,7 +196,8 @@ class Journal:
 
     def hint_commit(self, hint: CommitHint) -> None:
         """Note a group's commit index; it goes with a frame that is written for another reason."""
-        self._check_usable()
+        if self.failure:
+            raise self.failure
         self._hints[hint.group] = hint.index
 
     @property
@@ -237,19 +239,20 @@ class Journal:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being written and no operation waits."""
-        return not self._is_writing and not self._waiting
+        return not self._is_writing and not self._waiting.frames
 
     def flush(self) -> None:
         """Make the waiting operations durable: write and sync now, or as soon as the sync under way returns."""
-        self._check_usable()
-        if self._waiting:
+        if self.failure:
+            raise self.failure
+        if self._waiting.frames:
             self._wanted = self._waiting.last
         self._write_next()
 
     def _write_next(self) -> None:
         if self._is_writing or self.failure:
             return
-        if not (self._waiting and self._waiting.first <= self._wanted) and not self._can_move_start():
+        if not (self._waiting.frames and self._waiting.first <= self._wanted) and not self._can_move_start():
             return
         self._is_writing = True
         try:
@@ -257,14 +260,14 @@ class Journal:
         except OSError as error:
             self._fail(SyncFailed(f"{self.path}: a write failed: {error}; restart the process"))
             return
-        directories = [self.path] if placed.needs_directory else []
+        directories = [self.path] if placed.unsynced else []
         synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed, stopwatch())
         self._disk.submit_sync(placed.files, directories, synced)
 
     def _write(self, frame: PendingFrame) -> FramePlaces:
         """Write one frame, without a sync."""
         assert frame.number == self._next, f"frame {frame.number} is to be written at {self._next}"
-        if not self._waiting:
+        if not self._waiting.frames:
             self._add_hints(frame)
         if self._can_move_start():
             assert self._completed is not None
@@ -297,14 +300,14 @@ class Journal:
             self._fail_sync(error)
             return
         self._note_durable(last, start, placed)
-        self._prepare_files(4 * sum(place.blocks for _, place in placed.pieces))
+        self._prepare_files(4 * (last + 1 - placed.sequence))
         self.on_durable(last)
         self._write_next()
 
     def _note_durable(self, last: JournalSequence, start: int, placed: FramePlaces) -> None:
         assert self.durable_sequence < last < self._next, (self.durable_sequence, last, self._next)
         self.durable_sequence, self.durable_start = last, JournalSequence(start)
-        for journal_file, _ in placed.pieces:
+        for journal_file in placed.unsynced:
             journal_file.is_synced = True
         try:
             self._files.recycle(start)
@@ -435,7 +438,7 @@ class Journal:
 
     def _write_and_sync(self) -> None:
         """Write the waiting operations, then a frame without any, each synced before the next; blocking."""
-        while self._waiting:
+        while self._waiting.frames:
             self._write_now(self._waiting.pop())
         if self._files.room_blocks(self._next) >= MARGIN_BLOCKS:
             self._write_now(self._waiting.pop())
@@ -443,7 +446,7 @@ class Journal:
     def _write_now(self, frame: PendingFrame) -> None:
         try:
             placed = self._write(frame)
-            self._disk.sync(placed.files, [self.path] if placed.needs_directory else [])
+            self._disk.sync(placed.files, [self.path] if placed.unsynced else [])
         except OSError as error:
             self._fail_sync(error)
             raise SyncFailed(str(self.failure)) from error

@@ -20,6 +20,7 @@ from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, NotLea
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.message_errors import RefusedMessage
 from raftlog.raft.messages import AppendRequest
+from raftlog.runtime import loop_holds
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.journal.blocks import JournalSequence
@@ -389,7 +390,8 @@ class Driver:
         except Exception as error:
             self.persister.stop_with(error)
             raise
-        LOOP_HOLDS.note_since(began, work, counted_s)
+        if stopwatch() - began > loop_holds.HELD_FROM_S:
+            LOOP_HOLDS.note_since(began, work, counted_s)
 
     def _fail(self, failure: RaftlogError) -> None:
         """End all work: the disk failed, or another error needs a restart of the process."""

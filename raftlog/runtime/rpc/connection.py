@@ -180,8 +180,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if reader.is_inside_frame:
             self._moved_at = self._loop.time()
-        if reader.room_wanted:
-            self._make_room()
+            if reader.room_wanted:
+                self._make_room()
 
     def _make_room(self) -> None:
         """Get memory for the rest of a large frame, or stop reading until there is some."""

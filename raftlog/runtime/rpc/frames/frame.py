@@ -51,6 +51,9 @@ class FrameKind(IntEnum):
     PROOF = 8
 
 
+_KINDS: Final = {int(kind): kind for kind in FrameKind}
+
+
 class FrameBound(NamedTuple):
     """The longest body, and the largest frame, head and payload included, of a kind."""
 
@@ -184,7 +187,8 @@ class FrameReader:
             return None
         available = self._end - self._start
         if available < HEAD_SIZE:
-            self._check_magic(available)
+            if available:
+                self._check_magic(available)
             return None
         kind, body_size, payload_size = self._read_head()
         size = HEAD_SIZE + body_size + payload_size
@@ -217,7 +221,7 @@ class FrameReader:
                 f"a frame of kind {kind} with a body of {body_size} and a payload of {payload_size} bytes; the bounds "
                 f"are {bound.body_bytes_max} for the body and {bound.frame_bytes_max} for the frame"
             )
-        return FrameKind(kind), body_size, payload_size
+        return _KINDS[kind], body_size, payload_size
 
     def _finish_large(self, large: memoryview) -> Frame | None:
         if self._large_end < self._large_size:
