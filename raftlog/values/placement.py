@@ -29,16 +29,21 @@ def places_of(nodes: Iterable[int]) -> list[ReplicaPlace]:
     return [ReplicaPlace(node) for node in nodes]
 
 
-class Reconfiguration(Value, frozen=True, kw_only=True):
+class PartitionName(Value, frozen=True, kw_only=True):
+    """Partition by the namespace, topic and number that paths of the admin API have."""
+
+    ns: Namespace = "kafka"
+    topic: str
+    partition: NodeNumber
+
+
+class Reconfiguration(PartitionName, frozen=True, kw_only=True):
     """Partition with a reassignment pending.
 
     `previous_replicas` vote now, or voted before a joint configuration; `current_replicas` vote afterwards, and
     `learners` catch up. `bytes_left_to_move` + `bytes_moved` = `partition_size` for each learner; both are sums
     over all learners. `reason`: the condition that the reassignment waits for."""
 
-    ns: Namespace = "kafka"
-    topic: str
-    partition: NodeNumber
     previous_replicas: Sequence[ReplicaPlace]
     current_replicas: Sequence[ReplicaPlace]
     learners: Sequence[NodeNumber] = ()
@@ -59,12 +64,9 @@ class Reconfiguration(Value, frozen=True, kw_only=True):
         return [each.node_id for each in self.current_replicas]
 
 
-class LeavingPartition(Value, frozen=True, kw_only=True):
+class LeavingPartition(PartitionName, frozen=True, kw_only=True):
     """Partition with a replica on a broker that is decommissioned; `moving_to` is None while no new place is chosen."""
 
-    ns: Namespace = "kafka"
-    topic: str
-    partition: NodeNumber
     moving_to: ReplicaPlace | None
     bytes_left_to_move: Count | None = None
     bytes_moved: Count | None = None
@@ -77,25 +79,13 @@ class LeavingPartition(Value, frozen=True, kw_only=True):
     def of(cls, move: Reconfiguration, node: int) -> Self:
         """Return a reassignment as the progress of emptying a broker."""
         new = [each for each in move.current_replicas if each.node_id not in move.from_nodes]
-        return cls(
-            topic=move.topic,
-            partition=move.partition,
-            moving_to=new[0] if new and node not in move.to_nodes else None,
-            bytes_left_to_move=move.bytes_left_to_move,
-            bytes_moved=move.bytes_moved,
-            partition_size=move.partition_size,
-            bytes_per_s=move.bytes_per_s,
-            reconfiguration_policy=move.reconfiguration_policy,
-            reason=move.reason,
-        )
+        shared = {name: getattr(move, name) for name in cls.__struct_fields__ if name != "moving_to"}
+        return cls(moving_to=new[0] if new and node not in move.to_nodes else None, **shared)
 
 
-class Cancelled(Value, frozen=True, kw_only=True):
+class Cancelled(PartitionName, frozen=True, kw_only=True):
     """Reassignment that was cancelled."""
 
-    ns: Namespace = "kafka"
-    topic: str
-    partition: NodeNumber
     result: Literal["success"] = "success"
 
 
@@ -117,12 +107,9 @@ class LeaderNow(Value, frozen=True):
     leader_id: LeaderNumber
 
 
-class LocalReplica(Value, frozen=True, kw_only=True):
+class LocalReplica(PartitionName, frozen=True, kw_only=True):
     """Replica on the broker that was asked. `is_under_replicated`: as far as its leader is here. `status`: in words."""
 
-    ns: Namespace = "kafka"
-    topic: str
-    partition: NodeNumber
     core: int = 0
     leader_id: LeaderNumber
     is_leader: bool
