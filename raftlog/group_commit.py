@@ -10,6 +10,7 @@ appender leads every time, never changes threads, and its records get a batch of
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from raftlog.errors import LogClosed, OutcomeUnknown, RaftlogError
@@ -40,6 +41,7 @@ def small_size(records: Sequence[NewRecord | bytes]) -> int:
     return size if size <= SMALL_BYTES_MAX else 0
 
 
+@dataclass(slots=True, eq=False)
 class Waiter:
     """Thread that waits until its append is answered, or until it is made leader.
 
@@ -48,41 +50,22 @@ class Waiter:
     answers or
     promotes may be interrupted directly before or after doing so; another thread then repeats it."""
 
-    __slots__ = (
-        "base_offset",
-        "batches",
-        "error",
-        "index",
-        "is_done",
-        "is_promoted",
-        "next_offset",
-        "records",
-        "size",
-        "taken",
-        "wake",
-        "wants_durable",
-    )
+    batches: Sequence[bytearray] = ()
+    records: Sequence[NewRecord | bytes] = ()
+    size: int = 0
+    wants_durable: bool = False
+    index: Index = Index(0)
+    """Index at which the waiter is answered; set, with its offsets, when it is appended."""
+    base_offset: Offset = Offset(0)
+    next_offset: Offset = Offset(0)
+    is_done: bool = False
+    is_promoted: bool = False
+    error: RaftlogError | None = None
+    taken: "list[Waiter]" = field(default_factory=list)
+    """Waiters that this leader took from the queue and has not appended yet."""
+    wake: threading.Lock = field(default_factory=threading.Lock)
 
-    def __init__(
-        self,
-        batches: Sequence[bytearray] = (),
-        records: Sequence[NewRecord | bytes] = (),
-        size: int = 0,
-        wants_durable: bool = False,
-    ) -> None:
-        self.batches = batches
-        self.records = records
-        self.size = size
-        self.wants_durable = wants_durable
-        self.index = Index(0)
-        """Index at which the waiter is answered; set, with its offsets, when it is appended."""
-        self.base_offset = self.next_offset = Offset(0)
-        self.is_done = False
-        self.is_promoted = False
-        self.error: RaftlogError | None = None
-        self.taken: list[Waiter] = []
-        """Waiters that this leader took from the queue and has not appended yet."""
-        self.wake = threading.Lock()
+    def __post_init__(self) -> None:
         self.wake.acquire()
 
     def finish(self, error: RaftlogError | None = None) -> None:

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from raftlog import errors
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
@@ -23,53 +25,26 @@ _STEP_RECORDS: Final = 64
 NOBODY: frozenset[int] = frozenset()
 
 
-class Pending:
+class Pending(Struct, eq=False):
     """Produce call to one partition. `future` gets the offset of its first record; it is `None` with `acks=0`."""
 
-    __slots__ = (
-        "acks",
-        "appended",
-        "arrived",
-        "batches",
-        "count",
-        "deadline",
-        "future",
-        "maybe_appended",
-        "number",
-        "producers",
-        "records",
-        "size",
-    )
-
-    def __init__(
-        self,
-        records: Sequence[NewRecord],
-        batches: Sequence[bytearray],
-        count: int,
-        size: int,
-        acks: Acks,
-        deadline: Deadline,
-        future: "asyncio.Future[int] | None",
-        producers: frozenset[int] = NOBODY,
-    ) -> None:
-        self.records = records
-        self.batches = batches
-        self.count = count
-        self.size = size
-        self.acks = acks
-        self.deadline = deadline
-        self.future = future
-        self.producers = producers
-        """Idempotent producers of the batches."""
-        self.maybe_appended: RaftlogError | None = None
-        """Error after which an earlier attempt may have appended it; then only calls of idempotent producers are
-        retried."""
-        self.appended: ReplicaAppended | None = None
-        """Result of the append that it was part of, set before `future` is done."""
-        self.number = -1
-        """Place in the queue."""
-        self.arrived = 0.0
-        """Time of arrival, by the stopwatch."""
+    records: Sequence[NewRecord]
+    batches: Sequence[bytearray]
+    count: int
+    size: int
+    acks: Acks
+    deadline: Deadline
+    future: "asyncio.Future[int] | None"
+    producers: frozenset[int] = NOBODY
+    """Idempotent producers of the batches."""
+    maybe_appended: RaftlogError | None = None
+    """Error after which an earlier attempt may have appended it: only calls of idempotent producers are retried."""
+    appended: ReplicaAppended | None = None
+    """Result of the append that it was part of, set before `future` is done."""
+    number: int = -1
+    """Place in the queue."""
+    arrived: float = 0.0
+    """Time of arrival, by the stopwatch."""
 
     def renew_batches(self) -> None:
         """Copy ready-made batches: a log stamped them and may still hold them."""

@@ -7,6 +7,7 @@ CATCH_UP: the follower lacks entries that the leader trimmed away, or so many th
 """
 
 from collections import deque
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -25,66 +26,52 @@ class ProgressState(Enum):
     CATCH_UP = "catch-up"
 
 
+@dataclass(slots=True, eq=False)
 class FollowerProgress:
     """Progress of one follower; lives as long as the leader's term and the follower's membership."""
 
-    __slots__ = (
-        "_flights",
-        "acked_sequence",
-        "agreed_sequence",
-        "awake_sequence",
-        "goal_index",
-        "goal_tick",
-        "held_tick",
-        "in_flight_bytes",
-        "is_active",
-        "is_probe_sent",
-        "mark_index",
-        "mark_sequence",
-        "match_index",
-        "match_sequence",
-        "member",
-        "next_index",
-        "probe_sent_sequence",
-        "probe_sequence",
-        "quiesced_sequence",
-        "sent_commit",
-        "state",
-        "was_active",
-    )
+    member: ReplicaId
+    next_index: Index
+    sequence: InitVar[int]
+    tick: InitVar[int] = 0
+    state: ProgressState = ProgressState.PROBE
+    match_index: Index = Index(0)
+    """Last index durable there and equal to the leader's log; moved by `acknowledge`, and down only by `lose`."""
+    match_sequence: int = 0
+    """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
+    probe_sequence: int = 0
+    """Number up to which refusals are stale: they answer requests of a former state."""
+    is_probe_sent: bool = False
+    probe_sent_sequence: int = 0
+    """Number of the latest probe or offer; an answer to a later request means that it was lost."""
+    in_flight_bytes: int = 0
+    _flights: deque[tuple[Index, int]] = field(default_factory=deque)
+    is_active: bool = True
+    """Whether the follower was heard since CheckQuorum last looked; a new one gets a period for its first answer."""
+    was_active: bool = False
+    """Whether the follower was heard in the period before: at the beginning of one no answer has come yet."""
+    agreed_sequence: int = 0
+    """Number of the latest request that it answered as ready to quiesce."""
+    awake_sequence: int = 0
+    """Number of the latest request that it answered as awake."""
+    quiesced_sequence: int = 0
+    """Number of the latest request that it answered as quiesced."""
+    acked_sequence: int = 0
+    """Number of the latest request that was answered."""
+    mark_sequence: int = 0
+    """Number of a heartbeat without an answer yet; 0: there is none."""
+    mark_index: int = 0
+    """Last index sent before that heartbeat."""
+    sent_commit: Index = Index(0)
+    held_tick: int = 0
+    """Latest tick at which it is known to have held everything committed; the current one for a new follower."""
+    goal_index: Index = Index(0)
+    """Commit index at an earlier tick: `held_tick` becomes at least `goal_tick` once the follower holds it."""
+    goal_tick: int = 0
 
-    def __init__(self, member: ReplicaId, next_index: Index, sequence: int, tick: int = 0) -> None:
-        self.member = member
-        self.state = ProgressState.PROBE
-        self.match_index = Index(0)
-        """Last index durable there and equal to the leader's log; moved by `acknowledge`, and down only by `lose`."""
-        self.next_index = next_index
-        self.match_sequence = sequence
-        """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
-        self.probe_sequence = sequence
-        """Number up to which refusals are stale: they answer requests of a former state."""
-        self.is_probe_sent = False
-        self.probe_sent_sequence = 0
-        """Number of the latest probe or offer; an answer to a later request means that it was lost."""
-        self.in_flight_bytes = 0
-        self._flights: deque[tuple[Index, int]] = deque()
-        self.is_active = True
-        """Whether the follower was heard since CheckQuorum last looked; a new one gets a period for its first answer.
-        """
-        self.was_active = False
-        """Whether the follower was heard in the period before: at the beginning of one no answer has come yet."""
-        self.agreed_sequence = self.awake_sequence = self.quiesced_sequence = 0
-        """Numbers of the latest requests that it answered as ready to quiesce, as awake, and as quiesced."""
-        self.acked_sequence = 0
-        """Number of the latest request that was answered."""
-        self.mark_sequence = self.mark_index = 0
-        """Number of a heartbeat without an answer yet, and the last index sent before it; 0 and 0: there is none."""
-        self.sent_commit = Index(0)
-        self.held_tick = tick
-        """Latest tick at which it is known to have held everything committed; the current one for a new follower."""
-        self.goal_index, self.goal_tick = Index(0), tick
-        """Commit index at an earlier tick, and that tick: `held_tick` becomes at least this one once the follower holds
-        it."""
+    def __post_init__(self, sequence: int, tick: int) -> None:
+        self.match_sequence = self.probe_sequence = sequence
+        self.held_tick = self.goal_tick = tick
 
     def become_probe(self, next_index: Index, sequence: int) -> None:
         """Look for the last common entry again; refusals of requests up to `sequence` are stale."""

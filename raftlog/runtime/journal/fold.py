@@ -11,7 +11,8 @@ never promised (a large append whose id is missing), and are dropped. Pure: `rec
 
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from raftlog.errors import FormatError
@@ -50,55 +51,40 @@ class Extent(NamedTuple):
     is_ids: bool
 
 
+@dataclass(slots=True, eq=False)
 class FoldedGroup:
     """One group as the journal leaves it. Moved by the fold only."""
 
-    __slots__ = (
-        "_extents",
-        "_has_gap",
-        "commit_hint",
-        "configuration_index",
-        "dropped",
-        "end",
-        "group",
-        "keep_to",
-        "log_start_offset",
-        "mark",
-        "note",
-        "tail",
-        "term",
-        "vote",
-        "voting_position",
-    )
+    group: GroupKey
+    mark: Mark = Mark.NONE
+    term: Term = Term(0)
+    vote: RollMember | None = None
+    log_start_offset: Offset = Offset(0)
+    commit_hint: Index = Index(0)
+    """Commit index as last journaled; not yet clamped to the log's end."""
+    configuration_index: Index | None = Index(0)
+    """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
+    took back the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
+    never opened here and may hold a later one."""
+    voting_position: LostEnd | None = None
+    """The id of the lost entry that the group votes by."""
+    end: LogEnd | None = None
+    """Last entry at the checkpoint, creation or installation, with its file and position."""
+    keep_to: Index = Index(0)
+    """Last entry of the segments that no cut took back; at most the index of `end`."""
+    tail: Index = Index(0)
+    """Last entry of `end` or of any extent; `keep_to ≤ tail`."""
+    dropped: int = 0
+    """Entries that were dropped because one before them is missing; set once the fold is complete."""
+    _extents: "array[int]" = field(default_factory=lambda: array("Q"))
+    """Four numbers each: first, last, address, and the length with the bit `_IDS` for `is_ids`."""
+    note: Callable[[int], None] = field(init=False)
+    """The fold's hot path notes with it the four numbers of an extent that begins behind `tail`."""
+    _has_gap: bool = False
+    """Whether an append came without its predecessor; it may have come since."""
 
-    def __init__(self, group: GroupKey) -> None:
-        self.group = group
-        self.mark = Mark.NONE
-        self.term = Term(0)
-        self.vote: RollMember | None = None
-        self.log_start_offset = Offset(0)
-        self.commit_hint = Index(0)
-        """Commit index as last journaled; not yet clamped to the log's end."""
-        self.configuration_index: Index | None = Index(0)
-        """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
-        took back the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
-        never opened here and may hold a later one."""
-        self.voting_position: LostEnd | None = None
-        """The id of the lost entry that the group votes by."""
-        self.end: LogEnd | None = None
-        """Last entry at the checkpoint, creation or installation, with its file and position."""
-        self.keep_to = Index(0)
-        """Last entry of the segments that no cut took back; at most the index of `end`."""
-        self.tail = Index(0)
-        """Last entry of `end` or of any extent; `keep_to ≤ tail`."""
-        self.dropped = 0
-        """Entries that were dropped because one before them is missing; set once the fold is complete."""
-        self._extents = array("Q")
-        """Four numbers each: first, last, address, and the length with the bit `_IDS` for `is_ids`."""
+    def __post_init__(self) -> None:
         self.note = self._extents.append
-        """The fold's hot path notes with it the four numbers of an extent that begins behind `tail`."""
-        self._has_gap = False
-        """Whether an append came without its predecessor; it may have come since."""
 
     @property
     def last_index(self) -> Index:
