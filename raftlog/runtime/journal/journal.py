@@ -51,6 +51,7 @@ from raftlog.runtime.journal.operations import (
     OperationKind,
     encode,
     encode_bare,
+    encode_checkpoint,
 )
 from raftlog.runtime.journal.recovery import ReadJournal, read_files
 from raftlog.storage.directory import make_directory
@@ -378,20 +379,13 @@ class Journal:
         """Journal every group's state as it is after all operations taken so far, in memory until the next `flush`.
 
         A group that is not named is forgotten. Returns the number for `complete_checkpoint`. A second begin replaces
-        one
-        that was not completed. Raises `StorageFull` and the failure that ended the journal."""
+        one that was not completed. Raises `StorageFull` and the failure that ended the journal."""
         return self.begin_encoded_checkpoint([encode(state) for state in states])
 
     def begin_encoded_checkpoint(self, states: Sequence[Encoded]) -> JournalSequence:
         """Do the same as `begin_checkpoint` for states that are encoded, as of groups which do not change."""
         self._check_usable()
-        count = len(states)
-        encoded = [
-            encode_bare(OperationKind.CHECKPOINT_BEGIN, count),
-            *states,
-            encode_bare(OperationKind.CHECKPOINT_END, count),
-        ]
-        size = sum(each[2] + OPERATION_HEAD_SIZE for each in encoded)
+        encoded, size = encode_checkpoint(states)
         self._make_room(self._blocks_at_most(size))
         self._keep_reserve(size)
         number = self._waiting.begin_frame().number

@@ -270,6 +270,17 @@ def encode_bare(kind: OperationKind, a: int = 0, group: GroupKey = NO_GROUP) -> 
     return (_pack(kind, group, a, 0, 0), (), 0)
 
 
+def encode_checkpoint(states: Sequence[Encoded]) -> tuple[list[Encoded], int]:
+    """Return the operations of a checkpoint between their borders, and their size in bytes."""
+    count = len(states)
+    encoded = [
+        encode_bare(OperationKind.CHECKPOINT_BEGIN, count),
+        *states,
+        encode_bare(OperationKind.CHECKPOINT_END, count),
+    ]
+    return encoded, sum(each[2] + OPERATION_HEAD_SIZE for each in encoded)
+
+
 def encode_vote(vote: RollMember | None) -> bytes:
     return VOTE.pack(vote.node_id, vote.disk_uuid.bytes) if vote else b""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Self
 
-from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, NotLeader, RaftlogError
+from raftlog.errors import CorruptBatch, DescriptorsExhausted, LogClosed, RaftlogError
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.message_errors import RefusedMessage
 from raftlog.raft.messages import AppendRequest
@@ -41,7 +41,7 @@ from raftlog.runtime.process.scrubber import Scrubber
 from raftlog.runtime.process.ticker import Stall, Ticker
 from raftlog.runtime.replica.disk_room import DiskRoom
 from raftlog.runtime.replica.partition_replica import PartitionReplica
-from raftlog.runtime.replica.proposals import settle_read
+from raftlog.runtime.replica.proposals import settle_reads
 from raftlog.runtime.replica.refused_messages import handle_refused
 from raftlog.runtime.transfer.catch_up import CatchUp
 from raftlog.runtime.transfer.supplier import Supplier
@@ -104,6 +104,7 @@ class Driver:
         self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
         self.descriptors = DescriptorWatch(disk, data_dir)
         self._journal_room = JournalRoom(journal, data_dir, config.large_append_bytes)
+        self.note_admitted = self._journal_room.note_admitted
         self._is_started = False
         self._is_turn_due = False
         self._is_unfit = False
@@ -137,8 +138,7 @@ class Driver:
         """Recover every group of this disk; blocking.
 
         `create` belongs to the very first start of a disk uuid. `synced_at_least` is the greatest known journal
-        sequence of the
-        disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
+        sequence of the disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
         config = config or DriverConfig()
         journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
         driver = cls(disk, data_dir, me, transport, random, config, journal, boot_epoch, wall_ms)
@@ -154,9 +154,7 @@ class Driver:
         if opened.lost_from is not None:
             position = opened.restart.voting_position
             assert position is not None, f"{opened.path} lost entries from {opened.lost_from} on"
-            self.persister.append(
-                [VotingPosition(group.key, *position), Cut(group.key, opened.lost_from)],
-            )
+            self.persister.append([VotingPosition(group.key, *position), Cut(group.key, opened.lost_from)])
         group.has_voting_position = opened.restart.voting_position is not None
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
@@ -287,9 +285,6 @@ class Driver:
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
         return self.failure or self._journal_room.append_error(size_bytes, is_essential=is_essential)
 
-    def note_admitted(self, size_bytes: int) -> None:
-        self._journal_room.note_admitted(size_bytes)
-
     def note_changed(self, group: PartitionReplica) -> None:
         self.persister.checkpoints.note_changed(group)
 
@@ -366,10 +361,8 @@ class Driver:
         if ready.apply is not None:
             group.deliver(ready.apply)
             self.persister.hint_commit(group, ready.apply.last)
-        for request, index in ready.reads:
-            settle_read(request, index)
-        for request in ready.reads_failed:
-            settle_read(request, NotLeader(f"{group.path}: the read was not served; retry", group.core.leader))
+        if ready.reads or ready.reads_failed:
+            settle_reads(group.path, ready, group.core.leader)
         if ready.install_offer is not None:
             self.catch_up.take_offer(group, ready.install_offer)
 

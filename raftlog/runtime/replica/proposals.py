@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from raftlog.errors import ChangeRefused, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, RaftlogError
-from raftlog.raft import Accepted, RefusalReason, RefusedProposal, ReplicaId
+from raftlog.raft import Accepted, Ready, RefusalReason, RefusedProposal, ReplicaId
 from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.types import Index, Offset, Term
@@ -112,12 +112,18 @@ def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
     return ChangeRefused(text)
 
 
-def settle_read(request: object, outcome: Index | RaftlogError) -> None:
-    """Complete a read's request, which is the future that waits for it, unless its caller stopped waiting."""
-    assert isinstance(request, asyncio.Future), f"a read was asked with {request!r}"
-    if request.done():
-        return
-    if isinstance(outcome, RaftlogError):
-        request.set_exception(outcome)
-    else:
-        request.set_result(outcome)
+def settle_reads(name: str, ready: Ready, leader: ReplicaId | None) -> None:
+    """Complete the reads of a Ready, each by its future, unless the caller stopped waiting."""
+    for request, index in ready.reads:
+        future = _future_of(request)
+        if not future.done():
+            future.set_result(index)
+    for request in ready.reads_failed:
+        future = _future_of(request)
+        if not future.done():
+            future.set_exception(NotLeader(f"{name}: the read was not served; retry", leader))
+
+
+def _future_of(request: object) -> "asyncio.Future[Index]":
+    assert isinstance(request, asyncio.Future), f"a read was requested with {request!r}"
+    return request
