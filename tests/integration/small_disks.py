@@ -1,7 +1,9 @@
 """File systems of their own for brokers: ext4 images of a few dozen MiB, mounted where a node keeps its data."""
 
+import fcntl
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,14 +14,16 @@ import pytest
 from raftlog.testing import Cluster
 
 MIB = 1 << 20
+_EXT4_IOC_SHUTDOWN = 0x8004587D
+_WITHOUT_FLUSHING_THE_JOURNAL = 2
 
 
 class SmallDisk:
     """Small mounted file system; the file that fills it lies outside of the broker's directory."""
 
-    def __init__(self, mount: Path) -> None:
+    def __init__(self, mount: Path, image: Path) -> None:
         self.data_dir = mount / "data"
-        self._mount = mount
+        self._mount, self._image = mount, image
         self._ballast = mount / "ballast"
 
     @property
@@ -42,6 +46,21 @@ class SmallDisk:
         """Give the room back."""
         self._ballast.unlink(missing_ok=True)
 
+    def cut_power(self) -> None:
+        """Stop the file system at this moment: what it did not write to its image is lost, and every access fails.
+
+        The image then is as after a loss of power (EXT4_IOC_SHUTDOWN); `mount_again` mounts it."""
+        descriptor = os.open(self._mount, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, _EXT4_IOC_SHUTDOWN, struct.pack("I", _WITHOUT_FLUSHING_THE_JOURNAL))
+        finally:
+            os.close(descriptor)
+
+    def mount_again(self) -> None:
+        """Unmount the image and mount it again, with ext4's own recovery; nothing may have a file open on it."""
+        subprocess.run(["umount", str(self._mount)], check=True, timeout=30)
+        subprocess.run(["mount", "-o", "loop", str(self._image), str(self._mount)], check=True, timeout=30)
+
 
 @contextmanager
 def small_disk(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
@@ -62,7 +81,7 @@ def small_disk(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
         image.unlink()
         pytest.skip(f"a loop mount is not allowed here: {done.stderr.strip()}")
     try:
-        yield SmallDisk(mount)
+        yield SmallDisk(mount, image)
     finally:
         subprocess.run(["umount", "--lazy", str(mount)], check=True, timeout=30)
         image.unlink()

@@ -1,0 +1,46 @@
+"""Loss of power beneath real brokers: their ext4 images stop without flushing, with either method for syncs. (F10).
+
+In contrast to `tests/storage/test_power_loss.py`, whose disk is simulated, the kernel decides what is on the disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.testing import Cluster
+from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.small_disks import MIB, SmallDisk, cluster_on_small_disks
+
+ENOUGH = 200
+ROUNDS = 3
+METHODS = ("aio", "threads")
+
+
+@pytest.fixture(params=METHODS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cluster, dict[int, SmallDisk]]]:
+    with cluster_on_small_disks(tmp_path, 256 * MIB, "--sync-method", request.param) as place:
+        place[0].wait_healthy()
+        yield place
+
+
+def test_every_broker_loses_power_at_once(place: tuple[Cluster, dict[int, SmallDisk]]) -> None:
+    """Every acknowledged write is there afterwards, on every broker and at its offset, round after round."""
+    cluster, disks = place
+    create_topic(cluster.addresses[0], "power", 4)
+    ledger = None
+    for _ in range(ROUNDS):
+        with Load(cluster, "power", partitions=4, ledger=ledger) as ledger:
+            ledger.wait_for_more(ENOUGH)
+            for disk in disks.values():
+                disk.cut_power()
+        for node in cluster.nodes.values():
+            node.kill()
+        for disk in disks.values():
+            disk.mount_again()
+        for node in cluster.nodes.values():
+            node.launch()
+        for node in cluster.nodes.values():
+            node.wait_ready()
+    assert ledger is not None
+    cluster.wait_healthy()
+    check(cluster, ledger, 4)
