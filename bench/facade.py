@@ -158,10 +158,10 @@ MEASURES = (
         "and wait for its answer: it is on two disks at least, synced. All values are different, and are read back "
         "through Broker.fetch. Syncs are counted.",
         (
-            Figure("f64_per_s", "64 in flight", "operations/s", at_least=20_000),
+            Figure("f64_per_s", "64 in flight", "operations/s", at_least=55_000),
             Figure("f64_p99_ms", "… p99", "ms", at_most=8),
             Figure("f64_cpu_us_per_operation", _CPU.title, _CPU.unit),
-            Figure("f256_per_s", "256 in flight", "operations/s", at_least=40_000),
+            Figure("f256_per_s", "256 in flight", "operations/s", at_least=110_000),
             Figure("f256_p99_ms", "… p99", "ms"),
             Figure("f256_cpu_us_per_operation", _CPU.title, _CPU.unit),
         ),

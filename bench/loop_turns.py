@@ -1,0 +1,94 @@
+"""Longest turns of the brokers' event loops under a steady load, with rolls of segments and checkpoints of journals."""
+
+import urllib.request
+from collections.abc import Mapping
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.child import run_in_child
+from bench.cluster_http import NODES, OFFERED_PER_S, TOPIC, cluster_of_three, cpu_of, create_topic, port_of
+from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.open_loop import offer
+from raftlog.testing import Cluster
+
+SECONDS = 200.0
+"""Of each run; three of them are ten minutes."""
+SEGMENT_BYTES = 1 << 20
+_EVENTS_MIN = 4
+"""Rolls, and checkpoints, that each broker must have made in a run: more than ten in three."""
+_ANSWER_S_MAX = 10.0
+_HELD_FROM_S = 0.005
+_Samples = Mapping[str, float]
+
+
+def _samples(cluster: Cluster, node: int) -> dict[str, float]:
+    """Return the broker's samples, by name and step."""
+    with urllib.request.urlopen(f"http://{cluster.nodes[node].http}/metrics", timeout=_ANSWER_S_MAX) as answer:
+        text = answer.read().decode()
+    return {
+        f"{sample.name} {sample.labels.get('step', '')}".rstrip(): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def _longest_s(before: _Samples, after: _Samples) -> tuple[float, str]:
+    """Return the longest step of the load, and its name; the bound of what is counted when none was longer.
+
+    A step counts whose number of holds rose meanwhile; its longest time may be of the start."""
+    longest = (_HELD_FROM_S, "none")
+    for name, count in after.items():
+        metric, _, step = name.partition(" ")
+        if metric == "raftlog_loop_holds_total" and count > before.get(name, 0):
+            longest = max(longest, (after[f"raftlog_loop_hold_longest_seconds {step}"], step))
+    return longest
+
+
+def run(workspace: Workspace) -> Values:
+    with workspace.directory() as directory, cluster_of_three(directory) as cluster:
+        create_topic(cluster, config={"segment.bytes": str(SEGMENT_BYTES)})
+        port = port_of(cluster, cluster.leader(TOPIC))
+        before = {node: _samples(cluster, node) for node in cluster.nodes}
+        cpu_before = cpu_of(cluster)
+        done = run_in_child(offer, ports=[port], topic=TOPIC, per_s=OFFERED_PER_S, seconds=SECONDS)
+        cpu_s = cpu_of(cluster) - cpu_before
+        after = {node: _samples(cluster, node) for node in cluster.nodes}
+        rolls = min(len(list((directory / f"{node}" / TOPIC / "0").glob("*.log"))) - 1 for node in cluster.nodes)
+    key = "raftlog_checkpoints_total"
+    checkpoints = min(after[node][key] - before[node][key] for node in after)
+    require(rolls >= _EVENTS_MIN, f"a broker made {rolls} rolls")
+    require(checkpoints >= _EVENTS_MIN, f"a broker made {checkpoints:g} checkpoints")
+    longest = {node: _longest_s(before[node], after[node]) for node in after}
+    held_s, step = max(longest.values())
+    return {
+        "longest_ms": held_s * 1000,
+        "step": step,
+        "succeeded_percent": done["succeeded"] / done["offered"] * 100,
+        "p50_ms": done["p50_ms"],
+        "p99_ms": done["p99_ms"],
+        "max_ms": done["max_ms"],
+        "cpu_ms": cpu_s / done["succeeded"] * 1000,
+        "rolls": rolls,
+        "checkpoints": checkpoints,
+        "brokers": NODES,
+    }
+
+
+MEASURES = (
+    Measure(
+        "loop-turns",
+        f"three brokers over HTTP: longest turn of an event loop, {OFFERED_PER_S:,} operations/s for {SECONDS:g} s",
+        f"The load of `cluster-offered` for {SECONDS:g} s in each run, with segments of {SEGMENT_BYTES >> 20} MiB, so "
+        f"that every broker rolls its segment and makes a checkpoint at least {_EVENTS_MIN} times (counted). A step of "
+        "the loop counts with its wall time less the time for which its thread waited for a core "
+        "(`raftlog_loop_hold_longest_seconds`); steps up to 5 ms are not counted, and then the figure is 5 ms.",
+        (
+            Figure("longest_ms", "longest step, waiting for a core left out", "ms", at_most=20),
+            Figure("p50_ms", "… p50", "ms"),
+            Figure("p99_ms", "… p99", "ms"),
+            Figure("max_ms", "… longest", "ms"),
+            Figure("cpu_ms", "… CPU of all three brokers", "ms/operation"),
+        ),
+        run,
+    ),
+)
