@@ -12,7 +12,7 @@ from bench.open_loop import offer
 from raftlog.testing import Cluster
 
 SECONDS = 200.0
-"""Of each run; three of them are ten minutes."""
+"""Length of each run; three of them are ten minutes."""
 SEGMENT_BYTES = 1 << 20
 _EVENTS_MIN = 4
 """Rolls, and checkpoints, that each broker must have made in a run: more than ten in three."""
