@@ -17,8 +17,8 @@ PROGRAMS = {
     "strace": "strace",
 }
 """Program, or a file → Debian package."""
-PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
-"""Programs of tests that mount small disks, which needs root."""
+PROGRAMS_OF_ROOT = {"fusermount3": "fuse3", "mkfs.ext4": "e2fsprogs"}
+"""Programs of tests that mount file systems of their own, which needs root."""
 
 
 def main() -> int:
