@@ -62,8 +62,8 @@ def listed_bytes(block: str, line: re.Pattern[str]) -> bytes:
     return data
 
 
-XXD_LINE = re.compile(r"([0-9a-f]{8}): ((?:[0-9a-f]{2} )+) ")
-FIELD_LINE = re.compile(r"([0-9a-f]{4})  ((?:[0-9a-f]{2} )*[0-9a-f]{2})\s+\S")
+XXD_LINE = re.compile(r"([0-9a-f]{8}): ((?:(?:[0-9a-f]{2}){1,2} )+) ")
+FIELD_LINE = re.compile(r"([0-9a-f]{4})  ((?:[0-9a-f]{2})+)\s+\S")
 
 
 @pytest.fixture(scope="module")
