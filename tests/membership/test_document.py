@@ -48,7 +48,7 @@ def test_the_table_of_messages_has_every_kind_with_its_fields() -> None:
 
 def test_the_example_is_what_the_code_writes() -> None:
     block = DOCUMENT.split("<!-- example -->\n```\n")[1].split("\n```")[0]
-    told = bytes.fromhex("".join(re.match(r" *((?:[0-9a-f]{2}(?: |$))+)", line)[1] for line in block.splitlines()))
+    told = bytes.fromhex("".join(re.match(r" *((?:[0-9a-f]{2})+)", line)[1] for line in block.splitlines()))
     ping = Ping(7, NodeId(2), DISK)
     claim = Claim(NodeId(3), DISK, (1 << 32) + 1, MemberState.SUSPECT, NodeId(1), 0, None)
     assert told == encode(fingerprint(CLUSTER_ID), [ping, claim])
