@@ -32,7 +32,7 @@ def main(rows: tuple[str, ...], seconds: float, rate: float, mix: str, as_json: 
 
 
 def table_of(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Artemis's columns."""
+    """Return the columns of Artemis."""
     columns = (
         "messages/op",
         "availability",

@@ -63,7 +63,7 @@ class Commands:
     async def load(
         self, partitions: list[int], in_flight: int, seconds: float, batch_bytes: int, record_bytes: int
     ) -> dict[str, float]:
-        """Single records, or with `batch_bytes` ready-made batches of one record of that size."""
+        """Produce single records, or with `batch_bytes` ready-made batches of one record of that size."""
         self._loads += 1
         targets = list(islice(cycle(partitions), in_flight))
         load = Load(in_flight, seconds, self.broker.node_id * 100 + self._loads, self._syncs)

@@ -86,7 +86,7 @@ class Watch:
 
 
 def _log_bytes(cluster: Cluster, node: int) -> int:
-    """Bytes in the partition's segment files."""
+    """Return the size of the partition's segment files in bytes."""
     return sum(file.stat().st_size for file in _segments(cluster, node))
 
 
@@ -138,7 +138,7 @@ def _require_same_files(cluster: Cluster) -> None:
 
 
 def run(workspace: Workspace) -> Values:
-    """Quiet, then behind, then catching up under the same load."""
+    """Measure while the follower is quiet, is behind, and catches up, under the same load."""
     size_bytes = workspace.bulk_mib(MIB_BEHIND) * _MIB
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)

@@ -58,7 +58,7 @@ class NodeProcess:
         return received
 
     def kill(self) -> float:
-        """SIGKILL; when that was."""
+        """Kill the node by SIGKILL; return the time."""
         at = time.monotonic()
         self._process.kill()
         self._process.communicate()
@@ -132,7 +132,7 @@ class Cluster:
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[Cluster]:
-    """Three running nodes; killed at the end."""
+    """Run three nodes; kill them at the end."""
     started = Cluster(directory)
     try:
         started.start()

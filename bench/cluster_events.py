@@ -153,7 +153,7 @@ def _write_everywhere(ports: list[int], first_number: int) -> float:
 
 
 def run_partitions(workspace: Workspace) -> Values:
-    """Many partitions: made, idle, and then the leaders of a third of them die at once, again and again."""
+    """Create many partitions, leave them idle, then kill the leaders of a third of them at once, repeatedly."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         begin = time.monotonic()
         answered_s = create_topic(cluster, PARTITIONS)

@@ -87,7 +87,7 @@ def run_offered(workspace: Workspace) -> Values:
 
 
 def cpu_of(cluster: Cluster) -> float:
-    """CPU seconds of all brokers so far."""
+    """Return the CPU seconds of all brokers so far."""
     return sum(probes.cpu_seconds(node.pid) for node in cluster.nodes.values())
 
 

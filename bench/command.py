@@ -130,7 +130,7 @@ def _compare(
 
 
 def chosen(every: Sequence[NamedMeasure], names: tuple[str, ...]) -> list[NamedMeasure]:
-    """Measures by name, or by the beginning of it (`http` is all that start so); all without names.
+    """Return measures by name or by prefix (`http` is all that begin so); all without names.
 
     Raises `ValueError` with the names that there are.
     """
@@ -212,5 +212,5 @@ def _workspace(data_dir: Path | None, mib: int | None) -> Iterator[Workspace]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """SIGTERM unwinds the stack, so that processes end and directories go."""
+    """Unwind the stack at SIGTERM, so that processes end and directories are removed."""
     sys.exit(128 + number)

@@ -115,7 +115,7 @@ class Brokers:
 
 @contextmanager
 def brokers(directory: Path, partitions: int = 1) -> Iterator[Brokers]:
-    """Three running brokers; killed at the end."""
+    """Run three brokers; kill them at the end."""
     started = Brokers(directory, partitions)
     try:
         started.start()

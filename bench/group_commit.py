@@ -32,7 +32,7 @@ def value_of(writer: int, number: int) -> bytes:
 
 
 def append_from_threads(path: str, seconds: float) -> dict[str, float]:
-    """64 threads append to one log; in a child."""
+    """Append to one log from 64 threads; in a child."""
     latencies: list[list[float]] = [[] for _ in range(WAITERS)]
     start = threading.Barrier(WAITERS + 1)
 
@@ -62,7 +62,7 @@ def append_from_threads(path: str, seconds: float) -> dict[str, float]:
 
 
 def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
-    """64 tasks produce to one partition of a broker in this process, without HTTP; in a child."""
+    """Produce to one partition of a broker in this process from 64 tasks, without HTTP; in a child."""
     latencies: list[list[float]] = [[] for _ in range(WAITERS)]
     elapsed, synced = uvloop.run(_produce_all(path, seconds, latencies))
     return _figures_of(uvloop.run(_read_all(path)), latencies, elapsed, synced)

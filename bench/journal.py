@@ -59,7 +59,7 @@ class Writer:
             self._jobs.popleft()()
 
     def append_round(self) -> float:
-        """Seconds until one append of each group is durable."""
+        """Return the seconds until one append of each group is durable."""
         begin = time.perf_counter()
         self.append_to_all()
         self.sync()

@@ -67,7 +67,7 @@ def _write(path: str, log_bytes: int) -> int:
 
 
 def _bytes_from_device() -> int:
-    """Bytes that the storage layer fetched for this process (proc(5), read_bytes)."""
+    """Return the bytes that the storage layer fetched for this process (proc(5), read_bytes)."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["read_bytes"])
 

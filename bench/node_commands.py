@@ -48,7 +48,7 @@ class Stalls:
 
 
 def process_costs() -> dict[str, float]:
-    """CPU seconds so far, resident memory and open files of this process."""
+    """Return CPU seconds so far, resident memory and open files of this process."""
     times = os.times()
     resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
     return {

@@ -33,7 +33,7 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def machine(data_dir: Path) -> dict[str, Any]:
-    """Facts that figures depend on."""
+    """Return facts that figures depend on."""
     return {
         "cpu_model": _field(Path("/proc/cpuinfo"), "model name"),
         "cores": len(os.sched_getaffinity(0)),
@@ -59,7 +59,7 @@ def python_build() -> str:
 
 
 def fdatasync_probe(data_dir: Path) -> dict[str, float]:
-    """Milliseconds for 4 KiB appended to a growing file and synced."""
+    """Return the milliseconds for 4 KiB appended to a growing file and synced."""
     took = []
     with tempfile.TemporaryFile(dir=data_dir) as file:
         block = os.urandom(4096)
@@ -73,7 +73,7 @@ def fdatasync_probe(data_dir: Path) -> dict[str, float]:
 
 
 def cpu_probe() -> float:
-    """Million turns a second of a small pure-Python loop, the best of five."""
+    """Return the turns per second of a small pure-Python loop in millions, the best of five."""
     best = float("inf")
     for _ in range(5):
         total = 0
@@ -106,18 +106,18 @@ def commit() -> dict[str, Any]:
 
 
 def memory_mib(pid: int) -> tuple[float, float]:
-    """Resident memory of a process now, and at most so far (VmRSS, VmHWM)."""
+    """Return the resident memory of a process now, and its maximum so far (VmRSS, VmHWM)."""
     status = Path(f"/proc/{pid}/status")
     return tuple(int(_field(status, name).split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
 
 
 def open_files(pid: int) -> int:
-    """Descriptors that a process has open."""
+    """Return the number of descriptors that a process has open."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def cpu_seconds(pid: int, *, with_children: bool = False) -> float:
-    """User and system time that a process has used, and those of its children that it has waited for."""
+    """Return user and system time of a process, and those of its children that it has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if with_children else 13])) / _CLOCK_TICKS
 

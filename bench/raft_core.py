@@ -90,7 +90,7 @@ class Group:
 
 
 def commit(per_ready: int, rounds: int) -> dict[str, float]:
-    """Entries committed and applied on all three replicas; in a child."""
+    """Return the entries committed and applied on all three replicas; in a child."""
     group = Group(0, RaftSettings())
     leader = group.elect(HERE)
     before = leader.committed_index

@@ -110,7 +110,7 @@ def _machine_line(report: Report) -> str:
 
 
 def print_comparison(console: Console, old: Report, new: Report) -> None:
-    """Medians of two reports side by side, and the ratio new ÷ old."""
+    """Print the medians of two reports side by side, and the ratio new ÷ old."""
     table = Table(title=f"{old['date']} → {new['date']}", title_justify="left", pad_edge=False)
     table.add_column("figure")
     for heading in ("old", "new", "new ÷ old"):

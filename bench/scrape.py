@@ -49,7 +49,7 @@ async def _scrape(data_dir: str) -> dict[str, Any]:
 
 
 async def _one(metrics: Metrics) -> tuple[float, float, int]:
-    """CPU seconds of a scrape, those of the longest turn of the loop meanwhile, and how many series came out."""
+    """Return the CPU seconds of a scrape, those of the longest turn of the loop meanwhile, and the number of series."""
     longest = 0.0
     before = last = time.thread_time()
     rendering = asyncio.ensure_future(metrics.render())

@@ -65,7 +65,7 @@ class Service:
         self.ready_s = time.perf_counter() - begin
 
     def close(self) -> None:
-        """SIGKILL, unless it has ended; it cannot be started again."""
+        """Send SIGKILL, unless the process has ended; it cannot be started again."""
         self.kill()
         self._output.close()
 
@@ -84,7 +84,7 @@ class Service:
         self.process.wait()
 
     def stop(self) -> None:
-        """SIGTERM; raises `MeasureFailed` when it does not end with exit code 0."""
+        """Send SIGTERM; raises `MeasureFailed` when the process does not end with exit code 0."""
         self.process.send_signal(signal.SIGTERM)
         try:
             code = self.process.wait(STOP_S_MAX)

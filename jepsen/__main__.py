@@ -9,7 +9,7 @@ from jepsen.runner.suite import suite
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Fault injection on real processes; see also `python -m jepsen.simulation` and `python -m jepsen.planted`."""
+    """Inject faults into real processes; see also `python -m jepsen.simulation` and `python -m jepsen.planted`."""
 
 
 main.add_command(test)

@@ -94,7 +94,7 @@ class NodeClock:
         self._set(self.offset_s, factor)
 
     def reset(self) -> None:
-        """Right again; a monotonic one, which cannot go back, only runs as it should."""
+        """Correct the clock; a monotonic one, which cannot go back, only runs at the right rate."""
         self._set(self.offset_s if self._with_monotonic else 0.0, 1.0)
 
     def offset_range(self, address: str) -> ClockOffset:

@@ -13,7 +13,7 @@ from raftlog.types import NodeId
 
 
 def ring_position(node_id: NodeId) -> int:
-    """Spreads neighbouring ids, that one host's members do not follow each other."""
+    """Spread neighbouring ids, so that members on one host do not follow each other."""
     return (node_id * 0x9E3779B1) & 0xFFFFFFFF
 
 
@@ -106,7 +106,7 @@ class Roster:
         return None
 
     def draw(self, random: Random, count: int, besides: NodeId | None = None) -> list[NodeId]:
-        """Random others that are up."""
+        """Return random other members that are up."""
         others = len(self._ring)
         drawn = random.sample(range(others), min(count + 1, others))
         chosen = [self._ring[each][1] for each in drawn]

@@ -194,11 +194,11 @@ class Swim:
         )
 
     def take_sends(self) -> list[SendDatagram]:
-        """Datagrams to send now."""
+        """Return the datagrams to send now."""
         return self._outbox.take_sends()
 
     def take_streams(self) -> list[OpenStream]:
-        """Conversations to begin now; at most a few at a time."""
+        """Return the stream exchanges to begin now; at most a few at a time."""
         return self._outbox.take_streams()
 
     def take_changes(self) -> list[MemberChange]:
@@ -207,7 +207,7 @@ class Swim:
         return changes
 
     def take_conflicts(self) -> list[Conflict]:
-        """Names that two processes claim; each pair of disks at most once a minute."""
+        """Return node ids that two processes claim; each pair of disks at most once a minute."""
         return self._view.conflicts.take()
 
     # messages

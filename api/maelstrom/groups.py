@@ -145,7 +145,7 @@ class MaelstromGroups:
             self._campaigns.begin(preferred)
 
     async def close(self) -> None:
-        """Durable and closed. A sync that hangs is waited for, unless the disk failed."""
+        """Close durably. Waits for a sync that hangs, unless the disk failed."""
         self._campaigns.stop()
         self._waits.wake_all()
         has_failed = self.driver.failure is not None

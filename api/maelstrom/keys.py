@@ -59,7 +59,7 @@ class Keys:
         return outcomes[0]
 
     async def execute_all(self, commands: Sequence[KeyCommand], deadline: Deadline) -> None:
-        """Commands that may be done twice, for any keys. When some of them were done it is `OutcomeUnknown`."""
+        """Run repeatable commands for any keys. If only some of them were done, raises `OutcomeUnknown`."""
         by_space: dict[int, list[KeyCommand]] = {}
         for command in commands:
             by_space.setdefault(self.of(command.key).number, []).append(command)

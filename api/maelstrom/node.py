@@ -265,7 +265,7 @@ class MaelstromNode:
             await self._groups.close()
 
     def report(self) -> Body:
-        """Operations and messages so far."""
+        """Return the operations and messages so far."""
         return self.counts.report(self.name)
 
 

@@ -34,7 +34,7 @@ class MaelstromSettings:
         check_bounds(self)
 
     def driver_config(self) -> DriverConfig:
-        """Small files, for there may be many nodes on one disk; messages that a line has room for."""
+        """Return settings with small files, for many nodes on one disk, and messages that fit into a line."""
         return DriverConfig(
             tick_ms=self.tick_ms,
             raft=RaftSettings(quiesce_after_ticks=20, message_bytes_max=256 * KIB),

@@ -111,7 +111,7 @@ class Output(asyncio.BaseProtocol):
         """Whether writing is no longer possible."""
 
     async def open(self) -> None:
-        """Pipes and sockets are waited for; files and devices need no waiting, and are written as they are."""
+        """Open the output: wait for pipes and sockets; write files and devices as they are."""
         mode = os.fstat(self._descriptor).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             pipe = os.fdopen(os.dup(self._descriptor), "wb", 0)

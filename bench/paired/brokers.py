@@ -86,7 +86,7 @@ class ThreeBrokers:
         raise MeasureFailed(f"partition 0 of {topic} has no leader after {_LEADER_S_MAX:g} s")
 
     def cpu_seconds(self) -> float:
-        """CPU time of all three so far."""
+        """Return the CPU time of all three so far."""
         return sum(probes.cpu_seconds(service.pid) for service in self.services.values())
 
     def close(self) -> None:

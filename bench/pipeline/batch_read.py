@@ -27,7 +27,7 @@ _WARM_UP = json.dumps({TOPIC: {str(partition): _WARM_OFFSET for partition in ran
 
 
 def source(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """Brokers when there is `bootstrap` among the options, otherwise segment files."""
+    """Read through brokers if `bootstrap` is among the options, otherwise segment files."""
     name = "raftlog" if "bootstrap" in options else "raftlog-segments"
     return spark.read.format(name).options(**options).option("topics", TOPIC).load()
 

@@ -48,7 +48,7 @@ def filled_cluster(
     partitions: int = PARTITIONS,
     batch_records: int = RECORDS_PER_BATCH,
 ) -> Iterator[Cluster]:
-    """Three brokers with a topic of three replicas that holds so many records, in whole batches."""
+    """Run three brokers with a topic of three replicas that holds so many records, in whole batches."""
     require_java()
     with cluster_of_three(directory) as cluster:
         create_topic(cluster, partitions)
@@ -107,7 +107,7 @@ def start_workers(spark: SparkSession) -> None:
 
 @contextmanager
 def timed(records: int) -> Iterator[dict[str, float]]:
-    """Seconds that a block takes, and CPU of driver, JVM and workers, which other programs disturb less."""
+    """Measure the seconds of a block, and the CPU time of driver, JVM and workers, which other programs disturb less."""
     found: dict[str, float] = {}
     begin, cpu = time.perf_counter(), _cpu_s()
     yield found

@@ -76,7 +76,7 @@ class Findings:
             self.anomalies.append(Anomaly(kind, what, tuple(proof[sequence] for sequence in sorted(proof))))
 
     def kinds(self) -> list[AnomalyKind]:
-        """Kinds that were found, in the order of their discovery."""
+        """Return the kinds found, in the order of their discovery."""
         return list(self.counts)
 
 

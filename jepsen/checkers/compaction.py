@@ -133,7 +133,7 @@ class Compaction(Checker):
 
 
 def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset]]:
-    """Known offsets of each key, rising."""
+    """Return the known offsets of each key, ascending."""
     found: dict[str, list[Offset]] = {}
     for offset in offsets:
         key = book.keys.get(book.values[offset])
@@ -143,7 +143,7 @@ def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset
 
 
 def _missed(history: dict[str, list[Offset]], reading: _Pass) -> dict[Offset, _Step]:
-    """Known offsets of all keys that a consumer passed over."""
+    """Return the known offsets of all keys that a consumer passed."""
     known = sorted(offset for offsets in history.values() for offset in offsets)
     return {
         known[place]: step

@@ -118,7 +118,7 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def read_lines(lines: Iterable[bytes | str]) -> Iterator[Op]:
-    """Entries one by one; empty lines are skipped. Raises `InvalidArgument` with the number of a line (from 1)."""
+    """Yield entries; skip empty lines. Raises `InvalidArgument` with the number of a line (from 1)."""
     return (op for op, _, _ in read_entries(lines))
 
 

@@ -82,7 +82,7 @@ class _Configuration(NamedTuple):
 
 
 def search(gathered: Gathered, looks_max: int = LOOKS_MAX) -> Searched:
-    """Time is bounded by `looks_max`, memory by `BYTES_MAX`."""
+    """Search for an order within `looks_max` steps and `BYTES_MAX` of memory."""
     steps = [_Step(operation) for operation in gathered.operations.values()]
     observed = _observed(steps)
     for step in steps:
@@ -199,7 +199,7 @@ class _Search:
         return not used >> number & 1 and self._optional[number].invoked <= until
 
     def _open(self, base: int, window: int) -> tuple[list[int], int]:
-        """Places of required operations that may be the next one, and until when anything may."""
+        """Return places of required operations that may be next, and the time until which any may begin."""
         places, until = [], NEVER
         for place in range(base, len(self._required)):
             step = self._required[place]

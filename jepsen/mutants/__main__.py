@@ -49,7 +49,7 @@ def main(names: tuple[str, ...], jobs: int, only_list: bool, as_json: bool) -> N
 
 
 def is_as_expected(mutant: Mutant, trial: Trial) -> bool:
-    """Noticed, or survived where that is proved to be right."""
+    """Return whether the mutant was detected, or survived where that is proved to be right."""
     return trial.outcome is (Outcome.SURVIVED if mutant.equivalent else Outcome.NOTICED)
 
 
@@ -61,7 +61,7 @@ def _list(chosen: Sequence[Mutant], copy: Copy) -> None:
 
 
 def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
-    """First the tests without any mutant, which have to pass; then every mutant."""
+    """Run the tests without a mutant, which have to pass, then with each mutant."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)

@@ -50,7 +50,7 @@ class Mutant(NamedTuple):
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Functions of the module and methods of its classes, with their names."""
+    """Return functions of the module and methods of its classes by name."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.name, node

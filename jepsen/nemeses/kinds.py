@@ -103,7 +103,7 @@ class DiskKind(Kind):
             self._before[node] = victims.disks[node].seen()
 
     def _counted(self, victims: Victims, node: int) -> DiskCounters:
-        """Since `_count`, or since the node was launched after it."""
+        """Return the counts since `_count`, or since a later launch of the node."""
         return victims.disks[node].seen().since(self._before[node])
 
 

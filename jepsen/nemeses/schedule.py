@@ -39,7 +39,7 @@ ONE_PLANE_SHARE: Final = 0.3
 def draw_schedule(
     seed: int, kinds: Sequence[FaultKind], nodes: Sequence[int], length_s: float, partitions: int
 ) -> tuple[Fault, ...]:
-    """Faults for a load of `length_s` seconds, by their beginning. `kinds` may be empty."""
+    """Return faults for a load of `length_s` seconds, by their beginning. `kinds` may be empty."""
     if not kinds:
         return ()
     drawing = _Drawing(Random(seed), kinds, nodes, partitions)  # noqa: S311 - repeatable, not secret
@@ -98,7 +98,7 @@ class _Drawing:
         return taken
 
     def _victims(self) -> int:
-        """Mostly a minority; sometimes more, sometimes all."""
+        """Draw nodes: mostly a minority, sometimes more, sometimes all."""
         minority = max(1, (len(self._nodes) - 1) // 2)
         drawn = self._random.random()
         if drawn < 0.65:
@@ -119,7 +119,7 @@ class _Drawing:
         return self._random.choice(("rpc", "gossip")) if self._random.random() < ONE_PLANE_SHARE else ""
 
     def _packet_fault(self, since: float, until: float) -> Fault:
-        """Everywhere, or around one node."""
+        """Draw a fault of all links, or of one node's."""
         nodes = self._random.sample(self._nodes, len(self._nodes))
         links = all_links(nodes) if self._random.random() < 0.5 else SHAPES["isolated"](nodes)
         return Fault("packet", since, until, (nodes[0],), self._shape("packet"), links, self._aim())

@@ -24,7 +24,7 @@ class Victims(Protocol):
         """Return whether all nodes are up and every partition has a leader."""
 
     def is_healthy(self) -> bool:
-        """Whole, and no replica is behind, damaged or on the move: another one may be damaged."""
+        """Return whether all replicas are complete and up to date, so that one may be damaged."""
 
     def kill(self, node: int) -> str: ...
     def terminate(self, node: int) -> str: ...
@@ -66,7 +66,7 @@ class Victims(Protocol):
         """Return the data directory of each node that belongs to the system."""
 
     def clock_error_s(self, node: int) -> float | None:
-        """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""
+        """Return the seconds by which the node's time of day differs from ours, seen from outside."""
 
 
 class UnsupportedFault(Exception):

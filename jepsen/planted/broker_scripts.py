@@ -139,7 +139,7 @@ def member_is_isolated_briefly(stage: Stage) -> None:
 
 
 def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
-    """How these see another by gossip."""
+    """Return the views that these brokers have of another one by gossip."""
     return {
         str(row["state"])
         for node in asked
@@ -170,7 +170,7 @@ def _other_brokers(stage: Stage) -> Iterator[Cluster]:
 
 
 def newest_values_stay(stage: Stage) -> None:
-    """Many keys are written once each, in batches, and then one of them so often that all of it is compacted."""
+    """Write many keys once each, in batches, and then one of them so often that all of it is compacted."""
     own = OwnTopic(stage, COMPACTED)
     keys = [f"key-{number}" for number in range(KEYS)]
     value = "x" * VALUE_BYTES
@@ -198,7 +198,7 @@ def newest_values_stay(stage: Stage) -> None:
 
 
 def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
-    """Below which offset a node has compacted its replica, as it says in its log."""
+    """Return the offset below which a node has compacted its replica, from its log."""
     answer = [
         orjson.loads(line)
         for line in stage.brokers.nodes[node].log_text().splitlines()

@@ -126,7 +126,7 @@ def leader_wakes_alone(stage: Stage) -> None:
 
 
 def follower_comes_back(stage: Stage) -> None:
-    """Amid what the leader sends."""
+    """Kill and restart a follower while the leader sends."""
     for _ in range(3):
         with stage.fault("kill", stage.others(stage.leader())[0]):
             stage.wait(1)

@@ -40,7 +40,7 @@ def wiped_disk_keeps_name() -> None:
 
 
 def damaged_journal_begins_anew() -> None:
-    """Over a damaged journal an empty one is begun, by the same member: it forgets its votes and what it promised."""
+    """Begin an empty journal over a damaged one under the same identity, without its votes and acknowledgements."""
 
     def begin_anew(directory: NodeDirectory, _why: str, _environment: NodeEnvironment) -> None:
         journals, mine = internal(directory.path, JOURNAL), str(directory.identity.disk_uuid)

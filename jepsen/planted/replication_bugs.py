@@ -44,7 +44,7 @@ def count_follower_unsynced() -> None:
 
 
 def commit_old_term() -> None:
-    """Entries of earlier terms are committed by counting (thesis 3.6.2, figure 3.7)."""
+    """Commit entries of earlier terms by counting (thesis 3.6.2, figure 3.7)."""
 
     def commit(self: Leader) -> None:
         replica, replication = self._replica, self.replication

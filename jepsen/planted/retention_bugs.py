@@ -80,7 +80,7 @@ def append_after_expiry() -> None:
 
 
 def keep_expired_ids_in_memory() -> None:
-    """Snapshots leave out which producer ids were expired, so a restart or another segment forgets them."""
+    """Leave expired producer ids out of snapshots, so that a restart or a new segment forgets them."""
 
     def ranges(self: ProducerTable, piece: int) -> bytes:
         return b""
@@ -104,7 +104,7 @@ def drop_newest_value() -> None:
 
 
 def resurrect_key() -> None:
-    """Tombstones go in the first run that meets them, and what they removed stays: it is not looked for any more."""
+    """Remove tombstones in their first run, without a check that the records they delete were removed."""
     keys, stays = Compaction._keys, Compaction._stays
 
     def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:

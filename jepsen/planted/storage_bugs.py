@@ -22,7 +22,7 @@ _CUT_HELD_S = 0.3
 
 
 def replay_out_of_order() -> None:
-    """Hard states are replayed newest first, so that the oldest of them wins."""
+    """Replay hard states newest first, so that the oldest one wins."""
     set_hard_state = FoldedGroup.set_hard_state
     seen: dict[int, FoldedGroup] = {}
 

@@ -82,12 +82,12 @@ class Canvas:
                 self.explain(stripe, f"stripe-{number}-{at}", band.text)
 
     def seconds_of(self, description: str) -> float:
-        """About how much of the axis of time small words cover."""
+        """Estimate the part of the time axis that a small word covers."""
         inches = 0.1 + 0.062 * len(description)
         return inches / (WIDTH - _LEFT - _RIGHT) * (self._frame.end_s - self._frame.begin_s)
 
     def explain(self, artist: Any, name: str, description: str) -> None:
-        """Shown by a browser that points at the artist."""
+        """Attach a description that a browser shows at the artist."""
         artist.set_gid(name)
         self._titles[name] = description
 
@@ -103,13 +103,13 @@ class Canvas:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Figures are made and drawn inside."""
+    """Apply the style to figures that are created and drawn inside."""
     with matplotlib.rc_context(_STYLE):
         yield
 
 
 def thinned(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
-    """Which of the points to draw, so that every pixel that any of them covers is covered."""
+    """Return the points to draw so that each pixel that any point covers is covered."""
     if not len(xs):
         return np.zeros(0, np.intp)
     cells = [

@@ -71,7 +71,7 @@ class Frame(NamedTuple):
 
 
 def lanes(bands: Sequence[Band]) -> Iterable[tuple[int, Band]]:
-    """Bands of one kind with the number of a lane in which each is alone; the earliest take the first."""
+    """Return bands of one kind with a lane number each, so that no two in a lane overlap; the earliest take lane 0."""
     free_at: list[float] = []
     for band in sorted(bands, key=lambda each: each.begin_s):
         lane = next((number for number, at in enumerate(free_at) if at <= band.begin_s), len(free_at))

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def page_of(folder: Path) -> str:
-    """HTML, from `suite.json`. Raises `InvalidArgument` when that is not a list of runs, and `OSError`."""
+    """Return HTML, from `suite.json`. Raises `InvalidArgument` when that is not a list of runs, and `OSError`."""
     path = folder / "suite.json"
     try:
         rows = [_row(folder, run) for run in orjson.loads(path.read_bytes())]

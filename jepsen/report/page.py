@@ -44,7 +44,7 @@ class LatencyRow(NamedTuple):
 
 
 def page_of(path: Path) -> str:
-    """HTML. Raises `InvalidArgument` for a folder that holds no run, and `OSError`."""
+    """Return HTML. Raises `InvalidArgument` for a folder that holds no run, and `OSError`."""
     folder = Folder(path)
     series = _series(folder)
     return render(

@@ -38,7 +38,7 @@ class Plot(NamedTuple):
 
 
 def faults(frame: Frame) -> Plot:
-    """Rows for each kind of fault, and one for the time in which nothing was wrong."""
+    """Return rows for each kind of fault, and one for the time without a fault."""
     kinds = {kind: list(lanes([band for band in frame.bands if band.kind == kind])) for kind in frame.colours}
     depths = [1 + max(lane for lane, _ in row) for row in kinds.values()]
     with styled():

@@ -42,7 +42,7 @@ def sync_method_option() -> Decorator:
 
 @contextmanager
 def kept_in(store: Path) -> Iterator[None]:
-    """Around what makes folders there: when it cannot, the command line was wrong (exit 2)."""
+    """Exit with 2 when a folder cannot be created: the command line was wrong."""
     try:
         yield
     except OSError as error:

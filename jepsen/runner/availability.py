@@ -36,7 +36,7 @@ class Availability:
         self._by_partition: dict[TopicPartition, list[int]] = {}
 
     def note(self, completed_ns: int, outcome: str, place: TopicPartition) -> None:
-        """Completions come in the order of time."""
+        """Add a completion; completions arrive in the order of time."""
         self._done[outcome].append(completed_ns)
         if outcome == "ok":
             self._by_partition.setdefault(place, []).append(completed_ns)

@@ -53,7 +53,7 @@ class Members:
         return f"node {node.node_id} was started, to join"
 
     def _leave(self, node: int) -> str:
-        """Never so many that a partition has no place for its replicas."""
+        """Decommission a node, unless too few would stay for the replicas."""
         if node in self.leaving or len(self.staying()) <= self._first:
             return ""
         self.leaving.add(node)

@@ -118,7 +118,7 @@ class Requests:
         self._nodes: dict[int, int] = {}
 
     def began(self, invocation: Op, node: int = ANY_NODE) -> None:
-        """Invocations come in the order of time; `node` is the node that is asked."""
+        """Add an invocation; invocations arrive in the order of time, and `node` receives it."""
         if invocation.kind not in _LOCAL:
             self._began.append(invocation.time_ns)
             self._nodes[invocation.process] = node

@@ -104,7 +104,7 @@ def _compare_newest(place: TopicPartition, directories: Mapping[int, Path], end:
 
 
 def _batches(path: Path, end: int) -> Iterator[tuple[int, memoryview]]:
-    """Position and bytes of the batches below the end."""
+    """Yield position and bytes of the batches below the end."""
     position = 0
     for header, batch in split_batches(path.read_bytes()):
         if header.base_offset >= end:

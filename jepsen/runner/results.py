@@ -87,7 +87,7 @@ def _broke_inside(logs: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _complaints(text: str) -> dict[str, Any]:
-    """Errors in a log: how many, and the first of them. Empty when there are none."""
+    """Return the number of errors in a log and the first one; empty without errors."""
     found = [line for line in text.splitlines() if any(mark in line for mark in _COMPLAINTS)]
     return {"count": len(found), "first": found[:_COMPLAINTS_SHOWN]} if found else {}
 

@@ -71,7 +71,7 @@ class Stage:
         return self._nemesis
 
     def draw(self) -> None:
-        """Faults that follow from the options' seed, for the whole load."""
+        """Draw the faults of the options' seed, for the whole load."""
         self._schedule = self.options.schedule()
         self._nemesis = Nemesis(self.system, self._schedule, self.places, self._note, self.now_s)
 
@@ -225,7 +225,7 @@ class Stage:
     def ask(
         self, node: int, path: str, method: str = "GET", body: object = None, timeout_s: float = ASK_S_MAX
     ) -> tuple[int, Any]:
-        """Status and JSON of a node's answer; status 0 when there is none."""
+        """Return status and JSON of a node's answer; status 0 without an answer."""
         if node not in self.system.addresses:
             return 0, {"message": f"node {node} does not belong to the cluster any more"}
         try:

@@ -82,7 +82,7 @@ def new_directory(parent: Path, name: str) -> Path:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Whole lines; a last one that its process did not finish is none."""
+    """Yield complete lines, without an unfinished last one."""
     with open(path, "rb") as file:
         for line in file:
             if line.endswith(b"\n"):

@@ -72,7 +72,7 @@ class Trial:
         self._history = HistoryWriter(store.part("nemesis"), clock_since(self._epoch_ns))
 
     def run(self) -> Outcome:
-        """Never raises for what the system does; `KeyboardInterrupt` counts as the end."""
+        """Run the trial without raising for failures of the system; `KeyboardInterrupt` counts as the end."""
         broken = None
         try:
             self._run()

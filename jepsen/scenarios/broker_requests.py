@@ -30,7 +30,7 @@ def figures(address: str) -> dict[str, float]:
 
 
 def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
-    """First and end offset, linearizable; None when the node does not say."""
+    """Return first and end offset, linearizable; None without an answer."""
     status, answer = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
     return (int(answer["beginning_offset"]), int(answer["end_offset"])) if status == 200 else None
 
@@ -89,7 +89,7 @@ class OwnTopic:
         stage.wait_until(is_made, f"topic {TOPIC} is made")
 
     def write(self, node: int, records: int = 1, size: int = 10, *, acks: str = "all") -> tuple[int, Any]:
-        """Status and answer."""
+        """Return status and answer."""
         return self.write_values(node, ["x" * size] * records, acks=acks)
 
     def write_values(

@@ -178,7 +178,7 @@ class Cluster:
         return machine if machine.me == replica else None
 
     def replicas(self, plan: GroupPlan) -> list[tuple[Machine, PartitionReplica]]:
-        """Replicas of the group in processes that are up, by node."""
+        """Return replicas of the group in running processes, by node."""
         found = ((machine, machine.group(plan.key)) for machine in self.machines.values())
         return [(machine, group) for machine, group in found if group is not None]
 

@@ -45,7 +45,7 @@ class Operator:
         self.cluster.loop.call_at_ns(self.cluster.loop.now_ns + STEP_NS, self._step)
 
     def retarget(self) -> None:
-        """Want other voters: some in, some out."""
+        """Request other voters: some added, some removed."""
         able = [node_id for node_id, machine in self.cluster.machines.items() if machine.me not in self.plan.retired]
         count = self.random.choice((len(self.target) - 1, len(self.target), len(self.target), len(self.target) + 1))
         count = min(max(count, 2, self.cluster.options.nodes - 1), 5, len(able))
@@ -164,7 +164,7 @@ class Operator:
     # removed replicas
 
     def _leftover_machines(self, held: Configuration) -> list[Machine]:
-        """Machines with a replica that no longer belongs to the group."""
+        """Return machines with a replica that no longer belongs to the group."""
         return [
             machine
             for machine, _ in self.cluster.replicas(self.plan)

@@ -175,7 +175,7 @@ class GroupProperties:
             self._watermark(replica, life, now.high_watermark)
 
     def _follow_members(self, replica: Replica, life: Life, ready: Ready, now: Now, boundary: Index) -> None:
-        """Leaders make one change at a time, and those of voters through a joint configuration (thesis 4.3)."""
+        """Check that leaders make one change at a time, and those of voters by a joint configuration (thesis 4.3)."""
         cut_to, known = ready.cut_to, life.configurations
         while cut_to is not None and known and known[-1].index > cut_to:
             known.pop()

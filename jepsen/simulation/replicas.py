@@ -38,7 +38,7 @@ def are_level(leader: PartitionReplica, members: Sequence[PartitionReplica]) -> 
 
 
 def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, PartitionReplica]]) -> None:
-    """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes.
+    """Compare segment by segment: files of one name have the same bytes on all replicas.
 
     Below its newest mark a compacted log need not have the same files everywhere, but the same newest records. To be
     called at a moment when they `are_level`. `replicas` by machine's name; `name` is what the group is called in the

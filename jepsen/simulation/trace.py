@@ -48,7 +48,7 @@ class Trace:
             self._fold()
 
     def number(self, number: int) -> None:
-        """Something that happened within a step, as a number: a size, a node, a term."""
+        """Record a fact within a step as a number: a size, a node, a term."""
         self._pending += _NUMBER(number)
 
     def note(self, time_ns: int, node: str, text: str) -> None:
@@ -57,7 +57,7 @@ class Trace:
         self._pending += f"{time_ns} {node} {text}\n".encode()
 
     def digest(self) -> str:
-        """Hexadecimal, over everything so far."""
+        """Return the hexadecimal digest of everything so far."""
         self._fold()
         return self._hash.hexdigest()
 

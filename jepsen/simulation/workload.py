@@ -117,7 +117,7 @@ class Producer(Client):
         self._presumed_leader = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
-        """Code of the process that was asked."""
+        """Run in the process that received the request."""
         group = driver.groups.get(self.plan.key)
         if request.is_over or group is None:
             return
@@ -258,7 +258,7 @@ class Reader(Client):
 
 
 def decode(plan: GroupPlan, batches: list[memoryview], position: Offset) -> Fetched:
-    """Offsets and values of what a read returned, from `position` on: a read begins with a whole batch."""
+    """Return offsets and values of a read from `position` on; a read begins with a whole batch."""
     offsets, values = [], []
     for batch in batches:
         for record in read_records(batch):

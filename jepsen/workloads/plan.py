@@ -27,7 +27,7 @@ class Plan(NamedTuple):
         )
 
     def recreated_names_of(self, client: int) -> tuple[str, ...]:
-        """Names of the topics that a client creates and deletes."""
+        """Return names of the topics that a client creates and deletes."""
         return tuple(f"coming-{client}-{number}" for number in range(self.topics_per_client))
 
     def coming(self, clients: int) -> tuple[str, ...]:

@@ -38,14 +38,14 @@ class Files:
         return f"{self._root}/{_relative(name)}" if name else self._root
 
     def lock(self, name: str) -> DirectoryLock:
-        """Held until released, or until the process ends; raises `ArchiveTaken` where it is held already.
+        """Hold the lock until released, or until the process ends; raises `ArchiveTaken` where it is held already.
 
         Remote file systems have no locks: there the claim in the archive's commits is what holds.
         """
         return _NoLock()
 
     def names(self, directory: str) -> list[str]:
-        """Sorted; empty where the directory is missing."""
+        """Return names, sorted; empty where the directory is missing."""
         selector = fs.FileSelector(self._at(directory), allow_not_found=True)
         return sorted(info.base_name for info in self._system.get_file_info(selector))
 
@@ -96,7 +96,7 @@ class Files:
             self._system.delete_dir(self._at(name))
 
     def sync(self, names: Iterable[str]) -> None:
-        """Remote files are durable once they are closed."""
+        """Do nothing: remote files are durable once they are closed."""
 
     def sync_directories(self, names: Iterable[str]) -> None:
         """Sync these directories and those above them, up to the archive; remote ones as `sync`."""
@@ -206,7 +206,7 @@ def _relative(name: str) -> str:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Durably; the error of a full disk names no file by itself."""
+    """Write durably; the error of a full disk names no file by itself."""
     try:
         with open(path, "xb") as file:
             file.write(content)

@@ -87,7 +87,7 @@ def batches_of(
 
 
 def first_at(extent: LogExtent, timestamp: int) -> int:
-    """Offset of the first record whose timestamp is at least that many ms; the end where there is none (KIP-79)."""
+    """Return the offset of the first record with at least that timestamp in ms; the end without one (KIP-79)."""
     group_id = extent.replica.group_id
     assert group_id is not None, f"{extent.replica} was chosen"
     for piece in extent.pieces:
@@ -190,7 +190,7 @@ class _Reading:
     # checking
 
     def _checked(self, log: _Log, index: File | None) -> Iterator[CheckedBatch]:
-        """Batches from the piece's first to its last."""
+        """Yield batches from the piece's first to its last."""
         last = self._piece.last
         rows = None if index is None else _RowsAhead(index)
         while True:

@@ -125,7 +125,7 @@ def _divided(
 
 
 def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchPosition]:
-    """Places of batches at about every `split_bytes`, from the index where it and the header agree."""
+    """Return places of batches at about every `split_bytes`, from the index where it and the header agree."""
     if seen.file.log_bytes <= split_bytes:
         return
     with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:
@@ -147,7 +147,7 @@ def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
 
 
 def tasks_of(units: Iterable[ComparedFiles], split_bytes: int) -> Iterator[tuple[ComparedFiles, ...]]:
-    """Units put together, so that a task has something to do; a unit is at most about `split_bytes` of each file."""
+    """Combine small units into tasks; a unit is at most about `split_bytes` of each file."""
     waiting: list[ComparedFiles] = []
     size = 0
     for unit in units:

@@ -98,11 +98,11 @@ class OpenFile:
         self._log, self._index = log, index
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of the log; fewer at its end."""
+        """Return bytes of the log; fewer at its end."""
         return os.pread(self._log, max(0, min(length, self.file.log_bytes - position)), position)
 
     def rows(self, first: int, end: int) -> bytes:
-        """Whole rows from number `first` on, below `end`; fewer where there are not as many."""
+        """Return whole rows from number `first` on, below `end`; fewer if there are not as many."""
         count = min(end, self.file.rows) - first
         if self._index is None or count <= 0:
             return b""

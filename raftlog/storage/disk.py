@@ -30,7 +30,7 @@ class File(Protocol):
         ...
 
     def prefetch(self) -> None:
-        """Hint that the whole file will be read soon; returns at once."""
+        """Announce that the whole file will be read soon; returns at once."""
         ...
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:

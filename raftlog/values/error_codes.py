@@ -51,7 +51,7 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
 
 
 def status_and_code(error: RaftlogError) -> tuple[int, int]:
-    """HTTP status and error code of an error."""
+    """Return HTTP status and error code of an error."""
     for kind in type(error).__mro__:
         found = STATUS_AND_CODE.get(kind)
         if found is not None:

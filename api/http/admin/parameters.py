@@ -35,7 +35,7 @@ def topic_in_namespace(target: Target) -> str:
 
 
 def place_of(target: Target) -> tuple[str, int]:
-    """Topic and partition of such a path."""
+    """Return topic and partition of such a path."""
     return topic_in_namespace(target), partition_number(target.args[2])
 
 

@@ -123,6 +123,6 @@ def check_count(count: int, what: str) -> None:
 
 
 def places_of(rows: Sequence[PartitionPlace] | None) -> list[TopicPartition]:
-    """Topics and partitions, which may be none. Raises `HttpProblem` for too many."""
+    """Return topics and partitions, possibly none. Raises `HttpProblem` for too many."""
     check_count(len(rows or ()), "partitions")
     return [each.place for each in rows or ()]

@@ -132,7 +132,7 @@ class GroupShapes:
 
 
 def assigned(member: MemberDescription) -> list[tuple[str, int]]:
-    """Topics and partitions of a member, sorted."""
+    """Return topics and partitions of a member, sorted."""
     return sorted((topic, partition) for topic, partitions in member.assignment.items() for partition in partitions)
 
 

@@ -29,7 +29,7 @@ _COUNTERS: Final = {
 
 
 def broker_families(broker: Broker) -> Iterator[Metric]:
-    """Totals, and the broker's part in the cluster."""
+    """Yield totals, and the broker's part in the cluster."""
     for name, text in _COUNTERS.items():
         yield counter(name, text, getattr(broker.measuring.counters, name))
     yield from _catch_up(broker)

@@ -22,7 +22,7 @@ def gauge(name: str, text: str, value: float) -> Metric:
 
 
 def counters(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
-    """Numbers that only rise, by labels."""
+    """Return a family of counters, by labels."""
     family = CounterMetricFamily(f"raftlog_{name}", text, labels=labels)
     for values, number in samples:
         family.add_metric(values, number)
@@ -30,7 +30,7 @@ def counters(name: str, text: str, labels: Sequence[str], samples: Samples) -> M
 
 
 def gauges(name: str, text: str, labels: Sequence[str], samples: Samples) -> Metric:
-    """Numbers as they are now, by labels."""
+    """Return a family of gauges, by labels."""
     family = GaugeMetricFamily(f"raftlog_{name}", text, labels=labels)
     for values, number in samples:
         family.add_metric(values, number)

@@ -15,7 +15,7 @@ _STATES: Final = (*(state.name.lower() for state in MemberState), UNKNOWN)
 
 
 def gossip_families(broker: Broker) -> Iterator[Metric]:
-    """Labels are fixed words. Nothing while gossip is off."""
+    """Yield the families of gossip, with fixed words as labels. Nothing while gossip is off."""
     counted = broker.measuring.gossip.counters()
     if counted is not None:
         yield _members(broker)

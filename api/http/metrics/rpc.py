@@ -17,7 +17,7 @@ _CONNECTIONS: Final = (
 
 
 def rpc_families(broker: Broker) -> Iterator[Metric]:
-    """Labels are a few fixed words (kinds of messages, channels, directions), and the other brokers' node ids."""
+    """Yield the families of RPC. Labels are fixed words (kinds, channels, directions) and node ids of other brokers."""
     yield from _traffic(broker)
     yield from _connections(broker)
     transport, driver = broker.measuring.transport, broker.measuring.driver

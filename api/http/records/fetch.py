@@ -132,7 +132,7 @@ class FetchHandlers(Handlers):
     async def _fetch(
         self, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
     ) -> Fetched:
-        """Batches for which memory is taken. Raises `MemoryBudgetExceeded` when there is none for the first."""
+        """Reserve memory and return the batches. Raises `MemoryBudgetExceeded` when there is none for the first."""
         fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
         if memory.maybe_add(sum(map(len, fetched.batches))):
             return fetched

@@ -70,7 +70,7 @@ class OctetStream:
 
 
 async def _receive(body: StreamedBody, spool: IO[bytes], limit: int) -> int:
-    """Bytes that were received; raises `HttpProblem` as soon as they are too many."""
+    """Return the number of bytes received; raises `HttpProblem` as soon as they exceed the limit."""
     size = 0
     while not body.at_end:
         piece = await body.piece()
@@ -109,7 +109,7 @@ def _check(size: int, limit: int) -> None:
 
 
 def _without_value(request: web.BaseRequest, target: Target) -> NewRecord:
-    """Key, timestamp and headers."""
+    """Return key, timestamp and headers."""
     # A key is any bytes, percent-encoded; only the raw path still has them.
     text = request.raw_path.partition("?")[2].partition("#")[0]
     if not text.isascii():

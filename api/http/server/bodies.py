@@ -153,7 +153,7 @@ class _BodyPace:
         self.restart()
 
     def restart(self) -> None:
-        """Time in which the broker itself did not read does not count."""
+        """Restart the window, without time in which the broker itself did not read."""
         self._arrived, self._window_ends = 0, self._loop.time() + _WINDOW_S
 
     async def next_piece(self, content: StreamReader) -> bytes:

@@ -93,7 +93,7 @@ def accepted_embedded(header: str | None) -> dict[Format, str]:
 
 
 def _by_preference(header: str) -> list[str]:
-    """Media types by falling quality, those that are ruled out (`q=0`) left out."""
+    """Return media types by falling quality, without excluded ones (`q=0`)."""
     weighted: list[tuple[float, int, str]] = []
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))

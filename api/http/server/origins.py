@@ -96,7 +96,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host(authority: str) -> tuple[str, int | None]:
-    """Host and port of `HOST`, `HOST:PORT`, `[IPv6]` or `[IPv6]:PORT`. Raises `HttpProblem` 400."""
+    """Return host and port of `HOST`, `HOST:PORT`, `[IPv6]` or `[IPv6]:PORT`. Raises `HttpProblem` 400."""
     host, bracket, rest = authority.partition("]")
     if bracket:
         name = _address(host.removeprefix("[")) if host.startswith("[") else None

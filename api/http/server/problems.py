@@ -33,7 +33,7 @@ class HttpProblem(Exception):
 
 
 def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
-    """Status and JSON body of an error."""
+    """Return status and JSON body of an error."""
     if isinstance(error, HttpProblem):
         return error.status, _body(error.code, str(error), "failed")
     status, code = status_and_code(error)

@@ -15,7 +15,7 @@ _PLACES: Final = Environment(
 
 
 def _ms(value: float) -> str:
-    """Milliseconds in three digits."""
+    """Format milliseconds with three digits."""
     return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"
 
 

@@ -62,7 +62,7 @@ class BrokerCluster(Site[Broker]):
         """That were given to producers, and by which broker."""
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
-        """Beside that of the connections, as lossy as the options say."""
+        """Create the network of gossip, as lossy as the options say."""
         gossip = self.options.gossip
         if gossip is None:
             return None
@@ -153,7 +153,7 @@ class BrokerCluster(Site[Broker]):
         )
 
     def members(self) -> list[Machine]:
-        """Machines that belong to the cluster, or may come to belong to it."""
+        """Return machines that belong to the cluster, or may come to belong to it."""
         state = self.newest_state()
         return [machine for machine in self.machines.values() if not self.is_removed(machine, state)]
 
@@ -163,7 +163,7 @@ class BrokerCluster(Site[Broker]):
         return [(machine, broker) for machine, broker in self.serving() if not self.is_removed(machine, state)]
 
     def replicas(self, key: GroupKey) -> list[tuple[Machine, PartitionReplica]]:
-        """Replicas of a group in processes that can be asked, and that belong to the cluster."""
+        """Return replicas of a group in running processes of the cluster."""
         found = ((machine, broker.node.driver.groups.get(key)) for machine, broker in self.serving_members())
         return [(machine, group) for machine, group in found if group is not None]
 

@@ -174,7 +174,7 @@ class Convergence:
         return [str(damage) for damage in self.nemesis.faults.fault_budget.open_damages()]
 
     def _misplaced(self) -> list[str]:
-        """Replicas that are missing, and those that should be gone."""
+        """Return missing replicas, and those that should have been removed."""
         state, found = self._state(), []
         for machine, broker in self.cluster.serving_members():
             me, groups = broker.node.identity.replica, broker.node.driver.groups
@@ -208,7 +208,7 @@ class Convergence:
         return found
 
     def _uninformed(self) -> list[str]:
-        """Brokers that others do not take for alive."""
+        """Return brokers that others do not consider alive."""
         return [
             f"{machine.name} says that {member.node_id} is {member.state}"
             for machine, broker in self.cluster.serving_members()

@@ -117,7 +117,7 @@ class FaultBudget:
     def _fits(
         self, key: GroupKey, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId], one_more: Machine
     ) -> bool:
-        """Learners count as well: they may become voters at any moment."""
+        """Return whether a majority stays sound; learners count too, since they may become voters."""
         members = dict.fromkeys((*voters, *learners))
         hurt = [damage.replica for damage in self.open_damages() if damage.key == key]
         affected = sum(member == one_more.replica or member in hurt or not self._is_there(member) for member in members)

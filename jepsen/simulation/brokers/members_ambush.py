@@ -41,5 +41,5 @@ class MembersAmbush:
             self._faults.strike(machine)
 
     def end(self) -> None:
-        """No more of it."""
+        """Stop these faults."""
         self._left = 0

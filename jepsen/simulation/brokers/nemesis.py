@@ -51,7 +51,7 @@ class Nemesis:
             operator.after(6 * SECOND_NS)
 
     def end(self) -> None:
-        """No more faults; everything heals that can."""
+        """Stop faults; heal all that can be healed."""
         self._is_over = True
         self._ambush.end()
         for operator in self._operators:
@@ -64,7 +64,7 @@ class Nemesis:
         self.faults.heal()
 
     def _disturb_later(self, machine: Machine) -> None:
-        """Something while the cluster is founded, at a moment when nearly everything happens at once."""
+        """Inject a fault while the cluster is founded."""
         for _ in range(self.random.choice((1, 1, 3))):
             seconds = self.random.uniform(0, BIRTH_S)
             self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._disturb, machine)

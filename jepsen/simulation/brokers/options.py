@@ -267,7 +267,7 @@ def draw_sharing(seed: int) -> BrokerOptions:
 
 
 def draw_keeping(seed: int) -> BrokerOptions:
-    """Idempotent producers, compaction and deletion of records, likewise."""
+    """Draw options of a run with idempotent producers, compaction and deletion of records."""
     uses = draw_uses(generator(seed, "keeping"), members=False, records=True)
     uses = draw_once(generator(seed, "keys written once"), uses)
     uses = with_small_tables(uses, generator(seed, "producer tables"))

@@ -175,7 +175,7 @@ class WiredLoop(VirtualLoop):
     hosts: Mapping[str, Node]
 
     def wire(self, network: SimulatedNetwork, nodes: Sequence[Node]) -> None:
-        """Nodes are reached by their names and by their addresses."""
+        """Connect the nodes, by their names and addresses."""
         self.network = network
         self.hosts = {node.name: node for node in nodes} | {address_of(node): node for node in nodes}
 

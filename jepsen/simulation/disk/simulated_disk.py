@@ -366,7 +366,7 @@ class SimulatedDisk(Disk):
         return {path: bytes(inode.content) for path, inode in self._files()}
 
     def durable_paths(self) -> list[str]:
-        """Files and directories whose names are on the disk, those included whose removal was not synced."""
+        """Return durable names of files and directories, including those whose removal was not synced."""
         return [path for path, _ in walk(self._root, durable=True)]
 
     # Paths to nodes

@@ -57,7 +57,7 @@ class Nemesis:
     # steady runs
 
     def plan_single_events(self, first: float, last: float) -> None:
-        """Deaths mostly; each alone, and each looked at ten periods later."""
+        """Draw faults, mostly deaths; each alone, and each checked ten periods later."""
         events = [self._die, self._die, self._leave, self._come_back, self._change_description]
         if not self._options.loss:
             events += [self._pause_briefly, self._pause_briefly]

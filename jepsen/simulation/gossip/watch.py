@@ -89,7 +89,7 @@ class Watch:
     # single events of steady runs
 
     def demand_known(self, process: Process, life: int) -> None:
-        """Ten periods after something happened to a process: all know how it is now."""
+        """Check, ten periods after a change of a process, that all members report its state."""
         rested_s = self.world.now - process.resumed_at
         if process.life != life or process.is_paused or rested_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
             return  # something else has happened to it since, and is looked at later

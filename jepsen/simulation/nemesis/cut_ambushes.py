@@ -40,7 +40,7 @@ class CutAmbushes:
         self._after(self._random.uniform(*PERIOD_S), self._prepare)
 
     def end(self) -> None:
-        """No more of them; every sync returns."""
+        """Stop these faults; every sync returns."""
         self._is_over = True
         for machine in self._cluster.machines.values():
             machine.disk.release()

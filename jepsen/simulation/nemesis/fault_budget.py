@@ -68,7 +68,7 @@ class FaultBudget:
         return self._fits(plan, configuration, None)
 
     def _still_doomed(self) -> set[ReplicaId]:
-        """Never iterated."""
+        """Return the replicas that are still doomed; their order is undefined."""
         self.doomed = {
             replica: machine
             for replica, machine in self.doomed.items()

@@ -94,7 +94,7 @@ class Faults(MachineFaults[Machine]):
     # disks
 
     def _damage(self) -> None:
-        """Bits flip, or a page is zeroed, in a file of a group; the process may run, or be started on it."""
+        """Flip bits or zero a page in a file of a group; the process may run, or start with it later."""
         plan, machine = self.random.choice(self.cluster.groups), self.random_machine()
         is_free = all(damage.machine is not machine for damage in self.fault_budget.open_damages())
         if is_free and self.fault_budget.may_damage(machine, plan):

@@ -45,7 +45,7 @@ class Nemesis:
             self.loop.call_at_ns(self.loop.now_ns + SECOND_NS, self._period)
 
     def end(self) -> None:
-        """No more faults; everything heals that can."""
+        """Stop faults; heal all that can be healed."""
         self._is_over = True
         if self.cut_ambushes is not None:
             self.cut_ambushes.end()

@@ -86,7 +86,7 @@ class Link:
         return self._free_ns
 
     def queued_bytes(self, now_ns: int) -> int:
-        """Bytes that wait for the bandwidth."""
+        """Return the bytes that wait for the bandwidth."""
         if self.conditions.bytes_per_s is None:
             return 0
         return max(0, self._free_ns - now_ns) * self.conditions.bytes_per_s // SECOND_NS
@@ -97,5 +97,5 @@ def size_of(message: object) -> int:
 
 
 def frozen(message: object) -> object:
-    """Buffers that their sender may use again are copied, as a kernel does."""
+    """Copy buffers that their sender may use again, as a kernel does."""
     return bytes(message) if isinstance(message, bytearray | memoryview) else message

@@ -76,7 +76,7 @@ class SimulatedNetwork:
     # Datagrams
 
     def bind(self, process: Process, service: str, receive: Receive) -> None:
-        """Datagrams for the service on the process's node go to `receive`, until the process dies."""
+        """Deliver datagrams for the service on the process's node to `receive`, until the process ends."""
         self._bindings[process.node.number, service] = process, receive
 
     def send(
@@ -157,7 +157,7 @@ class SimulatedNetwork:
                 link.conditions = self.conditions
 
     def set_conditions(self, source: Node, destination: Node, conditions: LinkConditions) -> None:
-        """Slow, lossy, narrow: for one direction, until `heal`."""
+        """Delay, lose and narrow one direction, until `heal`."""
         self.loop.note(source.name, f"to {destination.name}: {changes(self.conditions, conditions)}")
         self.link(source, destination).conditions = conditions
 

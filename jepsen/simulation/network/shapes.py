@@ -10,7 +10,7 @@ Cut = tuple[int, int]
 
 
 def split(groups: Sequence[Sequence[int]]) -> list[Cut]:
-    """Nodes of different groups do not reach each other."""
+    """Return cuts of all links between nodes of different groups."""
     side = {node: number for number, group in enumerate(groups) for node in group}
     return [(a, b) for a in side for b in side if side[a] != side[b]]
 

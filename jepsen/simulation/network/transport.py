@@ -156,7 +156,7 @@ class Line:
 
 
 def size_of(envelopes: Sequence[Envelope]) -> int:
-    """About what the messages would take on a wire."""
+    """Estimate the size of the messages on a connection."""
     size = 0
     for _, message in envelopes:
         size += 60

@@ -190,7 +190,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Scheduling
 
     def time(self) -> float:
-        """Seconds on the monotonic clock of the process that asks."""
+        """Return the seconds on the monotonic clock of the calling process."""
         process = self.process
         return (self.now_ns if process is None else process.node.clock.local_ns(self.now_ns)) / SECOND_NS
 
@@ -237,7 +237,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def next_number(self) -> int:
-        """Numbers timers, tasks and futures."""
+        """Return the next number of a timer, task or future."""
         self._numbers += 1
         return self._numbers
 

@@ -106,7 +106,7 @@ class Access:
         )
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
-        """First and end offset."""
+        """Return first and end offset."""
         query = {"linearizable": "true"} if linearizable else {}
         answer = await self.get(
             node, f"{path_of(place)}/offsets", timeout_ms, {"timeout": timeout_ms, **query}, place=place

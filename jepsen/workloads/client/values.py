@@ -19,7 +19,7 @@ _HEADER: Final = "value"
 
 
 def values_of(client: int) -> range:
-    """Numbers that no other client uses."""
+    """Yield numbers that no other client uses."""
     return range(client * _CLIENT_SHARE, (client + 1) * _CLIENT_SHARE)
 
 

@@ -27,7 +27,7 @@ def value_printer(_partition: int, records: Sequence[Record]) -> bytes:
 
 
 def keyed_printer(separator: bytes) -> Printer:
-    """Key, separator, value; only the value where there is no key, so `produce --key-separator` is undone exactly."""
+    """Return a printer of key, separator and value; of the value alone without a key, as `produce` read it."""
 
     def printed(_partition: int, records: Sequence[Record]) -> bytes:
         lines = [

@@ -99,7 +99,7 @@ def _restart_command(directory: Path, node: int | str) -> str:
 
 
 def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
-    """Addresses, directories and commands of the nodes."""
+    """Return addresses, directories and commands of the nodes."""
     secret = ensure_secret(str(directory / SECRET_FILE))
     first_ports = [base_port + PORT_STEP * (workers * number + 1) for number in range(nodes)]
     seeds = ",".join(f"{HOST}:{port + RPC_STEP}" for port in first_ports)

@@ -305,7 +305,7 @@ def _content_of(path: str, limit: int) -> bytes:
 
 
 def _size_of(records: Records) -> int:
-    """Bytes of keys and values. A router gives values alone or whole records, never both in one list."""
+    """Count bytes of keys and values. A router gives values alone or whole records, never both in one list."""
     if type(records[0]) is bytes:
         return sum(map(len, records))
     return sum([len(record[0] or b"") + len(record[1] or b"") for record in records])  # type: ignore[misc, arg-type]

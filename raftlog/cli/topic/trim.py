@@ -97,7 +97,7 @@ async def _cuts(
 
 
 async def _cut(client: BrokerClient, topic: str, partition: int, before: StartPosition) -> _Cut:
-    """Offsets are counted, so a compacted partition has fewer records than that. Raises `OffsetOutOfRange`."""
+    """Return the cut, counted in offsets (a compacted log has fewer records). Raises `OffsetOutOfRange`."""
     first, end = await client.offsets(topic, partition)
     if before.kind != "offset":
         return _Cut(partition, first, (await locate(client, topic, partition, before)).begin)

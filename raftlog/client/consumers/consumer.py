@@ -307,7 +307,7 @@ class Consumer(Generic[K, V]):
             self._fetcher.pending.pause(others, is_paused)
 
     def _by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """Partitions that are assigned, or without partitions all of these, and the others."""
+        """Return the assigned ones among these partitions (without partitions: all), and the others."""
         readings = self._fetcher.readings
         places = [as_partition(each) for each in partitions] if partitions else list(readings)
         return [place for place in places if place in readings], [place for place in places if place not in readings]

@@ -36,7 +36,7 @@ def file_name(number: int) -> str:
 
 
 def journal_files(disk: Disk, path: str) -> list[str]:
-    """Paths of the journal's files, by number."""
+    """Return paths of the journal's files, by number."""
     if not disk.exists(path):
         return []
     return [f"{path}/{name}" for name in disk.list_directory(path) if _number_of(name) is not None]

@@ -51,7 +51,7 @@ async def abandon(driver: "Driver", group: PartitionReplica) -> str:
 
 
 async def renounce(driver: "Driver", group_id: UUID) -> None:
-    """Never create a replica of an absent group from its first roll: durable on return, and idempotent.
+    """Abandon an absent group: never create its replica from the first roll. Durable on return, idempotent.
 
     Raises `Unavailable` while a replica is being made or removed here, and the error that ended the journal."""
     key = group_id.bytes

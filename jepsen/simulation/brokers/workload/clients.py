@@ -123,7 +123,7 @@ class Client(ABC):
             self.after(RETRY_NS)
 
     async def _work(self, attempt: Attempt, work: Work, broker: Broker) -> None:
-        """Code of the broker's process, which may have been held up until now."""
+        """Run the work in the broker's process, unless the attempt is over."""
         if not attempt.is_over:
             await work(attempt, broker)
         attempt.is_answered = True

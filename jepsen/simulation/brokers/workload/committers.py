@@ -131,7 +131,7 @@ class Committer(Client):
         self.done(attempt, PAUSE_NS)
 
     def _offset(self) -> Offset:
-        """Mostly higher than those before."""
+        """Draw an offset, mostly higher than the ones before."""
         return Offset(max(0, self.loop.now_ns // MILLISECOND_NS - self.random.choice((0, 0, 0, 3_000))))
 
     async def _read(self, attempt: Attempt, broker: Broker) -> None:

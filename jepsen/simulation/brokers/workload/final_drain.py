@@ -54,7 +54,7 @@ class Drain:
     async def _read(
         self, description: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker
     ) -> None:
-        """Code of the broker's process."""
+        """Run in the broker's process."""
         try:
             await work(broker)
         except RaftlogError as error:

@@ -226,7 +226,7 @@ class Member(Client):
         self.done(attempt, PAUSE_NS)
 
     def _some_owned(self) -> tuple[str, list[int]]:
-        """Partitions of one topic."""
+        """Return the partitions of one topic."""
         if not self.owned:
             return "", []
         name = self.random.choice(self.owned).topic
@@ -263,7 +263,7 @@ def _assignments(joined: JoinedGeneration, broker: Broker) -> tuple[tuple[str, b
 
 
 def out_of_step(members: Sequence[Member]) -> list[str]:
-    """Members that are not in the same generation as the others of their group."""
+    """Return members whose generation differs from that of others of their group."""
     found = []
     for group in GROUPS:
         mine = [member for member in members if member.group == group]

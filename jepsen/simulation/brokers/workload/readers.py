@@ -89,7 +89,7 @@ class Reader(Client):
             self._skip(partition, error)
 
     def _skip(self, partition: TopicPartition, error: OffsetOutOfRange) -> None:
-        """Retention took what is below, and the broker says so; a process of its own has heard it."""
+        """Record the new log start, as a process of its own, and continue there."""
         asked = self.recorder.invoke(self.cluster.new_process(), LIST, ListOffsets())
         self.recorder.ok(asked, ListOffsets((OffsetRange(partition, error.first, error.end),)))
         self._assign(partition, error.first)
@@ -126,7 +126,7 @@ class Decoded(NamedTuple):
 
 
 def decode(partition: TopicPartition, batches: list[memoryview], position: Offset) -> Decoded:
-    """Offsets and values from `position` on: what was fetched begins with a whole batch."""
+    """Return offsets and values from `position` on; a fetch begins with a whole batch."""
     offsets, values = [], []
     for batch in batches:
         header = read_header(batch)
