@@ -71,10 +71,11 @@ class _Client:
         self.close()
 
     def hang_up(self) -> None:
-        """Close the client's pipes so that it ends at once; it does not while the broker it talks to is stopped."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        """Close the client's stdin so that it ends at once; it does not while the broker it talks to is stopped.
+
+        Its stdout stays open: with a closed one, a line of figures would end the client by a traceback."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def close(self, timeout_s: float = 0.0) -> None:
         """End it for good, unless it ends by itself in this time."""
@@ -84,6 +85,8 @@ class _Client:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 class Load:

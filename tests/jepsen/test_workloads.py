@@ -1,6 +1,8 @@
 """Workloads on logs in memory: sound ones pass, and what each is made to find is found. Clients that are killed."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -156,6 +158,24 @@ def test_a_client_that_is_killed_leaves_its_operations_open_and_another_one_goes
     acknowledged = [op for op in ops if op.kind == "send" and op.type == "ok"]
     assert {op.process // PER_CLIENT for op in acknowledged} == {1, 3}
     assert len(acknowledged) >= total["ok"], "what the killed one did is not forgotten"
+
+
+REPORTS_AT_THE_END = "print('ready', flush=True); open(0).read(); print('{}', flush=True)"
+
+
+def test_figures_at_the_end_of_an_interrupted_run_leave_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may print a line of figures before it notices that its stdin is closed; a traceback is a finding."""
+    options = RunOptions("plain", (), SECONDS, nodes=1, clients=1, rate=1.0, seed=1)
+    store, start = Store(tmp_path, options), subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda _words, **more: start([sys.executable, "-c", REPORTS_AT_THE_END], **more)
+    )
+    load = Load(options, {1: "127.0.0.1:1"}, store, 0)
+    load.wait_ready()
+    load.close()
+    assert (store.logs / "client-1.log").read_text() == ""
 
 
 async def create(addresses: list[str], plan: Plan) -> None:
