@@ -49,6 +49,7 @@ def raftlog() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit. Operating errors are one line on stderr; a traceback is a defect."""
+    _open_standard_streams()
     try:
         code = raftlog.main(prog_name="raftlog", standalone_mode=False) or 0
     except click.UsageError as error:
@@ -76,6 +77,18 @@ def main() -> NoReturn:
         print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         code = EXIT_FAILED
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Open `/dev/null` in place of a closed stdin, stdout or stderr.
+
+    Python has no stream object for a closed descriptor, and the next file or socket would get its number: messages of
+    libraries and child processes would then go into a segment file."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)  # noqa: SIM115 - open as long as the process; gets the lowest free number
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _usage_text(error: click.UsageError) -> str:

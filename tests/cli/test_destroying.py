@@ -1,13 +1,16 @@
 """Verbs that delete something for good ask first, take `--yes` from scripts, and refuse without a terminal."""
 
 import json
+import subprocess
 from typing import Any, Final
+from urllib.request import urlopen
 
 import click
 import pytest
 
 from raftlog.cli.topic.change import deleting_changes
 from raftlog.testing import BrokerProcess
+from tests.cli.conftest import COMMAND, assert_one_line, environment
 from tests.cli.test_help import ALL
 
 ASKS: Final = {
@@ -110,6 +113,21 @@ def test_nothing_happens_without_a_terminal_or_after_a_no(run: Any, at: tuple[st
     assert run("topic", "delete", kept, *at, stdin=b"y\n").stdout == b"deleted kept\n"
     run("topic", "create", kept, *at)
     assert run("topic", "delete", kept, "--yes", *at).stdout == b"deleted kept\n"
+
+
+def test_a_closed_stdin_is_no_consent(at: tuple[str, ...], kept: str) -> None:
+    """A closed descriptor, as of a service or `<&-`, differs from an empty one: Python has no `sys.stdin` then."""
+    for closed in ("0<&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"):
+        words = [*COMMAND, "topic", "delete", kept, *at]
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=False, capture_output=True, env=environment()
+        )
+        assert done.returncode == 2, done.stderr.decode()
+        if "2>" not in closed:
+            assert_one_line(done.stderr)
+            assert b"standard input gave no answer: give --yes" in done.stderr
+    with urlopen(f"http://{at[1]}/topics/{kept}") as answer:
+        assert answer.status == 200
 
 
 @pytest.mark.parametrize(
