@@ -55,6 +55,15 @@ async def test_a_second_ends_by_itself(limit: EventLimit, monkeypatch: pytest.Mo
     assert due == [(1.0, limit.end_second)], "one timer for all"
 
 
+def test_events_before_the_loop_runs_are_logged(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
+    """A private key that other users can read is reported while the command line is checked."""
+    for _ in range(5):
+        event(LOGGER, "private_key_readable", path="key", mode="644")
+    assert said(caplog) == [("private_key_readable", logging.WARNING)] * 5
+    limit.end_second()
+    assert len(said(caplog)) == 5
+
+
 async def test_at_level_debug_all_of_them_are_there(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "raftlog")
     for _ in range(5):

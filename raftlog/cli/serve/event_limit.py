@@ -25,8 +25,12 @@ class EventLimit(Gate):
         """Counts by event name of the present second."""
 
     def lets_through(self, name: str) -> bool:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return True  # while settings and certificates are read, before the loop runs
         if not self._counts:
-            asyncio.get_running_loop().call_later(1.0, self.end_second)
+            loop.call_later(1.0, self.end_second)
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return count <= self._per_second
 
