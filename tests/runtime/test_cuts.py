@@ -2,6 +2,7 @@
 
 A follower alone, which gets its log from leaders of later and later terms."""
 
+import errno
 from collections.abc import Sequence
 
 import pytest
@@ -93,6 +94,43 @@ def test_a_cut_meets_a_large_append_whose_segment_sync_is_slow(is_syncing: bool,
             follower.restart()
             assert follower.terms() == wanted
             assert follower.group.damage is None
+        assert not world.failures
+
+
+@pytest.mark.parametrize("deeper", [False, True])
+@pytest.mark.parametrize("failing", ["size", "log", "index"])
+def test_a_cut_without_descriptors_is_repeated(monkeypatch: pytest.MonkeyPatch, failing: str, deeper: bool) -> None:
+    with World() as world:
+        follower = Follower(world)
+        first, term = follower.first, follower.group.core.term
+        follower.append(1, term + 1, first, [SMALL_SIZE] * 4)
+        world.run(3)  # they are in the files
+        files, refused = follower.group.log.segments.active.files, []
+
+        def refuse(*_: object) -> None:
+            refused.append(failing)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        file, method = {"size": (files.index, "size"), "log": (files.log, "truncate"), "index": (files.index, "truncate")}[
+            failing
+        ]
+        monkeypatch.setattr(file, method, refuse)
+        follower.append(2, term + 2, first + 2, [SMALL_SIZE])
+        world.run_until(lambda: len(refused) > 1)
+        if deeper:
+            follower.append(1, term + 3, first + 1, [SMALL_SIZE])
+            world.run_until(lambda: len(refused) > 3)
+        wanted = [term + 1, term + 3] if deeper else [term + 1] * 2 + [term + 2]
+        assert follower.terms() == wanted
+        assert follower.group.log.is_cut_waiting
+        assert not world.failures
+        monkeypatch.undo()
+        world.run_until(lambda: not follower.group.log.is_cut_waiting)
+        world.run(3)
+        for _ in range(2):
+            assert follower.terms() == wanted
+            assert follower.group.damage is None
+            follower.restart()
         assert not world.failures
 
 
