@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 import orjson
+from aiohttp import web
 from crc32c import crc32c
 
 from raftlog.api.http.records import tail
@@ -178,6 +179,24 @@ async def test_a_slow_reader_holds_one_fetch(api, monkeypatch):
         assert reads[-1] < 8000
         found = [orjson.loads(line)["offset"] async for line in response.content]
     assert found == list(range(8000))
+
+
+async def test_a_very_long_line_is_written_in_parts(api, monkeypatch):
+    await api.topic()
+    value = "x" * 900_000
+    await append(api, value)
+    written = []
+    write = web.StreamResponse.write
+
+    async def note(response, data):
+        written.append(len(data))
+        await write(response, data)
+
+    monkeypatch.setattr(web.StreamResponse, "write", note)
+    async with tail_of(api, "offset=0") as response:
+        assert orjson.loads(await response.content.read())["value"] == value
+    assert sum(written) > len(value)
+    assert max(written) <= 256 * 1024
 
 
 async def test_it_waits_for_a_leader_and_loses_nothing(api, monkeypatch):

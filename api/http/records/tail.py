@@ -22,6 +22,7 @@ from raftlog.api.http.records.json_records import JsonRecords
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format
+from raftlog.api.http.server.paced_answer import copied_parts
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
@@ -30,7 +31,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.types import Offset
+from raftlog.types import Buffer, Offset
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +203,7 @@ class _Tail:
         for batch in fetched.batches:
             async with aclosing(self._encoder.lines(batch, self._offset, self._end)) as slices:
                 async for lines in slices:
-                    writing = self._loop.create_task(response.write(lines))
+                    writing = self._loop.create_task(_write_in_parts(response, lines))
                     self._offset = Offset(self._encoder.next_offset)
                     # It waits until the reader has taken earlier lines, except for the socket's buffer.
                     if not await self._is_written(writing):
@@ -243,3 +244,9 @@ class _Tail:
         )
         self._memory.add(sum(map(len, fetched.batches)))
         return fetched
+
+
+async def _write_in_parts(response: web.StreamResponse, lines: Buffer) -> None:
+    """Write lines without a long hold of the loop: one line can be as long as a batch."""
+    async for part in copied_parts((lines,)):
+        await response.write(part)
