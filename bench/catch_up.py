@@ -95,7 +95,7 @@ def _segments(cluster: Cluster, node: int) -> list[Path]:
 
 
 def _catch_up(cluster: Cluster, leader: int, follower: int, workspace: Workspace) -> dict[str, float]:
-    """Start the follower and wait until it has what the leader had then; the rate, and when it began and ended."""
+    """Start the follower and wait until it has the leader's entries of that time; return rate, begin and end."""
     cluster.nodes[follower].start()
     begin = time.perf_counter()
     had, target = _log_bytes(cluster, follower), _log_bytes(cluster, leader)

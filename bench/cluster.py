@@ -102,7 +102,7 @@ class Cluster:
         return time.perf_counter() - begin
 
     def first_writes(self, groups: int) -> dict[str, float]:
-        """Wait until every group took a write since `write_everywhere`, on whatever node; when that was."""
+        """Wait until every group took a write since `write_everywhere`, on any node; return the time."""
         until = time.monotonic() + _LEADER_S_MAX
         written: dict[str, float] = {}
         while time.monotonic() < until:

@@ -88,7 +88,7 @@ def _bench(
     against: Path | None,
     python: str | None,
 ) -> None:
-    """Measure raftlog on this machine: every measure several times, the median beside what is required."""
+    """Measure raftlog on this machine: every measure several times, the median beside the requirement."""
     console = Console() if sys.stdout.isatty() else Console(width=_TABLE_WIDTH)
     if against is not None:
         sys.exit(_compare(console, catalogue.paired, only, against, python, runs, data_dir, as_json))

@@ -63,7 +63,7 @@ class Brokers:
         return dict(zip(self.nodes, self._pool.map(what, self.nodes.values()), strict=True))
 
     def load(self, in_flight: int, seconds: float, batch_bytes: int = 0) -> dict[str, float]:
-        """Load every node that leads, with its share of what is in flight, at the same time."""
+        """Load every node that leads at the same time, with its share of operations in flight."""
         self._find_led()  # leadership moves to preferred leaders
         leading = [node for node in self.nodes.values() if self.led[node.number]]
         before = self._each(lambda node: node.do("costs"))

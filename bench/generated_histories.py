@@ -54,7 +54,7 @@ class _Log:
 
 
 class HistoryGenerator:
-    """Operations begin one after another, take effect and end later: a heap holds what is due."""
+    """Generator of operations that begin one after another, take effect and end later; a heap has the due ones."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.now_ns = 0

@@ -66,7 +66,7 @@ def count_batches(body: bytes, offset: int) -> int:
 
 
 def fetch(directory: Path, accept: str, max_bytes: int, count: Callable[[bytes, int], int]) -> Values:
-    """Fill a broker, count what its answers hold, then load it with the same requests."""
+    """Fill a broker, count the bytes of its answers, then load it with the same requests."""
     headers = {"Accept": accept}
     with service.broker(directory / "data") as server:
         fill(server)

@@ -20,7 +20,7 @@ def echo(records_per_request: int) -> Load:
 
 
 def produce(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, float | str]]:
-    """Load a new broker, then look for what it acknowledged."""
+    """Load a new broker, then look for the acknowledged records."""
     with service.broker(data_dir) as server:
         server.create_topic(_TOPIC)
         cpu_before = probes.cpu_seconds(server.pid)

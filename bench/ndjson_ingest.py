@@ -1,4 +1,4 @@
-"""One NDJSON request that is longer than any memory: its rate, and what each broker holds meanwhile."""
+"""Rate of one NDJSON request that is longer than any memory, and the memory of each broker meanwhile."""
 
 import json
 import socket

@@ -32,7 +32,7 @@ PeerResult = dict[str, float]
 
 
 class Peer(NamedTuple):
-    """`promise` is what an answer means there."""
+    """`promise` is the meaning of an answer there."""
 
     key: str
     name: str

@@ -123,7 +123,7 @@ class NodeClock:
         return (least + most) / 2
 
     def remove_leftovers(self, pid: int) -> None:
-        """Remove what a killed broker left in shared memory, where a later process with its number would find it."""
+        """Remove shared memory of a killed broker, which a later process with its number would use."""
         for name in _LEFTOVERS:
             (_SHARED_MEMORY / name.format(pid)).unlink(missing_ok=True)
 

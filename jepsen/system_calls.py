@@ -22,11 +22,11 @@ _ATTACHED_S_MAX: Final = 10.0
 _POLL_S: Final = 0.02
 
 Fault = tuple[str, str]
-"""System calls, separated by commas, and what strace makes of them."""
+"""System calls, separated by commas, and strace's instruction for them."""
 FULL: Final[Fault] = ("pwrite64,pwritev,pwritev2,fallocate", "error=ENOSPC")
 """Full disk: only writes into allocated space succeed, as in the journal's files."""
 FAILING_SYNCS: Final[Fault] = (_SYNCS, "error=EIO")
-"""The disk does not do what it says: no sync succeeds."""
+"""Disk failure: no sync succeeds."""
 
 
 def slow_syncs(seconds: float) -> Fault:

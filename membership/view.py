@@ -210,7 +210,7 @@ class MembershipView:
             self._raise_incarnation(claim.incarnation)
 
     def _handle_namesake(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """Process a claim about another disk of our node id: a live one has the name, a dead one is superseded."""
+        """Process a claim about another disk of our node id: a live one keeps the node id, a dead one is superseded."""
         if claim.state.is_up:
             self.conflicts.note(Conflict(me, claim), now)
         elif claim.incarnation >= me.incarnation:

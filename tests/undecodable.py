@@ -149,7 +149,7 @@ SMALL: tuple[Undecodable, ...] = (
 
 
 def bombs() -> tuple[Undecodable, ...]:
-    """Batches of less than 400 KB that open to more than 256 MiB; made when they are needed."""
+    """Return batches of less than 400 KB that open to more than 256 MiB; made when they are needed."""
     zeros = bytes(BOMB_BYTES)
     return (
         _garbage("gzip bomb", gzip.compress(zeros, 9), 1),

@@ -56,4 +56,4 @@ RPC: Final = RpcConfig(
     calls_served_max=4 * KIB,
     served_bytes_max=16 * MIB,
 )
-"""Bounds of what travels between nodes, before it is written as text."""
+"""Bounds of messages between nodes, before they are written as text."""

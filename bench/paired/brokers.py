@@ -63,7 +63,7 @@ class ThreeBrokers:
         self.ready_s = time.perf_counter() - begin
 
     def restart(self) -> None:
-        """Kill all at once with SIGKILL, and start them again on what they stored."""
+        """Kill all at once with SIGKILL, and start them again on their directories."""
         for service in self.services.values():
             service.kill()
         self._start(lambda node: self.services[node].start())

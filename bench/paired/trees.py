@@ -57,7 +57,7 @@ class Tree:
             return ""
 
     def run(self, *arguments: str) -> str:
-        """Run the interpreter with this tree's modules and return what it prints; raises `MeasureFailed`."""
+        """Run the interpreter with this tree's modules and return its output; raises `MeasureFailed`."""
         done = subprocess.run(
             [self.python, *arguments],
             cwd=self.place,

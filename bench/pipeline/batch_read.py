@@ -49,7 +49,7 @@ def check_rows(rows: DataFrame, records: int) -> None:
 
 
 def read(scratch: str, options: dict[str, str], records: int) -> dict[str, Any]:
-    """Read the topic once, after a small read that starts what has to be started; in a child."""
+    """Read the topic once, after a small read that starts Spark's processes; in a child."""
     with session(scratch) as spark:
         check_rows(source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
         with timed(records) as taken:

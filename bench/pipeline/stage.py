@@ -107,7 +107,7 @@ def start_workers(spark: SparkSession) -> None:
 
 @contextmanager
 def timed(records: int) -> Iterator[dict[str, float]]:
-    """Measure the seconds of a block, and the CPU time of driver, JVM and workers, which other programs disturb less."""
+    """Measure seconds of a block, and the CPU time of driver, JVM and workers, which other programs disturb less."""
     found: dict[str, float] = {}
     begin, cpu = time.perf_counter(), _cpu_s()
     yield found

@@ -51,7 +51,7 @@ KEPT_MAX: Final = 100
 
 
 class Anomaly(NamedTuple):
-    """One broken promise: what it is, in a sentence, and the entries that prove it in the order of the history."""
+    """One broken promise, in a sentence, with the entries that prove it in the order of the history."""
 
     kind: AnomalyKind
     what: str

@@ -22,7 +22,7 @@ from jepsen.checkers.history import CAS, READ, WRITE
 from jepsen.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
 
 LOOKS_MAX: Final = 10_000_000
-"""At operations that may be the next one: what the time goes into, a million of them a second."""
+"""Steps of one search: about a million a second."""
 BYTES_MAX: Final = 512 << 20
 _CONFIGURATION_BYTES: Final = 1000
 """Approximate memory of one configuration, in bytes, without its bits."""

@@ -212,7 +212,7 @@ class RecordBook(Checker):
             self._report_aborted(book, value, sender, op)
 
     def _place(self, book: PartitionBook, offset: Offset, value: Value, op: Op) -> None:
-        """Note that the entry shows the value at the offset, and what contradicts it."""
+        """Note that the entry shows the value at the offset, and the entries that contradict it."""
         known = book.values.setdefault(offset, value)
         witness = book.witnesses.setdefault(offset, op)
         if known != value and self._is_new("inconsistent-offset", book, offset, value):

@@ -55,7 +55,7 @@ class Contradiction(NamedTuple):
 
 
 class Gathered:
-    """All operations of one register by the sequence of their invocation; what definitely failed, by value."""
+    """All operations of one register by the sequence of their invocation; definite failures by value."""
 
     def __init__(self) -> None:
         self.operations: dict[int, Operation] = {}

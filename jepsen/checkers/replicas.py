@@ -50,7 +50,7 @@ def _rising(name: str, stream: Iterable[Item]) -> Iterator[Item]:
 
 
 def _present(heads: Mapping[str, Item | None]) -> dict[str, Item]:
-    """Streams that have not ended."""
+    """Return streams that have not ended."""
     return {name: head for name, head in heads.items() if head is not None}
 
 
@@ -98,6 +98,6 @@ class ReplicaComparison:
         return None
 
     def trim(self, number: int) -> None:
-        """Forget what is below the number."""
+        """Forget entries below the number."""
         for old in [known for known in self._kept if known < number]:
             del self._kept[old]

@@ -1,4 +1,4 @@
-"""Topics that come and go under one name: what was deleted stays away, what was created is there.
+"""Topics created and deleted under one name: deleted ones stay away, created ones exist.
 
 An *incarnation* is a topic from its creation to its deletion; its partitions stand in a history under its own name
 (`incarnation_of`), so every other checker takes them for partitions of their own. Here:

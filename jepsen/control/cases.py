@@ -1,4 +1,4 @@
-"""The cases: what is done to the library, what it loses by that, and why.
+"""Cases: the fault of each, the records that the library loses by it, and the cause.
 
 Each is the smallest run in which a known loss shows every time; `repaired` names the build without its cause.
 """

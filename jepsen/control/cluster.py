@@ -44,7 +44,7 @@ class _Everything(Random):
 
 
 class WorstDisk(NodeDisk):
-    """Keeps nothing that was not synced, and knows what is in the journal."""
+    """Disk that keeps nothing unsynced, and has an index of the journal."""
 
     def __init__(self, data_dir: Path, state_dir: Path) -> None:
         super().__init__(data_dir, state_dir)

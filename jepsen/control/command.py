@@ -1,4 +1,4 @@
-"""`python -m jepsen.control`: runs cases, and says what was found in each."""
+"""`python -m jepsen.control`: runs cases and reports the findings of each."""
 
 import importlib.util
 import secrets

@@ -1,4 +1,4 @@
-"""The library as a log: a list for each partition, and a dictionary of what groups have committed.
+"""The library as a log: a list for each partition, and a dictionary of committed offsets of groups.
 
 An append is one `extend` of a list, so it is all or nothing; it is acknowledged when the library's callback says that
 it succeeded, and its offset is where it then stands in the list. The library's thread calls back; the caller is on an

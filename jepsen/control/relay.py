@@ -24,7 +24,7 @@ _SILENCE_S: Final = 0.3
 _ANSWERED_S: Final = 0.1
 """Delay, in seconds, until clients of a node have an answer that a majority has confirmed to the node."""
 _LOST_ENTRIES_MIN: Final = 60
-"""Entries. What is asked of the moment at first; less and less while none comes."""
+"""Lost entries that a moment must have at first; fewer as time passes."""
 _LOOK_S: Final = 0.005
 _ANSWER_S_MAX: Final = 10.0
 _Result = TypeVar("_Result")
@@ -111,7 +111,7 @@ class _Lane:
 
 
 class _End(asyncio.Protocol):
-    """One socket of a connection: what it receives goes into one lane, and the other lane leads to it."""
+    """One socket of a connection: bytes received go into one lane, and the other lane leads to it."""
 
     def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
         self._out, self._into, self._ended = out, into, ended

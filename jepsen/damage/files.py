@@ -1,4 +1,4 @@
-"""Which files a broker's directory has, by what they are for, and which of their bytes mean something.
+"""Files of a broker's directory by purpose, and the bytes of them that have a meaning.
 
 docs/FORMATS.md, section 3, has the layout. Zeros behind the end of a file, and blocks of the journal that count for
 nothing any more, may be anything: damage there would not be any.

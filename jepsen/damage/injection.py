@@ -33,7 +33,7 @@ def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = 
 
 
 def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
-    """Cut one file somewhere before the end of what it holds."""
+    """Cut one file before its end."""
     files = find(data_dir, only)
     if not files:
         return ""

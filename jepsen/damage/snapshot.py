@@ -29,7 +29,7 @@ class Snapshot:
         return f"{len(files)} files, {sum(path.stat().st_size for path in files.values()):,} bytes, are copied"
 
     def restore(self) -> str:
-        """Put the copy back; what is not as it was a moment ago, in words, and empty when nothing had changed."""
+        """Restore the copy; return the differences to the state before, as text; empty without any."""
         age_s = time.monotonic() - self._taken_at
         new, old = _files(self._original), _files(self._copy)
         others = [name for name in {*new, *old} if not _same(new.get(name), old.get(name))]

@@ -1,4 +1,4 @@
-"""The disk under an unmodified broker: it forgets what was not synced, is slow, fails or is full, and its loop stalls.
+"""Disk beneath an unmodified broker: loses unsynced writes, is slow, fails or is full, and its loop stalls.
 
 A library in C (`shim/`), loaded into the broker by LD_PRELOAD, remembers what a loss of power would undo. One
 `NodeDisk` per broker gives the environment to start it with, switches the faults while it runs, takes the power away

@@ -1,4 +1,4 @@
-"""The power goes: what was not durable is put back, as far as the draw wants it, in the files of a dead process.
+"""Power loss: reverts undurable writes in the files of a dead process, as far as the draw says.
 
 Names first: of each directory a prefix of its operations survives. Then sizes and pages of the files that still have
 a name, each for itself. Afterwards everything is durable as it is.

@@ -18,7 +18,7 @@ _FREE, _LOST, _WHOLE_SIZE = 0, 2, -1
 
 
 class Page(NamedTuple):
-    """A page that changed: what it held when it was durable, and whether a sync of what it holds now has failed."""
+    """A changed page: its durable content, and whether a sync of its present content failed."""
 
     durable: bytes
     is_lost: bool

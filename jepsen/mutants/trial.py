@@ -28,7 +28,7 @@ class Outcome(Enum):
 
 
 class Trial(NamedTuple):
-    """`detail` is the end of what pytest printed, or why the mutant does not apply."""
+    """`detail` is the end of pytest's output, or the reason why the mutant does not apply."""
 
     name: str
     outcome: Outcome
@@ -79,7 +79,7 @@ def run_tests(name: str, tests: tuple[str, ...], copy: Copy, timeout_s: float = 
 
 
 def _end_all(process: "subprocess.Popen[str]") -> None:
-    """End what is left of the session that the tests were."""
+    """End remaining processes of the session of the tests."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -20,7 +20,7 @@ class Fault(NamedTuple):
     nodes: tuple[int, ...]
     """The victims, in this order; of a cut those that suffer most, the first of all."""
     shape: str = ""
-    """Which one of its kind: of a cut what it looks like, of a clock how it goes, of an order which one."""
+    """Variant of the kind: shape of a cut, course of a clock, order of an operator."""
     links: tuple[Link, ...] = ()
     """Links affected by a cut or a packet fault."""
     of_leader: int | None = None
@@ -28,7 +28,7 @@ class Fault(NamedTuple):
     plane: Plane = ""
     """Traffic affected by a cut or a packet fault; empty: all of it."""
     seed: int = 0
-    """Draws what happens inside of it: which pages are lost, which bits flip, how far a clock jumps."""
+    """Seed of draws inside of the fault: lost pages, flipped bits, size of a clock's jump."""
     amount: float | None = None
     """Seconds of a clock's jump, of a sync or of a stall, factor of a clock's drift; drawn without it."""
     files: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Fault(NamedTuple):
 
 
 class InjectedFault(NamedTuple):
-    """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it, empty: nothing.
+    """A fault that happened, in seconds from the beginning of the load; `proof` is the observation, empty for none.
 
     `served_s`: when every process that was started at its end served, or was killed again; without a
     killed node, its end.

@@ -55,7 +55,7 @@ class Kind(ABC):
 
 
 class Kill(Kind):
-    """SIGKILL: what was written stays in the page cache."""
+    """SIGKILL: written pages stay in the page cache."""
 
     def starts_nodes(self, fault: Fault) -> bool:
         return True
@@ -70,7 +70,7 @@ class Kill(Kind):
 
 
 class Power(Kill):
-    """SIGKILL of all of them, and then what was not synced is forgotten."""
+    """SIGKILL of all victims, and loss of unsynced writes."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
@@ -92,7 +92,7 @@ class Pause(Kind):
 
 
 class DiskKind(Kind):
-    """Base of what is done beneath a broker, and is counted there."""
+    """Base of faults beneath a broker, which are counted there."""
 
     def __init__(self) -> None:
         self._before: dict[int, DiskCounters] = {}

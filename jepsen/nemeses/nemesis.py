@@ -1,4 +1,4 @@
-"""Makes faults happen on a system, and notes in the history what really happened.
+"""Nemesis: injects faults into a system, and records their observed effects in the history.
 
 The faults are those of a schedule, or are begun and ended one by one by a script. `step` is called again and again by
 one thread; it does what is due and never waits for a broker to serve. A node that is down already is not hurt again,
@@ -87,7 +87,7 @@ class Nemesis:
         return [*(str(each.fault) for each in self._running), *(str(each.fault) for each in self._rolling)]
 
     def step(self) -> None:
-        """Begin and end what is due."""
+        """Begin and end faults that are due."""
         now_s = self._now_s()
         for running in [running for running in self._running if running.until_s <= now_s]:
             self._end_when_it_may(running, now_s)
@@ -202,7 +202,7 @@ class Nemesis:
             self._running[self._running.index(running)] = running._replace(until_s=now_s + LOOK_S)
 
     def end(self, running: Running) -> InjectedFault | None:
-        """End it now; what happened, None for nothing. Of one whose victims are started again more is known later."""
+        """End the fault now; return its effect, None for none. Effects on restarted victims are known later."""
         fault, now_s = running.fault, self._now_s()
         self._running.remove(running)
         if fault.kind in self._kinds:

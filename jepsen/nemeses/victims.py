@@ -33,7 +33,7 @@ class Victims(Protocol):
         """Allow the node to end by itself until it is launched again."""
 
     def pause(self, node: int) -> str:
-        """Empty when it does not stand still."""
+        """Return the reason of a pause; empty if the node runs."""
 
     def resume(self, node: int) -> None: ...
     def change(self, shape: str, node: int, place: TopicPartition) -> str:

@@ -1,4 +1,4 @@
-"""Bugs of clusters whose brokers come and go: of gossip, of moves, of hand-overs, and of what is left behind."""
+"""Bugs of gossip, moves, hand-overs and removal, in clusters with brokers that join and leave."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""All planted bugs, with what they break and what finds them."""
+"""Registry of planted bugs, with the property that each breaks and the run that detects it."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Bugs in what is stored: the journal, the segments, and what a restart makes of them."""
+"""Bugs in journal and segments, and in their recovery."""
 
 import asyncio
 from collections.abc import Sequence

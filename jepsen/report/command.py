@@ -1,4 +1,4 @@
-"""`python -m jepsen report`: the page again, from what a run or a suite left."""
+"""`python -m jepsen report`: draws the page again, from the files of a run or suite."""
 
 import sys
 from pathlib import Path

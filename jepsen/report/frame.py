@@ -1,4 +1,4 @@
-"""The span of time that all plots of a page share, and what was wrong in it."""
+"""Time span that all plots of a page share, and the faults in it."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The page of a suite: its runs by number, what each found, and where its own page is."""
+"""Page of a suite: its runs by number, with their findings and links to their pages."""
 
 from pathlib import Path
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""The page of one run, from its folder: the verdict first, then what proves it, then what happened when."""
+"""Page of one run, from its folder: the verdict, its proof, and the course of the run."""
 
 from pathlib import Path
 from typing import Any, Final, NamedTuple

@@ -14,7 +14,7 @@ _DRAWING: Final = threading.Lock()
 
 
 def write_page(folder: Path) -> str | None:
-    """Write `index.html` into the folder of a run, or of a suite of runs. Returns why there is none, in one line.
+    """Write `index.html` into the folder of a run, or of a suite of runs. Returns the reason if it cannot, in one line.
 
     Raises `OSError`, and `InvalidArgument` when the folder holds something else.
     """

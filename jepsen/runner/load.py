@@ -50,7 +50,7 @@ class _Client:
         os.set_blocking(self.process.stdout.fileno(), False)
 
     def listen(self) -> None:
-        """Take what it has said since."""
+        """Take the output since the last call."""
         assert self.process.stdout is not None, "its stdout is a pipe"
         *lines, self._said = (self._said + (self.process.stdout.read() or b"")).split(b"\n")
         for line in lines:

@@ -34,7 +34,7 @@ ANSWERS: Final = frozenset(
         "OffsetOutOfRange",  # the records were deleted; otherwise it is a finding
     )
 )
-"""Names of errors that say what is so."""
+"""Errors that are regular answers to a request."""
 _LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))
 """Kinds of operations that send no request."""
 _NEVER: Final = 1 << 62
@@ -109,7 +109,7 @@ class _Ended:
 
 
 class Requests:
-    """`began` and `ended` for every operation, `left_open` for what has no end; then ask."""
+    """Collector of operations: `began` and `ended` for each one, `left_open` for unfinished ones; then query it."""
 
     def __init__(self) -> None:
         self._began = array("q")

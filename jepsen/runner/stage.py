@@ -235,7 +235,7 @@ class Stage:
 
     @property
     def brokers(self) -> Cluster:
-        """The processes themselves, for what is no fault."""
+        """Processes themselves, for actions that are no faults."""
         assert isinstance(self.system, RealCluster), f"{self.system} has none"
         return self.system.cluster
 

@@ -135,7 +135,7 @@ class StrictChecker:
 
 
 class _Deletions:
-    """Up to where clients asked that records of a partition are deleted; what definitely failed does not count."""
+    """Offset below which clients requested deletion of a partition's records; definite failures do not count."""
 
     __slots__ = ("start", "under_way")
 

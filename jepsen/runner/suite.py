@@ -1,4 +1,4 @@
-"""`python -m jepsen suite`: every numbered scenario, one after another, and a table of what came of them.
+"""`python -m jepsen suite`: runs every numbered scenario, one after another, and prints a table of results.
 
 STORE/{time}-suite/
   suite.json           a row for each scenario: number, title, verdict, seconds, folder, anomalies, doubts

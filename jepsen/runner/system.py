@@ -28,10 +28,10 @@ class System(Victims, Protocol):
         """Return the nodes that ended by themselves since the last call, with their last output."""
 
     def recover(self, timeout_s: float) -> list[str]:
-        """Start what is down, and wait until all serve; what does not, and why."""
+        """Start nodes that are down, and wait until all serve; return those that do not, with the reason."""
 
     def stop(self) -> list[str]:
-        """End all nodes in an orderly way; what went wrong."""
+        """End all nodes in an orderly way; return the problems."""
 
     def data_dirs(self) -> Mapping[int, Path]:
         """Return the data directories by node id; empty when there are none to check."""

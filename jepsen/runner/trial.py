@@ -29,7 +29,7 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 LOOK_S: Final = 0.02
 BEGIN_IN_S: Final = 0.2
 MORE_LOAD_S_MAX: Final = 180.0
-"""Beyond what the options say: a script takes as long as the machine lets it, and the load ends with it."""
+"""Time beyond the options: a script takes as long as the machine needs, and the load ends with it."""
 TOPIC_ATTEMPTS: Final = 20
 Progress = Callable[[str, float, dict[str, int], list[str]], None]
 """Called often: the stage, its share that is done (0 to 1), the clients' figures, the faults under way."""

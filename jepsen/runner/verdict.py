@@ -1,4 +1,4 @@
-"""From a history and what was found on the nodes to a verdict.
+"""Verdict, from a history and the findings on the nodes.
 
     invalid: something was found    unknown: nothing was, but too little happened for a verdict    valid: neither
 

@@ -1,4 +1,4 @@
-"""Processes that stand still, and clocks that are wrong: F29 to F32."""
+"""Paused processes and wrong clocks: F29 to F32."""
 
 from typing import Final
 

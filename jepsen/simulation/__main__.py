@@ -1,4 +1,4 @@
-"""`python -m jepsen.simulation`: run seeds, and say which of them broke what."""
+"""`python -m jepsen.simulation`: runs seeds and reports broken properties."""
 
 import json
 import os

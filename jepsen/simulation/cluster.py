@@ -1,4 +1,4 @@
-"""A whole cluster in virtual time: machines, network, groups, what is watched of them, and the history of its clients.
+"""Cluster in virtual time: machines, network, Raft groups, watchers, and the history of its clients.
 
     loop, network     one of each
     machines          by node id; `options.nodes` of them hold every group from the beginning, the others nothing
@@ -58,7 +58,7 @@ class Moment(Enum):
 
 
 class GroupPlan:
-    """A group of the cluster, and what is known of it from outside."""
+    """A Raft group of the cluster, with its properties observed from outside."""
 
     def __init__(self, number: int, group_id: uuid.UUID) -> None:
         self.number, self.group_id = number, group_id
@@ -75,7 +75,7 @@ class GroupPlan:
         self.configurations: dict[ReplicaId, Configuration] = {}
         """The one that each replica went by last."""
         self.readers_at: dict[int, int] = {}
-        """Up to which offset each reader has read; what is below all of them may be trimmed."""
+        """Offset that each reader has reached; records below all of them may be trimmed."""
 
 
 class Cluster:

@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("kept_seeds.json")
 
 
 class KeptSeed(NamedTuple):
-    """`found` is the property that was broken, `cause` what was wrong, in a sentence."""
+    """`found` is the broken property, `cause` a sentence about the bug."""
 
     seed: int
     found: str

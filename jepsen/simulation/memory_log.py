@@ -66,7 +66,7 @@ class MemoryLog(LogView):
         self._boundary = EntryId(index, term)
 
     def replace(self, boundary: EntryId, entries: Sequence[Entry]) -> None:
-        """Become another log: what an installation does."""
+        """Become another log, as an installation does."""
         self._boundary = boundary
         self._entries.clear()
         self.append(entries)

@@ -49,7 +49,7 @@ class Scheduler(Protocol):
         ...
 
     def release(self, handles: list["VirtualHandle"]) -> None:
-        """Run what was held back."""
+        """Run the held work."""
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None, context: Context) -> "VirtualTask[T]":
@@ -64,7 +64,7 @@ class Scheduler(Protocol):
 
 
 class Process:
-    """One life of a node's program. `held` is what waits for `resume`; `pauses` counts how often it stood still."""
+    """One life of a node's program. `held` has the work that waits for `resume`; `pauses` counts its pauses."""
 
     def __init__(self, node: "Node", incarnation: int) -> None:
         self.node, self.incarnation = node, incarnation
@@ -138,7 +138,7 @@ class Node:
         return self.process
 
     def crash(self) -> None:
-        """Kill the process without a word. What the disk keeps of it is the disk's business."""
+        """Kill the process at once. The disk decides which writes stay."""
         process = self.running()
         self.process = None
         process.state = State.DEAD

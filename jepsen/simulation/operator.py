@@ -81,7 +81,7 @@ class Operator:
             machine.call(partial(self._change, change))
 
     def _interfere(self, machine: Machine, held: Configuration) -> None:
-        """Demote two voters at once without waiting for what is under way; at most one of it may be done."""
+        """Demote two voters at once without waiting for pending changes; at most one of them may be done."""
         for voter in self.random.sample(held.voters, min(2, len(held.voters) - 1)):
             voters = tuple(other for other in held.voters if other != voter)
             change = ConfigurationChange(voters, (*held.learners, voter), held.index)

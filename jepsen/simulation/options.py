@@ -31,7 +31,7 @@ class Scenario(Enum):
 
 
 class Fault(Enum):
-    """Kinds of faults; `nemesis` says what each does."""
+    """Kinds of faults; `nemesis` describes each."""
 
     CRASH = "crash"
     POWER = "power loss"
@@ -61,9 +61,9 @@ class Fault(Enum):
     READ_ERROR = "read error"
     SMALL_FILE = "damaged small file"
     ABSENCE = "long absence"
-    """A node is away for so long that the others forget what it lacks."""
+    """A node is absent for so long that the others forget the entries that it lacks."""
     STALE = "stale disk"
-    """A disk is put back to what it was some time ago."""
+    """A disk returns to an earlier state."""
     GOSSIP = "blocked gossip"
     """Gossip is cut off, or loses much, while everything else goes on."""
 

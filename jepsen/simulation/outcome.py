@@ -23,7 +23,7 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One run. `level` is what was simulated."""
+    """One run; `level` names the simulated parts."""
 
     seed: int
     failure: Failure | None
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     acknowledged: int
     level: str = "driver"
     shape: str = ""
-    """Options of the command, besides the seed, that made it what it was."""
+    """Options of the command, besides the seed, that determine the run."""
 
 
 class LogToTimeline(logging.Handler):

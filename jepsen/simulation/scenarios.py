@@ -56,7 +56,7 @@ class Script:
             self._watch(leaders, random.uniform(0.1, 2.0))
 
     def _watch(self, leaders: list[tuple[Machine, Term]], seconds: float) -> None:
-        """Let time pass; the leaders stay what they are."""
+        """Let time pass; require that the leaders stay the same."""
         end_ns = self.loop.now_ns + int(seconds * SECOND_NS)
         while self.loop.now_ns < end_ns:
             self.loop.run_for(LOOK_S)

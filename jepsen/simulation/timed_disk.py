@@ -104,7 +104,7 @@ class TimedDisk(SimulatedDisk):
         return sum(len(content) for content in self.snapshot().values())
 
     def recover(self) -> None:
-        """Fast again, and with room; syncs under way still take what they take. Damage stays."""
+        """Restore speed and space; syncs in flight still take their time. Damage stays."""
         self.delay_ns = self._usual_ns
         self.capacity_bytes = None
         self._sync_failures.clear()

@@ -16,7 +16,7 @@ FOLD_BYTES: Final = 1 << 16
 _STEP = Struct("<QiI").pack
 _NUMBER = Struct("<q").pack
 HARNESS: Final = -1
-"""The node number of what belongs to no node."""
+"""Node number of events that belong to no node."""
 
 
 class Event(NamedTuple):

@@ -35,7 +35,7 @@ VALUES_PER_CLIENT: Final = 1_000_000
 
 
 class Request:
-    """An operation under way. `is_over` once its outcome is recorded; what comes later is ignored."""
+    """A pending operation. `is_over` once its outcome is recorded; later events are ignored."""
 
     __slots__ = ("is_over", "machine", "op")
 
@@ -117,7 +117,7 @@ class Producer(Client):
         self._presumed_leader = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
-        """Run in the process that received the request."""
+        """Propose the values in the process that received the request."""
         group = driver.groups.get(self.plan.key)
         if request.is_over or group is None:
             return

@@ -45,7 +45,7 @@ class Drained(NamedTuple):
     unanswered: tuple[str, ...]
     """Requests that nodes did not answer within the bound."""
     disputed: tuple[str, ...]
-    """Names of topics of which the nodes said different things to the end, and what."""
+    """Names of topics on which the nodes disagreed to the end, with their answers."""
     deleted: tuple[str, ...]
     """Topics that are deleted, as reported by all nodes."""
     ends: dict[TopicPartition, int]

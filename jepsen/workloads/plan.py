@@ -16,7 +16,7 @@ class Plan(NamedTuple):
     """By topic."""
     configs: Mapping[str, dict[str, str]] = MappingProxyType({})
     is_keyed: bool = False
-    """Every record has a key, and what is replaced may be gone."""
+    """Whether every record has a key, so that replaced records may be missing."""
     serve_flags: tuple[str, ...] = ()
     topics_per_client: int = 0
     """Topics that each client itself creates and deletes, besides those."""

@@ -117,7 +117,7 @@ class Machine:
         self._rebalance.settle(group, now)
 
     def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
-        """Answered `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
+        """Answer `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
         try:
             group, member = self._current(
                 heartbeat.group, heartbeat.member_id, heartbeat.instance_id, heartbeat.generation

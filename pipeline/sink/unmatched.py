@@ -16,7 +16,7 @@ class UnmatchedRecords:
     def __init__(self) -> None:
         self._in_order = bytearray()
         self._at = 0
-        """Position of the first in `_in_order` that is still held; what lies before is taken."""
+        """Position of the first digest in `_in_order` that is still held; earlier ones are taken."""
         self._table: Counter[bytes] = Counter()
         """Holds all, or nothing."""
 

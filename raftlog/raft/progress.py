@@ -164,7 +164,7 @@ class FollowerProgress:
             self.goal_index, self.goal_tick = committed, tick
 
     def note_commit(self, before: Index, tick: int) -> None:
-        """Record that the commit index moved up from `before`: a follower that holds that held everything until now."""
+        """Record a rise of the commit index from `before`: a follower with all entries up to it was in sync so far."""
         if self.match_index >= before:
             self.held_tick = tick
 

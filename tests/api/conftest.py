@@ -21,7 +21,7 @@ class Api:
         self.url = f"http://{address[0]}:{address[1]}"
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
-        """Status and parsed JSON body; `body` is sent as JSON."""
+        """Return status and parsed JSON body; `body` is sent as JSON."""
         if body is not None:
             options["json"] = body
         async with self.session.request(method, self.url + path, **options) as response:

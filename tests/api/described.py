@@ -38,7 +38,7 @@ def operations(document: Json) -> Iterator[Operation]:
 
 
 def target(operation: Operation, arguments: dict[str, str], query: dict[str, Any]) -> str:
-    """Path and query; `arguments` are those of the path, quoted here."""
+    """Return path and query; `arguments` are those of the path, quoted here."""
     path = operation.path
     for name, value in arguments.items():
         path = path.replace(f"{{{name}}}", quote(value, safe=""))

@@ -16,7 +16,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time of the heads, which stands still."""
+    """Stop the clock of the heads."""
     now = [SECOND + 0.5]
     monkeypatch.setattr(answer_heads.time, "time", lambda: now[0])
     answer_heads._heads.clear()

@@ -22,7 +22,7 @@ def raw_deflate(data):
 
 
 def members(data):
-    """Several gzip members, some of them empty."""
+    """Return several gzip members, some of them empty."""
     return b"".join(
         gzip.compress(data[start : start + 1000]) + gzip.compress(b"") for start in range(0, len(data), 1000)
     )

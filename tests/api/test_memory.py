@@ -34,7 +34,7 @@ class Sender:
         await self.writer.drain()
 
     async def answer(self):
-        """Status, headers and JSON body."""
+        """Return status, headers and JSON body."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         status, *lines = head.split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines if line)

@@ -94,7 +94,7 @@ def schema_at(schema, at):
 
 
 def outside(schema):
-    """Values just beyond the bounds of a schema."""
+    """Yield values just beyond the bounds of a schema."""
     if "integer" in types(schema):
         yield schema["minimum"] - 1
         if schema["maximum"] < INT64_MAX:
@@ -111,7 +111,7 @@ def outside(schema):
 
 
 def inside(schema):
-    """Values at the bounds of a schema."""
+    """Yield values at the bounds of a schema."""
     if "integer" in types(schema):
         yield from (schema["minimum"], schema["maximum"])
     if kind(schema) == "string" and "maxLength" in schema and "enum" not in schema:

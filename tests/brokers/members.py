@@ -110,7 +110,7 @@ async def committed(broker: Broker, group: str = G) -> dict[tuple[str, int], int
 
 
 async def coordinator_node(brokers: Brokers, group: str = G) -> int:
-    """Which of the running brokers coordinates the group, once one does."""
+    """Return the running broker that coordinates the group, once one does."""
     asked = next(iter(brokers.running.values()))
     await asked.groups.router.partition_for(group, soon())
     await asked.groups.committed(group, deadline=soon())
@@ -122,6 +122,6 @@ async def coordinator_node(brokers: Brokers, group: str = G) -> int:
 
 
 async def others(brokers: Brokers, group: str = G) -> list[Broker]:
-    """Brokers that have to ask the coordinator."""
+    """Return brokers other than the coordinator."""
     leader = await coordinator_node(brokers, group)
     return [broker for number, broker in brokers.running.items() if number != leader]

@@ -39,7 +39,7 @@ async def produce(broker, *values, topic="t", partition=0):
 
 
 async def poll(broker, wait_ms=2_000, name=C):
-    """Values by partition."""
+    """Return values by partition."""
     delivery = await broker.consumers.poll(G, name, wait_ms=wait_ms, max_bytes=1 << 20, formats=["json"])
     found: dict[int, list[bytes]] = {}
     for piece in delivery.pieces:

@@ -26,7 +26,7 @@ class Sent(NamedTuple):
 
 
 def pairs(ops: History, *kinds: str) -> Iterator[tuple[int, int | None]]:
-    """Places of invocations of these kinds, each with that of its completion."""
+    """Yield places of invocations of these kinds, each with that of its completion."""
     open_at: dict[int, int] = {}
     completions: dict[int, int] = {}
     for at, op in enumerate(ops):
@@ -89,7 +89,7 @@ def log_start(ops: History, partition: TopicPartition) -> int:
 
 
 def lasting(ops: History) -> list[tuple[Sent, Offset]]:
-    """Acknowledged records that retention left."""
+    """Return acknowledged records that retention left."""
     return [(sent, offset) for sent, offset in acknowledged(ops) if offset >= log_start(ops, sent.partition)]
 
 

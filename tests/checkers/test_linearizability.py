@@ -64,7 +64,7 @@ def gathered_of(ops: list[Op]) -> Gathered:
 
 
 def drawn(seed: int, *, unique: bool, has_cas: bool, mutations: int, length: int = 6) -> list[Op]:
-    """Operations one after another, their intervals stretched over each other; outcomes forgotten, answers changed."""
+    """Return sequential operations with widened, overlapping intervals, some without outcome or with another answer."""
     random = Random(seed)
     held: State = None
     entries: list[tuple[float, str, int]] = []

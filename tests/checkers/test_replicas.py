@@ -14,7 +14,7 @@ LOGS = st.lists(st.tuples(st.integers(1, 3), st.binary(min_size=1, max_size=8)),
 
 
 def numbered(log: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Offsets from the numbers of records."""
+    """Return offsets from the numbers of records."""
     items, offset = [], 0
     for count, data in log:
         items.append((offset, data))

@@ -38,7 +38,7 @@ class WrittenHistory:
         return self.end_send(self.begin_send(process, value), offset)
 
     def poll(self, process: int, *records: tuple[int, int]) -> Op:
-        """Offsets with their values."""
+        """Return offsets with their values."""
         offsets = tuple(Offset(offset) for offset, _ in records)
         fetched = (Fetched(T0, offsets, tuple(value for _, value in records)),) if records else ()
         return self.recorder.ok(self.recorder.invoke(process, "poll", Poll()), Poll(fetched))

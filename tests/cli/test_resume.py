@@ -18,7 +18,7 @@ LINES = 9_000
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lines with keys that repeat, lines without, empty and doubled lines: what could confuse a comparison."""
+    """Return lines with repeated keys, lines without keys, empty and doubled lines, to confuse a comparison."""
     choose = random.Random(7)
     path = tmp_path_factory.mktemp("source") / "lines"
     with path.open("wb") as file:

@@ -34,7 +34,7 @@ async def sending(
 
 
 def at_batch(number: int, *what: str) -> Callable[[Partition, BatchHeader], Awaitable[str | None]]:
-    """Faults from the batch of that number on, counted from 0 with repetitions, one after another."""
+    """Return faults from the batch of that number on, counted from 0 with repetitions, one after another."""
     left = [None] * number + list(what)
 
     async def fault(partition: Partition, header: BatchHeader) -> str | None:

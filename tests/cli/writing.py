@@ -57,7 +57,7 @@ class Writing:
 
 
 def require_stored(cluster: Cluster, reports: Sequence[SteadyReport]) -> None:
-    """No write failed for good, and everything acknowledged is at its offset, as every broker that runs shows it."""
+    """Require that no write failed for good, and that every running broker shows all acknowledged records."""
     for report in reports:
         assert report.failed == 0, report.reasons
         for place in report.gaps_s:

@@ -39,7 +39,7 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 @pytest.fixture
 async def silent() -> AsyncIterator[Callable[[Callable[[asyncio.StreamWriter], Any]], Awaitable[str]]]:
-    """Servers that read a request and then do something rude with the connection."""
+    """Provide servers that read a request and then misuse the connection."""
     servers = []
     writers: list[asyncio.StreamWriter] = []
 
@@ -70,7 +70,7 @@ def free_address(unused_tcp_port: int) -> str:
 
 @pytest.fixture
 async def served(scripted: Scripted) -> Callable[[FakeBroker], Awaitable[str]]:
-    """Lets a broker of the test serve; its address."""
+    """Provide a function that serves a broker of the test and returns its address."""
 
     async def start(broker: FakeBroker) -> str:
         broker.address = await scripted(broker.serve)

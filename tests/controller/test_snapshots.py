@@ -20,7 +20,7 @@ def first_index(broker: Broker) -> int:
 
 
 async def churn(cluster: Brokers, number: int, rounds: int) -> None:
-    """Topics come and go, so the log grows and the state does not."""
+    """Create and delete topics, so that the log grows and the state does not."""
     metadata = cluster.running[number].metadata
     for _ in range(rounds):
         ids = [next(numbers) for _ in range(10)]

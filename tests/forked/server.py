@@ -52,7 +52,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _reap() -> None:
-    """Watchers that have ended since the last message."""
+    """Return watchers that have ended since the last message."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -81,7 +81,7 @@ class Desk:
             self.effects()
 
     def after(self, seconds: float) -> None:
-        """Time passes; every timer is asked when it is due."""
+        """Let time pass and fire each timer when it is due."""
         end = self.now + seconds
         while (due := self.machine.next_timer()) is not None and due <= end:
             self.now = max(self.now, due)

@@ -15,7 +15,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Cluster:
-    """Three healthy brokers; whatever an earlier test did to them is over."""
+    """Return three healthy brokers, with all effects of earlier tests undone."""
     shared_cluster.heal()
     down = [node for node in shared_cluster.nodes.values() if not node.is_running]
     for node in down:

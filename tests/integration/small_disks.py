@@ -64,7 +64,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
-    """Skips the test where nothing can be mounted."""
+    """Skip the test where nothing can be mounted."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system needs root")
     if shutil.which("mkfs.ext4") is None:
@@ -91,7 +91,7 @@ def small_disk(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
 def cluster_on_small_disks(
     directory: Path, size_bytes: int, *flags: str, nodes: Collection[int] = (1, 2, 3)
 ) -> Iterator[tuple[Cluster, dict[int, SmallDisk]]]:
-    """Three brokers, `nodes` of them each on a small disk of its own."""
+    """Provide three brokers, `nodes` of them each on a small disk of its own."""
     with ExitStack() as stack:
         disks = {number: stack.enter_context(small_disk(directory / f"mount-{number}", size_bytes)) for number in nodes}
         for number, disk in disks.items():

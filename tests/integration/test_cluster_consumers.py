@@ -31,7 +31,7 @@ class Requests:
             return 0, None
 
     def until(self, statuses: set[int], method: str, path: str, body: object = None) -> Any:
-        """Again, while brokers change places."""
+        """Repeat the request while brokers change roles."""
         while True:
             status, answer = self(method, path, body)
             if status in statuses:

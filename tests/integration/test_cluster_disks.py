@@ -22,7 +22,7 @@ EXIT_S_MAX = 30.0
 
 @pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[Cluster]:
-    """Brokers whose syncs strace can see: the end of one that the kernel makes by itself is no system call."""
+    """Provide brokers with syncs that strace can see: the end of an AIO sync is no system call."""
     with Cluster(3, serve_flags=["--sync-method", "threads"]) as cluster:
         cluster.wait_healthy()
         yield cluster

@@ -19,7 +19,7 @@ ENOUGH = 20
 
 
 async def until_done(ask: Callable[[], Awaitable[object]]) -> None:
-    """Again and again, while brokers change places."""
+    """Repeat a request while brokers change roles."""
     until = time.monotonic() + WITHIN_S
     while True:
         try:

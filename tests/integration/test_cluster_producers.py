@@ -28,7 +28,7 @@ class Attacker:
         self.ids: list[int] = []
 
     async def post(self, producer: int, sequence: int, value: bytes) -> tuple[int, int]:
-        """Status, and error code or offset."""
+        """Return status, and error code or offset."""
         url = f"http://{self._address}/topics/t/partitions/0?timeout=20000"
         async with self._session.post(url, data=batch(producer, sequence, value), headers=BATCHES) as response:
             answer = await response.json()

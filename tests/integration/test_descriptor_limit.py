@@ -26,7 +26,7 @@ class Client:
         self._connection.close()
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any, str | None]:
-        """Status, body and Retry-After."""
+        """Return status, body and Retry-After."""
         data = None if body is None else orjson.dumps(body)
         self._connection.request(method, path, data, {"Content-Type": "application/json"})
         with self._connection.getresponse() as answer:
@@ -86,7 +86,7 @@ def exhaust_and_recover(broker: BrokerProcess, client: Client) -> list[int]:
 
 
 def values_of(client: Client) -> list[int]:
-    """Numbers of the records in the partition."""
+    """Return numbers of the records in the partition."""
     found: list[int] = []
     while records := client.ask("GET", f"/topics/rolled/partitions/0/records?offset={len(found)}&timeout=0")[1]:
         found += [int(record["value"].split()[0]) for record in records]

@@ -114,7 +114,7 @@ def test_a_broker_stops_and_starts_on_a_full_disk(place: Place) -> None:
 
 
 def produce(cluster: Cluster, node: int, topic: str, size: int = 1) -> tuple[int, dict[str, object], float]:
-    """Status and body of one write with plenty of time, and how long it took."""
+    """Return status, body and duration of one write with a long timeout."""
     begin = time.monotonic()
     body = {"records": [{"partition": 0, "value": "0" * size}]}
     status, answer = ask(cluster.nodes[node].http, f"/topics/{topic}?timeout=8000", method="POST", body=body)

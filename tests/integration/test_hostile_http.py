@@ -24,7 +24,7 @@ def no_traceback(shared_cluster: Cluster) -> Iterator[None]:
 
 
 def send(address: str, request: bytes) -> tuple[int, Any]:
-    """Status and JSON of the one answer; the server closes the connection behind it."""
+    """Return status and JSON of the one answer; the server closes the connection behind it."""
     host, _, port = address.rpartition(":")
     answer = bytearray()
     with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS_MAX) as connection:

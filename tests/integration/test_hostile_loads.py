@@ -50,7 +50,7 @@ def three() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(three: Cluster) -> Iterator[Cluster]:
-    """Healthy before and after, with no suspicion or long hold of a loop in between."""
+    """Require a healthy cluster before and after, without a suspicion or long hold of a loop in between."""
     three.wait_healthy()
     before = alarms(three)
     yield three

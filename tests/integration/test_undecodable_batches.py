@@ -192,7 +192,7 @@ def test_compaction_keeps_them_byte_for_byte_on_all_replicas(cluster: Cluster, s
 
 
 def compacted_to(log: str) -> int:
-    """Below this offset a broker has compacted the topic, by the events that it logged."""
+    """Return the offset below which a broker has compacted the topic, from its events."""
     lines = (line for line in log.splitlines() if '"log_compacted"' in line)
     return max((orjson.loads(line)["compacted_to"] for line in lines), default=0)
 

@@ -24,7 +24,7 @@ def one_run(store: Path) -> Path:
 
 
 def processes_of(store: Path) -> list[str]:
-    """Command lines of processes that have to do with the store."""
+    """Return command lines of processes that use the store."""
     lines = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:

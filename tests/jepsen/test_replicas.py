@@ -16,7 +16,7 @@ RECORDS = 60
 
 @pytest.fixture
 def data_dirs(tmp_path: Path) -> dict[int, Path]:
-    """Three nodes with the same log of several segments."""
+    """Return three nodes with the same log of several segments."""
     one = tmp_path / "1"
     with Log.open(one / "t" / "0", config=LogConfig(segment_bytes=4096)) as log:
         for number in range(RECORDS):

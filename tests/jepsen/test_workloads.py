@@ -88,7 +88,7 @@ def test_a_refused_reader_continues_at_the_log_start_and_a_drain_begins_there(tm
 
 
 async def read_what_is_left(log: FakeLog, history: HistoryWriter) -> dict[TopicPartition, int]:
-    """Ten records, of which seven are deleted, and one more later."""
+    """Return ten records, of which seven are deleted, and one more later."""
     async with BrokerClient(list(log.addresses.values())) as client:
         await client.create_topic(PLACE.topic, 1)
     async with Access(log.addresses) as access:

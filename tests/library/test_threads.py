@@ -129,7 +129,7 @@ class Waiting:
 
 @contextmanager
 def without_syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Races need many rounds, not durability."""
+    """Switch syncs off: races need many rounds, not durability."""
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda descriptor: None)
         yield

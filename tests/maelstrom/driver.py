@@ -271,12 +271,12 @@ class Network:
     # messages
 
     def send(self, src: str, dest: str, body: Body) -> None:
-        """Into the network."""
+        """Send a message into the network."""
         line = json.dumps({"src": src, "dest": dest, "body": body}).encode() + b"\n"
         self._pass(src, dest, line, body)
 
     def write(self, node: str, line: bytes) -> None:
-        """Straight to a node, whatever it is."""
+        """Write a line of any content directly to a node."""
         self.nodes[node].write(line)
 
     def _take(self, node: str, line: bytes) -> None:

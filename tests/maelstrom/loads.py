@@ -194,6 +194,6 @@ def _polled(asked: dict[str, int], body: Body) -> Poll:
 
 
 def report_of(reports: dict[str, Body]) -> tuple[int, int]:
-    """Operations, and messages between nodes, of all nodes together."""
+    """Return operations, and messages between nodes, of all nodes together."""
     total: Any = [(report["operations"], report["messages_between_nodes"]) for report in reports.values()]
     return sum(each[0] for each in total), sum(each[1] for each in total)

@@ -81,7 +81,7 @@ async def test_many_clients_under_any_cuts(
 
 
 async def _cut_somehow(load: Load, random: Random) -> None:
-    """Cuts of all kinds, each for as long as some operations take, done or not."""
+    """Cut links in all ways, each for as long as some operations take."""
     for _ in range(12):
         load.network.cut_somehow(random)
         wanted = len(load.history) + random.randrange(20, 120)

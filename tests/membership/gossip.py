@@ -85,7 +85,7 @@ def state_of(machine: Swim, node: int) -> MemberState | None:
 
 
 def sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
-    """Messages of a kind, with the node they go to; everything that was to be sent is taken."""
+    """Take all messages to send; return those of a kind, with the node that each goes to."""
     sends: list[SendDatagram] = machine.take_sends()
     return [(send.address.port - 7000, each) for send in sends for each in send.messages if isinstance(each, kind)]
 

@@ -40,7 +40,7 @@ def doubting(node: int, of: int, *others: int) -> tuple[Swim, Ping]:
 
 
 def run_probe(machine: Swim, until: float) -> None:
-    """Ticks at what is due, without answers."""
+    """Tick at each time that is due, without answers."""
     while machine.due() <= until:
         machine.tick(machine.due())
 

@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 def row_of(place: TopicPartition, offset: int) -> dict[str, Any]:
-    """Days alternate, and some records have none."""
+    """Return a timestamp: days alternate, and some records have none."""
     return {
         "topic": place.topic,
         "partition": place.partition,
@@ -80,7 +80,7 @@ def one_by_one(
 
 
 def twice(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]) -> Iterator[tuple[Sequence[S], list[R]]]:
-    """Waves of two splits, each of which is worked on twice, as with a retry; the first time for nothing."""
+    """Yield waves of two splits, each of which is worked on twice, as with a retry; the first time for nothing."""
     for first in range(0, len(splits), 2):
         wave = splits[first : first + 2]
         for split in wave:

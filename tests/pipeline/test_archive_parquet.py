@@ -69,7 +69,7 @@ def test_rows_come_back_in_order(tmp_path_factory: Any, rows: Any, at_once: int,
 
 
 def require_apart(archived: list[Any]) -> None:
-    """Files of one day do not overlap."""
+    """Require that files of one day do not overlap."""
     by_day = sorted(archived, key=lambda file: (file.day, file.first))
     for before, after in pairwise(by_day):
         assert before.day != after.day or before.last < after.first

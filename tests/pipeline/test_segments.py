@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 def write(path: Path, batches: int = 40, seed: int = 1, config: LogConfig = CONFIG) -> None:
-    """Batches of all codecs, with and without keys and headers, over several segments."""
+    """Write batches of all codecs, with and without keys and headers, over several segments."""
     random = Random(seed)
     with Log.open(path, config) as log:
         first = log.end_offset

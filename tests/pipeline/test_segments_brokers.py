@@ -22,7 +22,7 @@ Found = dict[int, list[bytes]]
 
 
 async def produce(bootstrap: list[str], first: int, count: int) -> None:
-    """Values `{partition} {number}`, numbered in each partition."""
+    """Produce values `{partition} {number}`, numbered in each partition."""
     async with Producer(bootstrap, batch_records=20, linger_ms=1) as producer:
         for number in range(first, first + count):
             for partition in range(PARTITIONS):

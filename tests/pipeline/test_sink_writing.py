@@ -67,7 +67,7 @@ async def client(address: str) -> AsyncIterator[BrokerClient]:
 
 @pytest.fixture
 def settings(address: str, client: BrokerClient) -> SinkSettings:
-    """Small batches, so that there are many."""
+    """Return small batches, so that there are many."""
     return SinkSettings((address,), topic="orders", batch_bytes=4_000, delivery_timeout_ms=20_000)
 
 

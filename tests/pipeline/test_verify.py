@@ -34,7 +34,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copies(master: Path, tmp_path: Path) -> list[Path]:
-    """Three copies of one log, of about three segments, each in several ranges."""
+    """Return three copies of one log, of about three segments, each in several ranges."""
     paths = [tmp_path / str(number) / "orders" / "0" for number in range(3)]
     for path in paths:
         shutil.copytree(master, path)

@@ -81,7 +81,7 @@ def log_problems(report: VerifyReport) -> list[str]:
 
 
 def missing(table: pa.Table, is_it: pa.Array) -> pa.Table:
-    """And another one twice, so that the number of rows is right."""
+    """Return the rows, one of them twice and one missing, so that their number is right."""
     kept = table.filter(pc.invert(is_it))
     return pa.concat_tables([kept.slice(0, 1), kept])
 

@@ -14,7 +14,7 @@ from tests.runtime.drivers import World
 
 
 def busy(world: World, random: Random) -> None:
-    """Small and large appends, rolls, checkpoints, trims, elections; left at any moment."""
+    """Make appends, rolls, checkpoints, trims and elections; stop at any moment."""
     leader = world.leader()
     for _ in range(random.randrange(5, 60)):
         size = random.choice((10, 300, 300, 5000))
@@ -34,7 +34,7 @@ def stop_all(world: World, random: Random, power: float = 0.4) -> None:
 
 
 def damage(directory: Path, random: Random) -> None:
-    """Something that happens to files."""
+    """Damage files at random."""
     files = sorted(file for file in directory.rglob("*") if file.suffix in (".log", ".index") and file.stat().st_size)
     file = random.choice(files)
     size = file.stat().st_size

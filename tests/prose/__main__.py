@@ -28,7 +28,7 @@ def main() -> int:
     """Print what to change and where; return the exit code."""
     problems = 0
     for line in prose_lines():
-        advice = problem_of(line.text, is_function=line.is_function)
+        advice = problem_of(line.text, is_function=line.is_function, is_product=not line.path.startswith("tests/"))
         if advice is not None and line.text not in ALLOWED:
             print(f"{line.path}:{line.number}: {line.text!r}: {advice}")
             problems += 1

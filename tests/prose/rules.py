@@ -48,9 +48,17 @@ RULES: Final = (
 _FUNCTION_RULE: Final = _rule(
     r"^(the|an?|of|one|every|everything|when|that|all|its|those|these|both|none?|not|it|once|as|at|after|before|between|in"
     r"|on|from|for|by|to|with|without|while|if|whether|where|there|this|two|such|some|any|each|only|also|same|nothing"
-    r"|another|others?|more|most|than|until|then|now|here|so|is|are|has|their|they|…)\b|^…",
+    r"|another|others?|more|most|than|until|then|now|here|so|is|are|has|their|they|about|above|below|beside|amid|among"
+    r"|around|behind|over|again|never|mostly|no|how|many|several|single|first|known|held|shown|sorted|answered|position"
+    r"|offset|status|path|index|node|million|two|three|four|ten|html|json|cpu|sig[a-z]+)\b|^…"
+    r"|^(?!access|address|compress|cross|decompress|discuss|express|guess|miss|pass|press|process)[a-z]+s\b",
     "begin with an imperative verb: Return, Wait until, Append …",
 )
+_PRODUCT_RULES: Final = (
+    _rule(r"\bwhat\b", "name the thing, without a relative clause"),
+    _rule(r"\bneed not (stay|be) so\b|\bis so\b|\bstands? still\b", "say it directly"),
+)
+"""Rules for lines of the product, its fault tests and its documents; not for `tests/`."""
 _NOUN_RULE: Final = _rule(
     r"^(of|when|everything|nothing|how|not|once|as|after|before|while|if|only|to|is|has|they|it|where|until|so|here|there"
     r"|then)\b",
@@ -58,13 +66,13 @@ _NOUN_RULE: Final = _rule(
 )
 
 
-def problem_of(line: str, *, is_function: bool = False) -> str | None:
+def problem_of(line: str, *, is_function: bool = False, is_product: bool = False) -> str | None:
     """Return the advice of the first rule that the line breaks; None when it breaks none.
 
     Code between backticks is not read. The docstring of a function begins with an imperative verb.
     """
     text = re.sub(r"`[^`]*`", "…", line).strip()
-    for rule in (*RULES, _FUNCTION_RULE if is_function else _NOUN_RULE):
+    for rule in (*RULES, _FUNCTION_RULE if is_function else _NOUN_RULE, *(_PRODUCT_RULES if is_product else ())):
         if rule.pattern.search(text):
             return rule.advice
     return None

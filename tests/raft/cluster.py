@@ -370,5 +370,5 @@ class Cluster:
                     self[observer].work()
 
     def data(self, number: int) -> list[Any]:
-        """Payloads of the data that a node applied since it started."""
+        """Return payloads of the data that a node applied since it started."""
         return [entry.payload for entry in self[number].applied if entry.payload is not None]

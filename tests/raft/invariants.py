@@ -20,7 +20,7 @@ class Invariants:
         self._entries: dict[EntryId, tuple[Term, Any]] = {}
 
     def lead(self, leader: ReplicaId, term: Term, log: MemoryLog) -> None:
-        """Election safety: one leader per term. Leader completeness: it has everything that was ever committed."""
+        """Check election safety (one leader per term) and leader completeness (all committed entries)."""
         first = self.leaders.setdefault(term, leader)
         assert first == leader, f"election safety: {first} and {leader} lead term {term}"
         for index, (entry_term, _) in self.committed.items():
@@ -50,7 +50,7 @@ class Invariants:
     def commit(
         self, entry: EntryId, configuration: Configuration, durable: dict[ReplicaId, MemoryLog], damaged: set[ReplicaId]
     ) -> None:
-        """Durability: what a leader commits is on the synced disks of a majority (of each half)."""
+        """Check durability: a committed entry is on the synced disks of a majority (of each half)."""
         for half in (configuration.voters, configuration.outgoing):
             holders = [voter for voter in half if voter in damaged or _holds(durable.get(voter), entry)]
             assert not half or len(holders) > len(half) // 2, f"durability: {entry} is only on {holders} of {half}"

@@ -103,7 +103,7 @@ class Schedule:
             self.cluster.network.append(self.random.choice(self.cluster.network))
 
     def tick(self) -> None:
-        """Clocks are not alike: now and then one misses a tick."""
+        """Tick, and leave out a tick of one node now and then, since clocks differ."""
         for node in self.cluster.nodes.values():
             if node.is_up and self.random.random() < 0.8:
                 node.core.tick()

@@ -94,7 +94,7 @@ def test_r25_every_committed_index_is_a_legal_point_to_resume_from() -> None:
 
 
 def _install(core: RaftCore, log: MemoryLog, boundary: EntryId, *terms: int, applied: int | None = None) -> None:
-    """Files that begin behind `boundary`, with entries of these terms, take the log's place."""
+    """Replace the log by files that begin behind `boundary`, with entries of these terms."""
     assert core.wants_install(boundary)
     while core.ready() is not None:
         pass

@@ -29,7 +29,7 @@ TEXTS = st.recursive(
 
 @pytest.fixture(params=[1, 3, 7, 20, 64])
 def slices(request, monkeypatch):
-    """Slices so small that every place is a border of one."""
+    """Make slices so small that every position is a border of one."""
     monkeypatch.setattr(json_slices, "SLICE_BYTES", request.param)
     monkeypatch.setattr(json_slices, "_STRING_SLICE_BYTES", max(8, request.param))
 

@@ -14,7 +14,7 @@ from raftlog.topic_config import TopicConfig
 
 
 def segments_of(count: int, size: int = 100) -> tuple[Any, ...]:
-    """Ten records each, written in the millisecond of their number."""
+    """Return ten records each, written in the millisecond of their number."""
     return tuple(
         SimpleNamespace(
             base_index=1 + 10 * number,

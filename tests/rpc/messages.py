@@ -109,7 +109,7 @@ def heartbeat(number: int) -> Envelope:
 
 
 def append(number: int, *sizes: int) -> Envelope:
-    """Entries whose records have these sizes."""
+    """Return entries whose records have these sizes."""
     entries = []
     for at, size in enumerate(sizes):
         batch = bytes(build_batch([NewRecord(bytes(size), None, 1)]))

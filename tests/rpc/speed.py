@@ -23,7 +23,7 @@ _CALLS = 64
 
 
 def _best_us(work: Callable[[], object], count: int) -> float:
-    """Microseconds of CPU that one call takes."""
+    """Return microseconds of CPU that one call takes."""
     best = float("inf")
     for _ in range(_ROUNDS):
         began = time.process_time()

@@ -49,7 +49,7 @@ def _signed(directory: Path, authority: str, name: str, further: str) -> TlsFile
 
 @pytest.fixture(scope="module")
 def named(ours: TlsFiles) -> Callable[[int], TlsFiles]:
-    """Certificates of our authority that name a node."""
+    """Return certificates of our authority that name a node."""
     directory = Path(ours.certificate).parent
     return lambda node: _signed(directory, "ours", f"node-{node}", f",URI:raftlog:node:{node}")
 

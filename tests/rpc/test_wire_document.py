@@ -44,7 +44,7 @@ CODES = {"int32": "i", "int64": "q", "bool": "?", "uint32": "I"}
 
 
 def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
-    """Kind, body and payload of a frame, by the table alone."""
+    """Return kind, body and payload of a frame, by the table alone."""
     data = b"".join(frame)
     head = layout("rpc frame head")
     fields = head.decode(data)

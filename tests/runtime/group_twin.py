@@ -310,7 +310,7 @@ class GroupTwin:
         assert content == b"".join(found)
 
     def check_times(self) -> None:
-        """Time lookup against a walk over all records."""
+        """Compare time lookup with a walk over all records."""
         log = self.log
         records = [
             record

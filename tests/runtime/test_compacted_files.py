@@ -19,7 +19,7 @@ MERGING = CompactionBounds(900, 1000)
 
 
 def keyed_log() -> KeyedLog:
-    """Four segments below the last one: keys that change, one that is deleted, records without a key."""
+    """Return four segments below the last one: keys that change, one that is deleted, records without a key."""
     keyed = KeyedLog()
     for number in range(4):
         for _ in range(2):

@@ -14,7 +14,7 @@ COUNT = 20
 
 
 def rolls(world: World, first: int = 1000, count: int = COUNT) -> list[Roll]:
-    """First rolls of groups of all nodes."""
+    """Return first rolls of groups of all nodes."""
     voters = tuple(RollMember(*replica) for replica in world.ids)
     return [Roll(uuid.UUID(int=first + number), 1, 0, 0, -1, 1000, 1, voters) for number in range(count)]
 

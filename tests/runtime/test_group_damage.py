@@ -41,7 +41,7 @@ class Damaged:
         return self.recovered.lost_from is not None
 
     def check(self) -> list[int]:
-        """No wrong byte is given out, and nothing is missing without a word; returns the damaged entries."""
+        """Check that no wrong byte is returned and nothing is left out silently; return the damaged entries."""
         log, entries = self.twin.log, self.twin.entries
         if self.is_lost:
             assert self.recovered.lost_from == log.last_index + 1

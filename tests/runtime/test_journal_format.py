@@ -146,7 +146,7 @@ def test_the_tables_read_a_journal() -> None:
 
 
 def operations_of(frame: bytes) -> list[tuple[dict[str, Any], bytes]]:
-    """Head and body of each operation."""
+    """Return head and body of each operation."""
     count = decode("frame head", frame)["operations"]
     at = FRAME_HEAD_SIZE + count * OPERATION_HEAD_SIZE
     found = []

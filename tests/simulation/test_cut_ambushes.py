@@ -24,7 +24,7 @@ FOUND_WITHIN = range(1, 31)
 
 @pytest.fixture
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Machines whose log was cut while a sync of theirs was held."""
+    """Return machines whose log was cut while a sync of theirs was held."""
     found: list[str] = []
     spring = CutAmbushes._trigger
 

@@ -81,7 +81,7 @@ def change(
 
 
 def watching(loss: float = 0.05) -> Watch:
-    """Three that are up."""
+    """Return three members that are up."""
     watch = Watch(steady(1, members=3, loss=loss))
     for process in watch.world.processes:
         watch.world.begin(process, ())

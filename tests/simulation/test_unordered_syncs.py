@@ -16,7 +16,7 @@ NAMES = ("/journal/00000000.journal", "/segment.log", "/")
 
 
 def completed(loop: VirtualLoop, unordered: UnorderedDelays | None, random: Random) -> list[tuple[int, str]]:
-    """Numbers and kinds of syncs that were submitted one after another, as they complete."""
+    """Return numbers and kinds of syncs that were submitted one after another, as they complete."""
     disk = TimedDisk(random, loop, DELAY_NS, unordered)
     disk.process = loop.add_node("n1").start()
     disk.make_directory("/journal")

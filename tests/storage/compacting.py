@@ -73,7 +73,7 @@ class KeyedLog:
         changed.note_synced()
 
     def compaction(self, bounds: CompactionBounds = BOUNDS) -> Compaction:
-        """Below the last roll; where that is new, tombstones go that stand below the mark before."""
+        """Compact below the last roll; if that is new, tombstones below the mark before are removed."""
         self.settle()
         if self.log.active.base_offset > self.mark:
             self.tombstones_to, self.mark = self.mark, Offset(self.log.active.base_offset)

@@ -41,7 +41,7 @@ def refused_from(f: Fixture) -> int:
 
 
 def append_several(f: Fixture, count: int, size: int = 100) -> None:
-    """Batches of `RECORDS` records each, durably."""
+    """Append batches of `RECORDS` records each, durably."""
     for _ in range(count):
         end = f.log.log_end_offset
         values = [offset.to_bytes(8) + b"v" * size for offset in range(end, end + RECORDS)]

@@ -102,7 +102,7 @@ def read_all_once(log: SegmentedLog, offset: int) -> int | None:
 
 
 def check_chain(log: SegmentedLog) -> None:
-    """Index, offset and position go on from batch to batch and from file to file; each row finds itself."""
+    """Check that index, offset and position continue over batches and files, and that each row finds itself."""
     index = offset = None
     for segment in log.segments:
         assert (index or segment.base_index, offset or segment.base_offset) == (segment.base_index, segment.base_offset)

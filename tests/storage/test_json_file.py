@@ -50,7 +50,7 @@ def test_every_flipped_bit_and_every_cut_is_damage(tmp_path: Path) -> None:
 
 
 def outcome(path: Path, content: bytes) -> object:
-    """How the error begins, or what the content means."""
+    """Return the beginning of the error, or the content."""
     try:
         read(path, content)
     except SmallFileDamaged as error:

@@ -76,7 +76,7 @@ class Fixture:
         return self.open()
 
     def position_of(self, offset: int, name: str = FIRST) -> tuple[int, int]:
-        """Position and length of the batch at `offset`, by its row."""
+        """Return position and length of the batch at `offset`, by its row."""
         segment = self.log._log.segment_of_offset(offset)
         row = segment.row(segment.find_row(offset))
         return row.position, row.length

@@ -29,7 +29,7 @@ def network() -> Iterator[Network]:
 
 @asynccontextmanager
 async def pair(network: Network) -> AsyncIterator[tuple[Process, Process]]:
-    """Nodes 1 and 2, connected to each other through the proxy."""
+    """Provide nodes 1 and 2, connected to each other through the proxy."""
     one, two = Process(identity_of(1)), Process(identity_of(2))
     async with running(one, two):
         for process, other in ((one, two), (two, one)):

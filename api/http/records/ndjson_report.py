@@ -75,7 +75,7 @@ class StreamReport:
         self.append_failed(share.error, stored.line)
 
     def append_failed(self, error: RaftlogError, line: int) -> None:
-        """Record that a block that begins at this line, or a share of it, was not stored, or may not have been."""
+        """Record that a block that begins at this line (or a partition's share) failed or has an unknown outcome."""
         self.has_failed = True
         self.stop(error, line)
 

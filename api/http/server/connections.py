@@ -49,7 +49,7 @@ class ConnectionEnds:
             future.set_result(None)
 
     def stop(self) -> None:
-        """Complete `stopping`: the server stops."""
+        """Complete `stopping`, to end the connections."""
         if not self.stopping.done():
             self.stopping.set_result(None)
 

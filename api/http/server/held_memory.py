@@ -16,7 +16,7 @@ STEP_BYTES = 64 * 1024
 RECORD_MEMORY_BYTES = 128
 """Memory of a record's object, without key and value."""
 WAITING_MAX = 64
-"""Requests that may wait for memory of one budget; what such a request has sent so far waits in its connection."""
+"""Requests that may wait for memory of one budget; their bytes sent so far wait in the connection."""
 
 
 class HeldMemory:

@@ -1,4 +1,4 @@
-"""Mutants of the clients (`raftlog/client`): what is sent again, unknown outcomes, sequences, commits, membership."""
+"""Mutants of the clients (`raftlog/client`): resending, unknown outcomes, sequences, commits, membership."""
 
 from typing import Final
 

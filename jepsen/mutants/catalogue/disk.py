@@ -1,4 +1,4 @@
-"""Mutants of what lies between a replica and its disk: journal, checkpoints, cuts, trims, segments that roll and go."""
+"""Mutants between a replica and its disk: journal, checkpoints, cuts, trims, segments."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of the rules by which formats grow: what is refused, what is left out, what is ignored."""
+"""Mutants of the rules by which formats grow: refused, omitted and ignored fields."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of consumer groups and their coordinators: generations, fences, what is stored first, commits."""
+"""Mutants of consumer groups and their coordinators: generations, fences, order of storage, commits."""
 
 from typing import Final
 

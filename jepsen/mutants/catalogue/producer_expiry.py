@@ -1,4 +1,4 @@
-"""Mutants of the committed expiry of producers: room, entries on their way, and what replicas fold of them."""
+"""Mutants of the committed expiry of producers: room, entries in flight, and the fold of replicas."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mutants of connections between brokers: proof of identity, handshakes, what a peer may say, outcomes of requests."""
+"""Mutants of connections between brokers: proof of identity, handshakes, permitted messages, outcomes of requests."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""A cluster of whole brokers in virtual time: what is watched of it, and the history of its clients.
+"""Cluster of whole brokers in virtual time, with its watchers and the history of its clients.
 
     machines          first those that found the cluster, then those that join it, then those that come late
     names             of topics, as clients use them now; each has its administrator

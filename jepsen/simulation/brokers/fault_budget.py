@@ -22,7 +22,7 @@ from raftlog.types import Index
 
 
 class Damage(NamedTuple):
-    """A replica whose file is not what was written, or cannot be read."""
+    """A replica with a file that differs from the written bytes, or is unreadable."""
 
     machine: Machine
     replica: ReplicaId

@@ -1,4 +1,4 @@
-"""The last orders of a run: what operators left open is brought to its end, and then nothing changes any more.
+"""Last phase of a run: completes the orders of operators, then requires that nothing changes any more.
 
     order-refused       healed brokers take orders
     stuck-in-silence    a broker that cannot be spared gets the reason
@@ -28,7 +28,7 @@ from raftlog.types import NodeId
 PATIENCE_MS: Final = 3_000
 LOOK_S: Final = 0.3
 SETTLED_S: Final = 6.0
-"""Without a change for so long, the balancer has done what it had to do."""
+"""Time without a change after which the balancer has nothing left to do."""
 SPREAD_MAX: Final = 1
 """Brokers that are there have replicas of as many partitions, but for so many."""
 
@@ -67,7 +67,7 @@ class FinalOrders:
         return self._changed_within(SETTLED_S)
 
     def _changed_within(self, seconds: float) -> list[str]:
-        """Let time pass; what is another then."""
+        """Let time pass; return the differences."""
         before = self._picture()
         self.loop.run_for(seconds)
         after = self._picture()

@@ -168,7 +168,7 @@ class Founding(Site[Member]):
         self.loop.call_at_ns(self.loop.now_ns + pause_ns, self._inject_fault, random)
 
     def _supervise(self) -> None:
-        """Start again what was started once, is down, and need not stay so."""
+        """Restart nodes that are down and are meant to run."""
         self.loop.call_at_ns(self.loop.now_ns + 100 * MILLISECOND_NS, self._supervise)
         for machine in self.machines.values():
             down_until_ns = self.faults.down_until_ns.get(machine.node_id, 0)

@@ -93,7 +93,7 @@ class Nemesis:
         self.loop.call_at_ns(self.loop.now_ns + int(self.random.uniform(*PERIOD_S) * SECOND_NS), self._period)
 
     def _supervise(self) -> None:
-        """Start again what was started once, is down, and need not stay so."""
+        """Restart nodes that are down and are meant to run."""
         self.loop.call_at_ns(self.loop.now_ns + SUPERVISE_NS, self._supervise)
         for machine in self.cluster.machines.values():
             if machine.node.process is None and machine.node.starts and self.faults.may_start(machine):

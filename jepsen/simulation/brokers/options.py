@@ -61,7 +61,7 @@ FOCUS: Final = (
     Fault.AMBUSH,
     Fault.MEMBERS,
 )
-"""Some of these come more often than others in a run: what a cluster has to heal from."""
+"""Weights: some faults come more often than others in a run."""
 FOCUSED: Final = (
     Fault.CRASH,
     Fault.POWER,
@@ -87,7 +87,7 @@ class GossipOptions:
     """Options of one run for gossip."""
 
     shares_cuts: bool
-    """Whether what cuts off connections cuts off gossip as well."""
+    """Whether cuts of connections cut gossip as well."""
     interference: float
     """Share of datagrams that are kept, repeated, garbled or forged."""
     loss: float

@@ -22,7 +22,7 @@ _CREDENTIALS: Final = credentials_of(SECRET)
 
 
 class SimulatedTransport(TcpTransport):
-    """For one process; its loop is a `WiredLoop`. Without TLS, wherever it listens. `watch` sees what is sent."""
+    """Transport of one process, whose loop is a `WiredLoop`; without TLS. `watch` sees all messages sent."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Connections of asyncio over the simulated network: what a transport of the product opens, accepts, writes and reads.
+"""Connections of asyncio over the simulated network, for the transports of the product.
 
     loop.create_connection       a stream to a host's port
     loop.sock_accept             the next stream that arrived at a `ListeningPort`
@@ -25,7 +25,7 @@ SOCKET_BYTES: Final = 64 * 1024
 """Bytes under way that the sockets of both ends hold; only those beyond wait in the writer's buffer."""
 HIGH_BYTES: Final = 64 * 1024
 RESUMED_SHARE: Final = 4
-"""A paused writer goes on when no more than this part of what paused it is left."""
+"""Share of the buffer below which a paused writer continues."""
 
 
 def service_of(port: int) -> str:
@@ -169,7 +169,7 @@ class ListeningPort:
 
 
 class WiredLoop(VirtualLoop):
-    """A virtual loop whose processes can connect to each other; `wire` says over what."""
+    """Virtual loop whose processes can connect to each other over the network given by `wire`."""
 
     network: SimulatedNetwork
     hosts: Mapping[str, Node]

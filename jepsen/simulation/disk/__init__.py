@@ -1,1 +1,1 @@
-"""The disk of simulated machines: in memory, and it forgets what was not synced."""
+"""Disk of simulated machines: in memory, without unsynced writes after a power loss."""

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced: the `Disk` of tests and of the deterministic simulator.
+"""Disk in memory that loses unsynced writes: the `Disk` of tests and of the deterministic simulator.
 
 No threads, no clock; every choice is drawn from the generator handed in, so a seed repeats a run exactly.
 The owner decides when submitted syncs complete (`complete_next`, `complete`, …), when process or power fails
@@ -338,7 +338,7 @@ class SimulatedDisk(Disk):
         self._page_of(path, page).damage_page(page, ZERO_PAGE)
 
     def stale_sector(self, path: str, page: int) -> bool:
-        """Put back what the page held before its last durable write (zeros at first); false if none was."""
+        """Restore a page from before its last durable write (zeros at first); return False if there was none."""
         inode = self._page_of(path, page)
         if page not in inode.previous:
             return False

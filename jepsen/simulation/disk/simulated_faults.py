@@ -192,7 +192,7 @@ class Inode:
             self._mask()
 
     def damage_bit(self, position: int, bit: int) -> None:
-        """Flip a bit in what reads see and, where the page has an older durable copy, in that too."""
+        """Flip a bit in the visible page and, where it has an older durable copy, in that too."""
         self.content[position] ^= 1 << bit
         page, at = divmod(position, PAGE_BYTES)
         if page in self.undo and position < self.durable_size:
@@ -209,7 +209,7 @@ class Directory:
         self.durable: dict[str, Node] = {}
 
     def restart(self) -> None:
-        """See what is on the disk, here and below."""
+        """Restore the durable entries, here and below."""
         self.entries = dict(self.durable)
         for node in self.entries.values():
             if isinstance(node, Directory):
@@ -259,7 +259,7 @@ class DirectoryJournal:
         self._operations.append(Operation(self.sequence, changes))
 
     def sync(self, directory: Directory, sequence: int, random: Random) -> None:
-        """Sync what was done in the directory up to `sequence`, and perhaps some of what came later."""
+        """Sync the operations of the directory up to `sequence`, and perhaps some later ones."""
         ready = set()
         for operation in self._of(directory):
             if operation.sequence > sequence and coin(random):

@@ -12,7 +12,7 @@ MEMBERS: Final = (2, 3, 3, 4, 5, 5, 7, 10, 20, 40)
 
 
 class GossipFault(Enum):
-    """Kinds of faults; `nemesis` says what each does."""
+    """Kinds of faults; `nemesis` describes each."""
 
     CRASH = "crash"
     LEAVE = "leave"

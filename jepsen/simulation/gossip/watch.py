@@ -1,4 +1,4 @@
-"""Properties of gossip, observed from outside: the reference is what the harness did to the processes.
+"""Properties of gossip, observed from outside: the reference is the harness's record of the processes.
 
 healthy-declared-dead   with nothing but loss, no member that is up is declared dead
 healthy-suspected       without loss not even suspected, nor by one that was stopped itself

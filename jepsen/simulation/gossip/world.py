@@ -94,7 +94,7 @@ class World:
         self.carry_out(process)
 
     def carry_out(self, process: Process) -> None:
-        """Do what its machine asks for."""
+        """Perform the actions that its machine requests."""
         swim = process.swim
         for send in swim.take_sends():
             self._send(process, send)

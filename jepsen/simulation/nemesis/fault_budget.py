@@ -16,7 +16,7 @@ from raftlog.raft import Configuration, ReplicaId
 
 
 class Damage(NamedTuple):
-    """Bytes of a replica's file that are not what was written."""
+    """Bytes of a replica's file that differ from the written ones."""
 
     plan: GroupPlan
     machine: Machine

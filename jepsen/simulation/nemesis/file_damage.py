@@ -22,7 +22,7 @@ class DiskDamage(Protocol):
 
 
 class FlippedBit(NamedTuple):
-    """`content` is the byte that is not what was written."""
+    """`content` is the wrong byte."""
 
     path: str
     position: int
@@ -36,7 +36,7 @@ class FlippedBit(NamedTuple):
 
 
 class ZeroedPage(NamedTuple):
-    """`before` is what was there. It is still wrong while some of that is back, and the rest is zero."""
+    """`before` is the former content. The page stays wrong while some of it is back and the rest is zero."""
 
     path: str
     position: int

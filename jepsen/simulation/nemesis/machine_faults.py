@@ -58,7 +58,7 @@ class MachineFaults(ABC, Generic[M]):
         self.down_until_ns: dict[NodeId, int] = {}
         """Machines that are kept down on purpose."""
         self._healed = 0
-        """Counts healings: what was to be undone later is undone by them."""
+        """Number of healings; each one cancels the reversals planned before it."""
         self.kinds: dict[Fault, Callable[[], object]] = {
             Fault.CRASH: self._crash,
             Fault.POWER: self._power,

@@ -1,4 +1,4 @@
-"""One direction between two nodes: how long things take, what is lost, and whether it is cut.
+"""One direction between two nodes: delay, loss and cuts.
 
 All chance is drawn from the network's generator, in the order in which messages are sent.
 """
@@ -36,7 +36,7 @@ MESSAGE_BYTES: Final = 200
 
 
 class Link:
-    """State of one direction. `cuts` counts how often it was cut: what was under way at a cut does not arrive."""
+    """State of one direction. `cuts` counts its cuts: messages in flight at a cut do not arrive."""
 
     def __init__(self, random: Random, conditions: LinkConditions) -> None:
         self.conditions = conditions

@@ -117,7 +117,7 @@ class SimulatedNetwork:
     # Streams
 
     def listen(self, process: Process, service: str, accept: Accept) -> None:
-        """Streams to the service on the process's node are handed to `accept`, until the process dies."""
+        """Pass streams to the service on the process's node to `accept`, until the process ends."""
         self._switchboard.listen(process, service, accept)
 
     async def connect(self, source: Process, destination: Node, service: str) -> Stream:

@@ -64,7 +64,7 @@ class Stream:
     # For the process that has this end
 
     def start(self, on_message: Callable[[object], object], on_lost: Callable[[Exception], object]) -> None:
-        """Deliver by callbacks from now on, what came before included. `on_lost` is called once, unless closed here."""
+        """Deliver by callbacks from now on, buffered messages first. `on_lost` is called once, unless closed here."""
         self._on_message, self._on_lost = on_message, on_lost
         while self._inbox:
             on_message(self._inbox.popleft())

@@ -50,7 +50,7 @@ class Livelock(AssertionError):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module. Close it: that unwinds what crashed and unfinished tasks left behind."""
+    """Virtual event loop, see the module. Closing it unwinds crashed and unfinished tasks."""
 
     def __init__(self, trace: Trace | None = None) -> None:
         super().__init__()

@@ -65,7 +65,7 @@ def _nothing() -> None: ...
 
 
 class VirtualTask(asyncio.Task[T]):
-    """A task with a number; `label` is what the trace knows it by."""
+    """Task with a number; `label` is its name in the trace."""
 
     def __init__(
         self,

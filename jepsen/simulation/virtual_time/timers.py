@@ -30,7 +30,7 @@ class Timers:
         return heap[0][0] if heap else None
 
     def take_due(self, now_ns: int, ready: list[VirtualHandle]) -> None:
-        """Move what is due to the ready ones."""
+        """Move due timers to the ready ones."""
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             handle = self._pop()

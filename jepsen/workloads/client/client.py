@@ -1,4 +1,4 @@
-"""One client: what its roles share, and the activities that they are made of. See `process` for when it works.
+"""One client: the state that its roles share, and their activities. `process` decides when it works.
 
 A workload's `begin` says which roles there are; each activity has a share of the client's rate.
 """

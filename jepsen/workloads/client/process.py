@@ -63,7 +63,7 @@ def _note_broken(broken: "asyncio.Future[None]", context: dict[str, Any]) -> Non
 
 
 async def _first(*each: Coroutine[Any, Any, None]) -> None:
-    """Wait for the first to end, cancel the others, and raise what it raised."""
+    """Wait for the first to end, cancel the others, and raise its error."""
     tasks = [asyncio.ensure_future(one) for one in each]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:

@@ -1,4 +1,4 @@
-"""A history on its way into a file: the checkers' entries, with what only people and this harness want to know beside.
+"""History on its way into a file: the checkers' entries, with further fields for people and the harness.
 
 Each entry is written as it happens, in one system call, so a process that is killed leaves at most half of its last
 line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `jepsen.checkers`.
@@ -16,7 +16,7 @@ from jepsen.checkers.json_lines import encode
 from raftlog.errors import RaftlogError
 
 MERGED_CLOCK: Final = time.monotonic_ns
-"""One clock for all processes of a machine, which is what makes their histories one."""
+"""One clock for all processes of a machine, so that their histories can be merged."""
 
 
 def clock_since(epoch_ns: int) -> Callable[[], int]:

@@ -127,7 +127,7 @@ class Member:
         return {member: encode_assignment(partitions) for member, partitions in found.items()}
 
     async def _take_up(self) -> None:
-        """Read on from what is committed."""
+        """Continue at the committed offsets."""
         committed = await self._committed()
         positions = {place: committed.get(place, Offset(0)) for place in self._owned}
         self._reader = Reader(self._access, self._history, self._process, positions, self._random)

@@ -1,4 +1,4 @@
-"""Listers and committers: where partitions begin and end, and what groups have committed.
+"""Listers and committers: bounds of partitions, and committed offsets of groups.
 
 A lister is one process for each node, because a process that talks to one server must never receive a smaller end than
 before. A linearizable list is checked against all processes. Groups move forward only, because
@@ -55,7 +55,7 @@ def end_in(listed: Op) -> int | None:
 
 
 class Committer:
-    """Commits positions of a group, and reads what is committed, through any node."""
+    """Commits positions of a group, and reads committed offsets, through any node."""
 
     def __init__(self, access: Access, history: HistoryWriter, process: int, random: Random) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random

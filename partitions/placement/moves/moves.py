@@ -194,7 +194,7 @@ class Moves(BackgroundLoop):
         return begun
 
     def _is_fresh(self) -> bool:
-        """Return whether the copy of the controller's state is current: an old one would move replicas back."""
+        """Return whether the copy of the controller's state is current; an outdated one would move replicas back."""
         freshness = self._metadata.freshness()
         return freshness.age_ms is not None and freshness.age_ms <= FRESH_MS and freshness.leader is not None
 

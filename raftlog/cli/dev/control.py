@@ -28,7 +28,7 @@ ONLY_ITS_USER: Final = 0o177
 
 Json = dict[str, Any]
 Execute = Callable[[Json], Awaitable[Json]]
-"""Does what an order says; raises `CommandFailed`."""
+"""Executor of orders; raises `CommandFailed`."""
 
 
 class DevControl:

@@ -44,7 +44,7 @@ class PendingStarts:
             self._start_of_all = start
 
     def pause(self, places: Iterable[TopicPartition], is_paused: bool) -> None:
-        """Keep a pause of these partitions, or without any, of the next assignment."""
+        """Pause these partitions once they are assigned; without any, all of the next assignment."""
         given = dict.fromkeys(places, is_paused)
         if given:
             self._paused.update(given)

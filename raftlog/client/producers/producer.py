@@ -214,7 +214,7 @@ class Producer(Generic[K, V]):
     # parts of `send`
 
     async def _chooser(self, topic: str) -> PartitionChooser:
-        """Return the spreading of a topic; request its description, and at first use a producer id, with retries."""
+        """Return the chooser of a topic's partitions; at first use request its description and a producer id."""
         checked_name(topic)
         with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
             while True:

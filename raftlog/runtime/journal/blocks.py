@@ -79,7 +79,7 @@ def checksum_seed(disk_uuid: uuid.UUID) -> int:
 
 
 def blocks_for(payload_bytes: int) -> int:
-    """Blocks of a frame with so much payload; a frame without any has one."""
+    """Return the number of blocks of a frame with so much payload; a frame without any has one."""
     return -(-payload_bytes // PAYLOAD_SIZE) or 1
 
 

@@ -27,7 +27,7 @@ from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhau
 SUFFIX: Final = ".journal"
 FILL_BLOCKS_MIN: Final = 16
 FILL_BLOCKS_MAX: Final = 256
-"""Blocks filled at one occasion, at least and at most: the loop stands still for 0.2 ms, or for 3."""
+"""Blocks filled at once, at least and at most: 0.2 ms, or 3 ms, of the loop."""
 _FILL: Final = LOOP_HOLDS.step("journal fill")
 
 
@@ -178,7 +178,7 @@ class JournalFiles:
         self.room_end = self._live[-1].end_sequence + sum(spare.blocks for spare in self._spares)
 
     def room_blocks(self, sequence: int) -> int:
-        """Blocks that can be written from `sequence` on without another byte from the file system."""
+        """Return the number of blocks from `sequence` on that need no further space of the file system."""
         return self.room_end - sequence
 
     def make_room(self, sequence: int, blocks: int) -> None:

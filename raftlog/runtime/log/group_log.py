@@ -54,7 +54,7 @@ class GroupLog(LogView):
         self._adopt(segments)
 
     def _adopt(self, segments: SegmentedLog) -> None:
-        """Begin with the content of the files."""
+        """Take over the segments as the content of the log."""
         self.segments = segments
         self.producers.clear()
         self._boundary = boundary_of(segments)

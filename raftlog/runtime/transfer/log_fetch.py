@@ -112,7 +112,7 @@ class LogFetch:
         self.bytes_taken += size
 
     async def _wait_for_room(self) -> None:
-        """Wait until enough is durable that more may be taken; raise `TimeoutError` when the disk stands still."""
+        """Wait until enough is durable to take more; raise `TimeoutError` when the disk makes no progress."""
         config = self._port.config
         async with asyncio.timeout(config.transfer_timeout_ms / 1000):
             while True:

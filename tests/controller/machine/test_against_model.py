@@ -33,7 +33,7 @@ steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_memory() -> Iterator[None]:
-    """And of a release that knows one feature level more."""
+    """Provide a release that supports one feature level more."""
     with (
         patch.object(state, "ANSWERS_MAX", ANSWERS_MAX),
         patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2),

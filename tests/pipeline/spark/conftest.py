@@ -54,7 +54,7 @@ def running_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Cluster:
-    """Three healthy brokers; whatever an earlier test did to them is over."""
+    """Return three healthy brokers, with all effects of earlier tests undone."""
     running_cluster.heal()
     for node in running_cluster.nodes.values():
         if not node.is_running:

@@ -21,7 +21,7 @@ NEW_YEAR_MS = 1_767_225_600_000
 
 
 def fields_of(number: int) -> tuple[bytes, bytes | None, int, list[tuple[str, bytes | None]]]:
-    """Value, key, timestamp and headers of the record with that offset; days alternate."""
+    """Return value, key, timestamp and headers of the record with that offset; days alternate."""
     value = b"%d" % number
     headers = [("h", value), ("h", None)] if number % 4 == 0 else []
     return value, None if number % 3 else b"key " + value, NEW_YEAR_MS + (number % 2) * DAY_MS + number, headers

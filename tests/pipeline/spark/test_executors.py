@@ -104,7 +104,7 @@ def test_a_lost_executor_costs_no_record_and_doubles_none(bootstrap: str, new_to
 
 
 def a_home(directory: Path) -> Path:
-    """Spark's files in a place of ours: executors work below their home."""
+    """Provide a place for Spark's files: executors work below their home."""
     home = directory / "home"
     home.mkdir()
     for each in Path(pyspark.__file__).parent.iterdir():

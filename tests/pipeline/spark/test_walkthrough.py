@@ -40,7 +40,7 @@ def brokers(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def walk_through() -> Iterator[tuple[str, str]]:
-    """Kind and content of each block, and where the brokers are stopped."""
+    """Yield kind and content of each block, and where the brokers are stopped."""
     for match in BLOCK.finditer(DOCUMENT.read_text(encoding="utf-8")):
         yield ("stop", "") if match[3] else (match[1], match[2])
 

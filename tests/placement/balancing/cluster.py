@@ -76,13 +76,13 @@ def nodes_of(placed: Iterable[PlacedPartition]) -> list[list[int]]:
 
 
 def counts(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
-    """Replicas by broker."""
+    """Return replicas by broker."""
     found = Counter(node for row in nodes_of(placed) for node in row)
     return {node: found[node] for node in nodes}
 
 
 def led(placed: Iterable[PlacedPartition], nodes: Iterable[int]) -> dict[int, int]:
-    """Preferred leaders by broker."""
+    """Return preferred leaders by broker."""
     found = Counter(row[0] for row in nodes_of(placed))
     return {node: found[node] for node in nodes}
 

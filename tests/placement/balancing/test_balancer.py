@@ -22,7 +22,7 @@ _PACE_S = 0.005
 
 @pytest.fixture
 async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Three brokers of a cluster that others can join."""
+    """Provide three brokers of a cluster that others can join."""
     async with brokers_in(tmp_path, 5, seeds=3) as brokers:
         await brokers.start(1, 2, 3)
         yield brokers

@@ -15,7 +15,7 @@ from raftlog.types import NodeId
 
 
 def calm() -> BrokerOptions:
-    """Three brokers and one topic that stays; segments are short, and much is written."""
+    """Return three brokers and one topic that stays; segments are short, and much is written."""
     return replace(
         draw(1),
         seeds=3,

@@ -1,4 +1,4 @@
-"""The final drain: every partition is read from its log start to its end, and what every group has committed.
+"""Final drain: reads every partition from its log start to its end, and every group's committed offsets.
 
 Through a broker that is drawn for each. Nothing is broken any more, so every answer must come, and all that was
 acknowledged must be in it.

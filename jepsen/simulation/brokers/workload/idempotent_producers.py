@@ -94,7 +94,7 @@ class Line:
 
 
 class IdempotentProducer:
-    """One idempotent producer: what its lanes have in common."""
+    """One idempotent producer: the state that its lanes share."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
         self.cluster, self.random = cluster, random

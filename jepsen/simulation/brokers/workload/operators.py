@@ -1,4 +1,4 @@
-"""Operators: they order what operators can order, at any broker, while everything else goes on.
+"""Operators: give all kinds of orders, at any broker, during the run.
 
 Each order has an answer in time, like the requests of all clients; most are carried out long after it. Whom it
 concerns, or the controller's leader, may die meanwhile. What was answered well holds: an assignment is never older than

@@ -1,4 +1,4 @@
-"""Producers: they write unique values through any broker, never again what may have been written."""
+"""Producers: write unique values through any broker, and never repeat a write of unknown outcome."""
 
 from random import Random
 

@@ -16,7 +16,7 @@ class WorkloadFeatures:
     """In all, of all groups that have members."""
     session_timeout_ms: int
     stalls: float
-    """Chance, before each request of a member, that it stands still for longer than its session, and then goes on."""
+    """Chance, before each request of a member, of a pause longer than its session."""
     storms: float
     """Chance, each time, that all members of a group leave at once instead, and join again."""
     static_members: float
