@@ -76,9 +76,9 @@ class ClusterObserver:
 
     def outline(self, topic: Topic) -> TopicState:
         """Return the state of a topic as known here, without a request to other nodes."""
-        return _described(topic, self._versioned(topic, map(self._believed, topic.partitions)))
+        return _described(topic, self._versioned(topic, map(self._local_state, topic.partitions)))
 
-    def _believed(self, partition: Partition) -> PartitionState:
+    def _local_state(self, partition: Partition) -> PartitionState:
         row = self._local(partition)
         if row is None:
             return _partition(partition, None)

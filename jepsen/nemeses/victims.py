@@ -33,11 +33,11 @@ class Victims(Protocol):
         """Allow the node to end by itself until it is launched again."""
 
     def pause(self, node: int) -> str:
-        """Return the reason of a pause; empty if the node runs."""
+        """Pause the node; return the observation, empty if it still runs."""
 
     def resume(self, node: int) -> None: ...
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
-        """Empty when nothing can come of it."""
+        """Change the members; return the observation, empty if there is nothing to change."""
 
     def leader(self, place: TopicPartition) -> int | None: ...
 

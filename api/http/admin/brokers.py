@@ -109,7 +109,7 @@ class BrokerHandlers(Handlers):
         return node_of(target) if target.args else self._broker.node_id
 
     async def _shown(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
-        """Ask a broker in maintenance for its progress, which must not hide the row."""
+        """Return the row, with the progress of a broker in maintenance if it answers."""
         if not one.in_maintenance:
             return one
         deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))

@@ -68,7 +68,7 @@ class DiskFaults(MachineFaults[Machine]):
         self.kinds |= {
             Fault.DAMAGE: lambda: self._damage_segment(self._rot),
             Fault.READ_ERROR: lambda: self._damage_segment(self._refuse),
-            Fault.SMALL_FILE: self._small_file,
+            Fault.SMALL_FILE: self._damage_small_file,
             Fault.STALLED_DISK: self._stall,
             Fault.JOURNAL: self._journal,
             Fault.WIPE: self._wipe,
@@ -175,7 +175,7 @@ class DiskFaults(MachineFaults[Machine]):
 
     # small ones
 
-    def _small_file(self) -> None:
+    def _damage_small_file(self) -> None:
         """Damage or lose a small file.
 
         With stale disks, the file of remembered boot epochs is spared: it identifies the stale disk."""

@@ -20,7 +20,7 @@ MERGED_CLOCK: Final = time.monotonic_ns
 
 
 def clock_since(epoch_ns: int) -> Callable[[], int]:
-    """Return the nanoseconds since the beginning of the test, the same in every process."""
+    """Return a function of the nanoseconds since the beginning of the test, the same in every process."""
     return lambda: MERGED_CLOCK() - epoch_ns
 
 
