@@ -76,9 +76,9 @@ class MemberCommits(Checker):
             if op.type == FAIL:
                 self._commits[key] = [each for each in self._commits[key] if each is not commit]
             elif op.type == OK:
-                self._is_done(key, commit, op)
+                self._record_certain(key, commit, op)
 
-    def _is_done(self, key: GroupPartition, commit: _Commit, op: Op) -> None:
+    def _record_certain(self, key: GroupPartition, commit: _Commit, op: Op) -> None:
         """Record that the commit is certain from this entry on."""
         self._firsts.setdefault(key, op)
         commit.ended = min(commit.ended, op.sequence)
@@ -100,7 +100,7 @@ class MemberCommits(Checker):
         found = [commit for commit in self._commits.get(key, ()) if commit.offset == offset]
         current = [commit for commit in found if commit.replaced_at > read.sequence]
         if len(current) == 1:
-            self._is_done(key, current[0], op)
+            self._record_certain(key, current[0], op)
         elif not current and key in self._firsts and offset not in self._unobserved.get(key, ()):
             by = found[-1].by if found else self._replaced.get(key, {}).get(offset, self._firsts[key])
             self._report(key, offset, by, op)

@@ -189,7 +189,7 @@ class Cluster:
 
     # callbacks of machines
 
-    def may_create(self, machine: Machine, driver: Driver) -> None:
+    def create_groups(self, machine: Machine, driver: Driver) -> None:
         for plan in self.groups:
             if machine.me in plan.initial and machine.me not in plan.begun:
                 if plan.key not in driver.groups:

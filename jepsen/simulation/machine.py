@@ -49,7 +49,7 @@ class Watcher(Protocol):
         """Handle the loss of a disk: promises of the old disk uuid are void."""
         ...
 
-    def may_create(self, machine: "Machine", driver: Driver) -> None:
+    def create_groups(self, machine: "Machine", driver: Driver) -> None:
         """Create those Raft groups of this machine that are to begin here and do not exist yet."""
         ...
 
@@ -147,7 +147,7 @@ class Machine:
         try:
             driver = self._open_driver(transport)
             self.is_new_disk = False
-            self._watcher.may_create(self, driver)
+            self._watcher.create_groups(self, driver)
         except (StorageError, Unavailable, OSError) as error:
             self._give_up(process, error)
             return

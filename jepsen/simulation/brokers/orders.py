@@ -81,7 +81,7 @@ class Orders:
     def leads(self, replica: Replica, key: GroupKey, term: Term) -> None:
         self._leading[replica, key] = term
 
-    def follows(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
+    def record_follower(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
         """Record that a replica follows in this term; a candidate that unseated it must have had a vote."""
         led = self._leading.pop((replica, key), None)
         if led is None or led >= term:

@@ -170,7 +170,7 @@ class Watch:
                 self.elections += 1
                 self.orders.leads(life.me, group.key, role.term)
             elif role.role is Role.FOLLOWER:
-                self.orders.follows(life.me, properties, group.key, role.term)
+                self.orders.record_follower(life.me, properties, group.key, role.term)
             self._note(life, f"{properties.name}: {role.role.value} of term {role.term}: {role.reason}")
         self.loop.trace.number(core.committed_index)
 

@@ -93,7 +93,7 @@ def unseat(world: World, by: int, asked_ns: int) -> None:
     group.committed[Index(4)] = Term(2)
     world.orders.leads(LEADER, KEY, Term(2))
     world.orders.asked_for_vote(KEY, Term(3), replicas(by)[0], asked_ns)
-    world.orders.follows(LEADER, group, KEY, Term(3))
+    world.orders.record_follower(LEADER, group, KEY, Term(3))
 
 
 def test_a_leader_unseated_by_a_removed_replica() -> None:

@@ -50,7 +50,7 @@ class Commits:
         for number, offset in offsets.items():
             self._doubts[_Doubt(group, topic.name, number, offset)] = topic.topic_id
 
-    def is_sure(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
+    def record_certain(self, group: str, topic: Known, offsets: dict[int, Offset]) -> None:
         """Record that the called broker had the same topic from the beginning to the end."""
         for number, offset in offsets.items():
             self._doubts.pop(_Doubt(group, topic.name, number, offset), None)
@@ -117,7 +117,7 @@ class Committer(Client):
         except RaftlogError as refused:
             error = refused
         if known_topic(broker, topic.name) == topic:
-            self._commits.is_sure(group, topic, offsets)
+            self._commits.record_certain(group, topic, offsets)
         if self.receives(attempt):
             self._committed(attempt, group, topic, error)
 

@@ -153,10 +153,10 @@ class Member(Client):
                 self.done(attempt, RETRY_NS)
             return
         if self.receives(attempt):
-            self._is_in(synced)
+            self._join_completed(synced)
             self.done(attempt, PAUSE_NS)
 
-    def _is_in(self, synced: SyncedGeneration) -> None:
+    def _join_completed(self, synced: SyncedGeneration) -> None:
         self.join_state = JoinState.IN
         self.owned = tuple(decode_assignment(synced.assignment).partitions)
         assert self._join is not None, "it has asked"
@@ -214,7 +214,7 @@ class Member(Client):
         except RaftlogError as refused:
             error = refused
         if known_topic(broker, name) == topic:
-            self._commits.is_sure(self.group, topic, offsets)
+            self._commits.record_certain(self.group, topic, offsets)
         if not self.receives(attempt):
             return
         if error is not None:
