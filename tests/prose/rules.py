@@ -72,7 +72,10 @@ def problem_of(line: str, *, is_function: bool = False, is_product: bool = False
     Code between backticks is not read. The docstring of a function begins with an imperative verb.
     """
     text = re.sub(r"`[^`]*`", "…", line).strip()
-    for rule in (*RULES, _FUNCTION_RULE if is_function else _NOUN_RULE, *(_PRODUCT_RULES if is_product else ())):
+    rules = [*RULES, _FUNCTION_RULE if is_function else _NOUN_RULE]
+    if is_product:
+        rules += _PRODUCT_RULES
+    for rule in rules:
         if rule.pattern.search(text):
             return rule.advice
     return None
