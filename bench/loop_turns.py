@@ -33,7 +33,7 @@ def _samples(cluster: Cluster, node: int) -> dict[str, float]:
 
 
 def _longest_s(before: _Samples, after: _Samples) -> tuple[float, str]:
-    """Return the longest step of the load, and its name; the bound of what is counted when none was longer.
+    """Return the longest step of the load, and its name; the smallest counted duration when none was longer.
 
     A step counts whose number of holds rose meanwhile; its longest time may be of the start."""
     longest = (_HELD_FROM_S, "none")
