@@ -132,6 +132,8 @@ def _brokers(local: int | None, bootstrap: Sequence[str], *, is_said: bool) -> I
     if local is None:
         yield bootstrap
         return
+    if is_said:
+        click.echo(f"starting {local} brokers", err=True)
     with Cluster(local, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
         if is_said:
             click.echo(f"{local} brokers serve {cluster.bootstrap}", err=True)
@@ -140,6 +142,8 @@ def _brokers(local: int | None, bootstrap: Sequence[str], *, is_said: bool) -> I
 
 def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> Result:
     console = Console(stderr=True)
+    if not console.is_terminal and not options["as_json"]:
+        click.echo(f"load for {plan.seconds:g} s, after {options['warm_seconds']:g} s that are not measured", err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(
         *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal

@@ -28,6 +28,7 @@ def test_a_short_run_on_a_broker_of_its_own(run: Run, tmp_path: Path) -> None:
 def test_a_running_broker_keeps_what_it_had(run: Run, broker: BrokerProcess, topic: str) -> None:
     at = ("--bootstrap", broker.address)
     done = run("bench", *at, *SHORT, "--mode", "closed", "--in-flight", "2", "--mix", "send,poll=0.5", "--to", "any")
+    assert done.stderr.startswith(b"load for ")
     assert b"operations/s" in done.stdout
     assert b"availability 100.000 %" in done.stdout
     listed = orjson.loads(run("topic", "list", "--json", *at).stdout)

@@ -13,6 +13,7 @@ from raftlog.cli.dev.survival import _compare, _Ledger
 def test_the_demo_passes_and_leaves_nothing_behind(run: Any, tmp_path: Path) -> None:
     done = run("demo", "--records", "500", env={"TMPDIR": str(tmp_path)})
     text = done.stdout.decode()
+    assert text.startswith("starting 3 brokers\n")
     for line in (
         'send("orders", "hello") -> offset 0',
         'send("orders", "world") -> offset 1',

@@ -68,6 +68,7 @@ def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
     """The cluster is writable once reported; a crashed node is reported and can be restarted; Ctrl-C stops all."""
     flags = ("--data-dir", str(tmp_path / "dev"), "--base-port", str(free_base_port(34)), "--json")
     process = spawn("dev", *flags)
+    assert process.stderr.readline() == b"starting 3 nodes\n"
     line = json.loads(process.stdout.readline())
     nodes = line["nodes"]
     assert [node["node_id"] for node in nodes] == [1, 2, 3]
@@ -102,6 +103,7 @@ def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: An
         lines.append(process.stdout.readline().decode().rstrip("\n"))
         assert not process.poll(), lines
     assert lines[-2] == f"To restart a killed node: raftlog dev --restart NODE --data-dir '{tmp_path / 'my dev'}'"
+    assert process.stderr.readline() == b"starting 3 nodes\n"
     pid, http = next((line.split()[4], line.split()[1]) for line in lines if line.split()[:1] == ["2"])
     os.kill(int(pid), signal.SIGKILL)
     report, _, command = process.stderr.readline().decode().strip().partition(" To restart it: ")
@@ -112,7 +114,10 @@ def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: An
     again = json.loads(run(*shlex.split(command)[1:], "--json").stdout)
     assert (again["node_id"], str(again["pid"]) != pid) == (2, True)
     assert b"node 4 does not exist" in run("dev", "--restart", "4", *flags[:2], expect=1).stderr
+    assert process.stderr.readline().startswith(b"node 2 was restarted")
+    assert process.stderr.readline().startswith(b"node 2 was restarted")
     process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == b"stopping all nodes\n"
     assert process.wait(20) == 0
     assert b"no `raftlog dev` runs in" in run("dev", "--restart", "2", *flags[:2], expect=1).stderr
 

@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from raftlog.cli.consume.verb import QuietNotice
 from raftlog.testing import BrokerProcess
 from tests.undecodable import SMALL
 
@@ -189,6 +190,29 @@ def test_following_goes_on_when_the_broker_comes_back(spawn: Spawn, run: Any, ow
         assert reader.stdout.readline() == value
         own_broker.kill()
         own_broker.start()
+
+
+def test_a_tail_says_what_it_waits_for(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+    reader = spawn("consume", topic, *at)
+    assert reader.stderr is not None
+    assert reader.stdout is not None
+    assert reader.stderr.readline() == f"waiting for records of {topic}\n".encode()
+    run("produce", topic, *at, stdin=b"one\n")
+    assert reader.stdout.readline() == b"one\n"
+    reader.send_signal(signal.SIGINT)
+    assert reader.wait(10) == 0
+    assert reader.stderr.read() == b""
+
+
+def test_the_line_of_a_quiet_tail_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    notice = QuietNotice("waiting", 0.0)
+    polls = [(0.9, False), (1.0, False), (60.9, False), (61.0, False), (70.0, True), (129.9, False), (130.0, False)]
+    printed = []
+    for now_s, has_records in polls:
+        notice.note(now_s, has_records=has_records)
+        if capsys.readouterr().err:
+            printed.append(now_s)
+    assert printed == [1.0, 61.0, 130.0]
 
 
 def test_ctrl_c_prints_the_confirmed_records(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:

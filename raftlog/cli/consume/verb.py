@@ -31,6 +31,8 @@ from raftlog.types import Offset, TopicPartition
 FETCH_BYTES = 2 * 1024 * 1024
 POLL_RECORDS = 5_000
 POLL_MS = 1_000
+FIRST_NOTICE_S = 1.0
+NOTICE_S = 60.0
 LEADER_MS = 3_000
 """For a partition without a leader to elect one."""
 OFFSET_MAX = Offset((1 << 63) - 1)
@@ -138,6 +140,7 @@ class _ConsumeRun:
         self._left = wanted.count
         self._printed = 0
         self._last_arrival = 0.0
+        self._notice = QuietNotice(f"waiting for records of {wanted.topic}", time.monotonic())
         self._ends: dict[TopicPartition, int] = {}
         """End offsets of the partitions without `--follow`."""
 
@@ -215,6 +218,8 @@ class _ConsumeRun:
             for partition, some in groupby(records, attrgetter("partition")):
                 self._print(partition, list(some))
             self._output.flush()
+            if self._wanted.follow:
+                self._notice.note(time.monotonic(), has_records=bool(records))
 
     async def _poll(self, consumer: Consumer, count: int, timeout_ms: int) -> list[ConsumerRecord]:
         try:
@@ -247,6 +252,24 @@ class _ConsumeRun:
         self._printed += len(records)
         self._last_arrival = time.monotonic()
         self._output.write(self._printer(partition, records))
+
+
+class QuietNotice:
+    """Line on stderr while no record arrives: after the first second, and then after each quiet minute."""
+
+    def __init__(self, text: str, now_s: float) -> None:
+        self._text = text
+        self._pause_s = FIRST_NOTICE_S
+        self._due_s = now_s + self._pause_s
+
+    def note(self, now_s: float, *, has_records: bool) -> None:
+        """Note the result of a poll; print the line when it is due."""
+        if not has_records and now_s < self._due_s:
+            return
+        if not has_records:
+            click.echo(self._text, err=True)
+            self._pause_s = NOTICE_S
+        self._due_s = now_s + self._pause_s
 
 
 class _Ends(RebalanceListener):

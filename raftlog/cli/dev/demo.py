@@ -35,6 +35,7 @@ def demo(records: int, kills: int, as_json: bool) -> None:
     """
     started = time.monotonic()
     echo = _silent if as_json else click.echo
+    echo(f"starting {NODES} brokers")
     with Cluster(NODES, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
         echo(f"{NODES} brokers serve {', '.join(cluster.addresses)}, ready after {time.monotonic() - started:.2f} s\n")
         asyncio.run(_trace(cluster.addresses, echo))

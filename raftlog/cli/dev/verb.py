@@ -138,6 +138,7 @@ class _Dev:
                 work.result()  # its error is the cause of the end
 
     async def _end(self) -> None:
+        self._echo("stopping all nodes")
         ended = await self._supervisor.end()
         wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
         if wrong:
@@ -167,8 +168,11 @@ class _Dev:
         return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
 
     async def _until_writable(self) -> str:
+        starting = f"starting {counted(len(self._nodes), 'node')}"
         is_shown = self._console.is_terminal and not self._as_json
-        with self._console.status("") if is_shown else nullcontext() as status:
+        if not is_shown:
+            self._echo(starting)
+        with self._console.status(starting) if is_shown else nullcontext() as status:
             try:
                 async with asyncio.timeout(START_SECONDS_MAX):
                     lines = await self._all_ready(status)
