@@ -9,6 +9,7 @@ all arrays of one request are bounded together. Results hold no reference to the
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final
+from uuid import UUID
 
 from raftlog.api.kafka.wire.errors import MalformedRequest
 
@@ -16,6 +17,7 @@ ELEMENTS_MAX: Final = 100_000
 """Elements of all arrays and tagged fields of a request together."""
 STRING_BYTES_MAX: Final = 32_767
 _VARINT_BYTES_MAX: Final = 5
+_UUID_BYTES: Final = 16
 _UINT32_MAX: Final = (1 << 32) - 1
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 
@@ -88,12 +90,17 @@ class RequestReader:
         except UnicodeDecodeError:
             raise MalformedRequest("a string is not UTF-8") from None
 
-    def bytes(self, *, is_compact: bool, is_nullable: bool = False) -> bytes | None:
+    def byte_string(self, *, is_compact: bool, is_nullable: bool = False) -> bytes | None:
         """Read bytes; None only where they may be null."""
         size = self.length(is_compact=is_compact)
         if size < 0:
             return _null(size, "bytes", is_nullable)
         return bytes(self.view(size))
+
+    def uuid(self) -> UUID | None:
+        """Read a UUID; None for the one of zeros."""
+        raw = bytes(self.view(_UUID_BYTES))
+        return UUID(bytes=raw) if any(raw) else None
 
     def count(self, *, is_compact: bool, is_nullable: bool = False, element_bytes_min: int = 1) -> int | None:
         """Read the number of elements of an array; None only where it may be null."""
