@@ -108,10 +108,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "_head",
         "_is_pipelining",
         "_is_read_paused",
+        "_is_splitting",
         "_is_unread",
         "_is_waiting_for_memory",
         "_loop",
-        "_is_splitting",
         "_next",
         "_out",
         "_owner",
@@ -179,7 +179,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             requests.release(self._frame)
             self._frame = None
         self._owner.answers.release(self)
-        self._rest, self._next = None, self._drop(self._next)
+        if self._next is not None:
+            self._drop(self._next)
+            self._next = None
+        self._rest = None
         for exchange in self._pending:
             if exchange.task is not None and exchange.route.key in _CANCELLED_AT_DISCONNECT:
                 exchange.task.cancel()
@@ -376,12 +379,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             exchange.route.times.observe_since(exchange.began)
             self._end(exchange)
 
-    def _drop(self, exchange: Exchange | None) -> None:
+    def _drop(self, exchange: Exchange) -> None:
         """Release the memory of a request."""
-        if exchange is not None:
-            self._uncharged -= exchange.charged
-            if exchange.owner is not None:
-                self._owner.requests.release(exchange.owner)
+        self._uncharged -= exchange.charged
+        if exchange.owner is not None:
+            self._owner.requests.release(exchange.owner)
 
     def _end(self, exchange: Exchange) -> None:
         exchange.is_done = True

@@ -95,5 +95,5 @@ def _continued(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any
             except StopIteration:
                 return
         else:
-            yield from work  # type: ignore[misc]  # allowed here: the generator is awaitable
+            yield from work
             return

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from raftlog.api.kafka.api import KafkaApi
@@ -17,6 +17,8 @@ from raftlog.partitions.addresses import joined
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
+ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = ()
+"""The function `apis` of each package in `handlers`."""
 _BACKLOG: Final = 1024
 
 
@@ -74,8 +76,8 @@ class KafkaListener:
 
 
 def served_apis(context: KafkaContext) -> Sequence[KafkaApi]:
-    """Return the APIs of all rooms of handlers, without ApiVersions."""
-    return ()
+    """Return the APIs of all rooms of handlers; `dispatcher` adds ApiVersions."""
+    return [api for apis in ROOMS for api in apis(context)]
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:

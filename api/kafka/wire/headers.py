@@ -3,8 +3,8 @@
     request  v0: key, version, correlation id   v1: and the client id   v2: and tagged fields
     answer   v0: correlation id                 v1: and tagged fields
 
-Requests in a flexible version have header v2 and answers v1, except that answers to ApiVersions always have v0: a client
-that asks does not know the broker's versions yet. The client id is never compact. Called by `dispatcher`."""
+Requests in a flexible version have header v2 and answers v1, except that answers to ApiVersions always have v0: a
+client that asks does not know the broker's versions yet. The client id is never compact. Called by `connection`."""
 
 from collections.abc import Mapping
 from struct import Struct

@@ -84,6 +84,7 @@ def _import() -> _Classes:
     classes = _Classes({}, {})
     for name in _MODULES:
         module = importlib.import_module(name)
+        found: Any
         for found in vars(module).values():
             if isinstance(found, type) and hasattr(found, "API_KEY") and found.__module__.startswith(name):
                 by_key = classes.requests if found.is_request() else classes.answers
