@@ -17,11 +17,9 @@ from raftlog.api.kafka.incoming_frame import UNCHARGED_BYTES_MAX, IncomingFrame
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import (
-    CLIENT_ID_AT,
     HEAD_BYTES,
     answer_head,
     body_at,
-    client_id_bytes,
     client_id_of,
     read_head,
 )
@@ -333,16 +331,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Take a complete frame: begin its request, or let it wait for earlier ones."""
         dispatcher = self._owner.dispatcher
         try:
-            head = read_head(frame)
-            route = dispatcher.route(head)
-            begin = HEAD_BYTES
-            if not route.skips_body:
-                length = client_id_bytes(frame)
-                client_id = bytes(frame[CLIENT_ID_AT : CLIENT_ID_AT + max(0, length)])
-                if client_id != self._client_id:
-                    self.caller = self.caller._replace(client_id=client_id_of(client_id))
-                    self._client_id = client_id
-                begin = body_at(frame, length, is_tagged=route.is_request_tagged)
+            key, version, correlation_id, client_id = read_head(frame)
+            route = dispatcher.route(key, version)
+            if client_id != self._client_id:
+                self.caller = self.caller._replace(client_id=client_id_of(client_id))
+                self._client_id = client_id
+            body = frame[body_at(frame, client_id, is_tagged=route.is_request_tagged) :]
         except (MalformedRequest, ConnectionRefused) as error:
             if owner is not None:
                 self._owner.requests.release(owner)
@@ -350,7 +344,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         dispatcher.counters.requests[route.name] += 1
         self._uncharged += uncharged
-        exchange = Exchange(route, head.correlation_id, frame[begin:], self.caller, uncharged, owner)
+        exchange = Exchange(route, correlation_id, body, self.caller, uncharged, owner)
         if self._may_begin(route):
             self._begin(exchange)
         else:
@@ -362,7 +356,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin(self, exchange: Exchange) -> None:
         self._pending.append(exchange)
         self._is_pipelining = exchange.route.is_pipelined
-        exchange.task = start(self._run(exchange), self._loop)
+        run = self._run(exchange)
+        # A pipelined handler waits for a commit anyway, and a task is the cheaper way to wait.
+        exchange.task = self._loop.create_task(run) if exchange.route.is_pipelined else start(run, self._loop)
 
     async def _run(self, exchange: Exchange) -> None:
         """Answer one request; never raises, except when it is cancelled."""

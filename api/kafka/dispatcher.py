@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.handlers.versions import ApiVersionsHandler
 from raftlog.api.kafka.wire import schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
-from raftlog.api.kafka.wire.headers import RequestHead, is_flexible
+from raftlog.api.kafka.wire.headers import is_flexible
 from raftlog.errors import RaftlogError
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.counters import KafkaCounters
@@ -27,6 +27,7 @@ from raftlog.types import Buffer
 
 logger = logging.getLogger(__name__)
 
+_KNOWN_KEYS: Final = frozenset(map(int, ApiKey))
 Answer: TypeAlias = Sequence[Buffer] | None
 
 
@@ -101,16 +102,15 @@ class Dispatcher:
         counters.errors.setdefault(name, 0)
         return counters.times.setdefault(name, Histogram())
 
-    def route(self, head: RequestHead) -> Route:
+    def route(self, key: int, version: int) -> Route:
         """Return the route of a request. Raises `ConnectionRefused`."""
-        route = self._routes.get((head.key, head.version))
+        route = self._routes.get((key, version))
         if route is not None:
             return route
-        if head.key == ApiKey.API_VERSIONS:
+        if key == ApiKey.API_VERSIONS:
             return self._unsupported_versions
-        if head.key in ApiKey._value2member_map_:
-            raise ConnectionRefused(f"{name_of(ApiKey(head.key))} v{head.version} is not served")
-        raise ConnectionRefused(f"the API {head.key} v{head.version} is unknown")
+        name = name_of(ApiKey(key)) if key in _KNOWN_KEYS else f"the API {key}"
+        raise ConnectionRefused(f"{name} v{version} is not served")
 
     async def warm_up(self) -> None:
         """Import the schemas in a thread: it takes 0.1 s, which neither a start nor a request should pay for."""

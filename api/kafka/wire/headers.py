@@ -1,7 +1,7 @@
 """Headers of Kafka's requests and answers.
 
-    request  v0: key, version, correlation id   v1: and the client id   v2: and tagged fields
-    answer   v0: correlation id                 v1: and tagged fields
+    request  v1: key, version, correlation id, client id   v2: and tagged fields; v0 is of an API that is not served
+    answer   v0: correlation id                            v1: and tagged fields
 
 Requests in a flexible version have header v2 and answers v1, except that answers to ApiVersions always have v0: a
 client that asks does not know the broker's versions yet. The client id is never compact. Called by `connection`."""
@@ -9,7 +9,7 @@ client that asks does not know the broker's versions yet. The client id is never
 from collections.abc import Mapping
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple
+from typing import Final
 
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.wire.errors import MalformedRequest
@@ -67,22 +67,12 @@ FLEXIBLE_FROM: Final[Mapping[ApiKey, int]] = {
 }
 """First flexible version of each API: compact lengths and tagged fields."""
 
-HEAD_BYTES: Final = 8
-"""Bytes of a request header v0, which every request has."""
-CLIENT_ID_AT: Final = HEAD_BYTES + 2
-_HEAD = Struct(">hhi")
-_HEAD_AND_CLIENT_ID_LENGTH = Struct(">hhih")
-_ANSWER = Struct(">ii")
-_ANSWER_TAGGED = Struct(">iib")
+HEAD_BYTES: Final = 10
+"""Least bytes of a request: header v1 with a client id that is null."""
+_HEAD: Final = Struct(">hhih")
+_ANSWER: Final = Struct(">ii")
+_ANSWER_TAGGED: Final = Struct(">iib")
 _CORRELATION_BYTES: Final = 4
-
-
-class RequestHead(NamedTuple):
-    """First fields of a request; they have the same place in every header version."""
-
-    key: int
-    version: int
-    correlation_id: int
 
 
 def is_flexible(key: ApiKey, version: int) -> bool:
@@ -90,28 +80,22 @@ def is_flexible(key: ApiKey, version: int) -> bool:
     return version >= FLEXIBLE_FROM[key]
 
 
-def read_head(frame: memoryview) -> RequestHead:
-    """Read the fields that select the API. Raises `MalformedRequest`."""
+def read_head(frame: memoryview) -> tuple[int, int, int, bytes]:
+    """Read the fields that have the same place in headers v1 and v2. Raises `MalformedRequest`.
+
+    Returns key, version, correlation id and the bytes of the client id, none if it is null."""
     try:
-        return RequestHead(*_HEAD.unpack_from(frame))
+        key, version, correlation_id, length = _HEAD.unpack_from(frame)
     except struct_error:
         raise MalformedRequest(f"a request of {len(frame)} bytes, shorter than a header") from None
-
-
-def client_id_bytes(frame: memoryview) -> int:
-    """Return the length of the client id, which begins at `CLIENT_ID_AT`; -1 for null. Raises `MalformedRequest`."""
-    try:
-        length = int(_HEAD_AND_CLIENT_ID_LENGTH.unpack_from(frame)[3])
-    except struct_error:
-        raise MalformedRequest(f"a request of {len(frame)} bytes, shorter than a header") from None
-    if length < -1 or length > len(frame) - CLIENT_ID_AT:
+    if not -1 <= length <= len(frame) - HEAD_BYTES:
         raise MalformedRequest(f"a client id of {length} bytes in a request of {len(frame)}")
-    return length
+    return key, version, correlation_id, bytes(frame[HEAD_BYTES : HEAD_BYTES + max(0, length)])
 
 
-def body_at(frame: memoryview, client_id_length: int, *, is_tagged: bool) -> int:
+def body_at(frame: memoryview, client_id: bytes, *, is_tagged: bool) -> int:
     """Return the position of the body in a request with header v1, or v2 if `is_tagged`. Raises `MalformedRequest`."""
-    position = CLIENT_ID_AT + max(0, client_id_length)
+    position = HEAD_BYTES + len(client_id)
     if not is_tagged:
         return position
     if position < len(frame) and frame[position] == 0:
