@@ -231,6 +231,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._take_frames(data, end)
         self._is_splitting = False
         self._flush()
+        if self._owner.is_stopping and self.is_idle:
+            self.finish()
 
     def _take_frames(self, data: memoryview, end: int) -> None:
         if self._head:
@@ -253,7 +255,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if position <= end and size <= UNCHARGED_BYTES_MAX and self._uncharged + size <= UNCHARGED_TOTAL_MAX:
                 self._take(memoryview(bytes(data[begin:position])), size, None)
                 continue
-            is_charged = self._uncharged + size > UNCHARGED_TOTAL_MAX
+            is_charged = self._uncharged + min(size, UNCHARGED_BYTES_MAX) > UNCHARGED_TOTAL_MAX
             frame = self._frame = IncomingFrame(size, data[begin : min(position, end)], is_charged=is_charged)
             if not self._continue_frame(frame):
                 if position < end:
@@ -314,7 +316,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Begin the request that waits, split what was read, and read on, as far as all of that is allowed now."""
         waiting = self._next
-        if waiting is not None and self._may_begin(waiting.route) and not self._is_unread:
+        if waiting is not None and self._may_begin(waiting.route) and not self._is_unread and not self.is_ending:
             self._next = None
             self._begin(waiting)
         while self._rest is not None and self._frame is None and self._may_read:

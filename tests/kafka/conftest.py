@@ -1,0 +1,28 @@
+"""Connections without sockets, ended with the test."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.kafka.harness import Edge
+
+
+@pytest.fixture
+async def make_edge() -> AsyncIterator[Any]:
+    made: list[Edge] = []
+
+    def make(**settings: Any) -> Edge:
+        made.append(Edge(**settings))
+        return made[-1]
+
+    yield make
+    for edge in made:
+        for future in edge.waiting:
+            future.cancel()
+        await edge.connections.stop(0, 0)
+
+
+@pytest.fixture
+async def edge(make_edge) -> Edge:
+    return make_edge()
