@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
+from raftlog.api.kafka.wire import schemas
 from tests.kafka.harness import Edge
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _loaded_schemas() -> None:
+    schemas.load()
 
 
 @pytest.fixture

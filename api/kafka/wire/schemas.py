@@ -162,8 +162,8 @@ def _numbers(fields: Sequence[Any]) -> _Part:
     return _Part(names, lambda reader: reader.numbers(layout), layout.size)
 
 
-def _field_part(field: Any, version: int, flexible: bool) -> _Part:
-    names, is_nullable = (field.name,), field.nullable_for_version_q(version)
+def _field_part(field: Any, version: int, flexible: bool, *, is_element: bool = False) -> _Part:
+    names, is_nullable = (field.name,), not is_element and field.nullable_for_version_q(version)
     if field.is_array():
         return _array(field, version, flexible, is_nullable)
     if field.is_struct():
@@ -190,7 +190,7 @@ def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _Part
     part = (
         _struct_reader(element, element.data_class, version, flexible)
         if element.is_struct()
-        else _field_part(element, version, flexible)
+        else _field_part(element, version, flexible, is_element=True)
     )
     read_element, bytes_min = part.read, max(1, part.bytes_min)
 
