@@ -20,6 +20,7 @@ from raftlog.api.http.metrics.broker import broker_families, figures_families
 from raftlog.api.http.metrics.gossip import gossip_families
 from raftlog.api.http.metrics.groups import group_families, group_totals
 from raftlog.api.http.metrics.http import http_families
+from raftlog.api.http.metrics.kafka import kafka_families
 from raftlog.api.http.metrics.partitions import partition_families
 from raftlog.api.http.metrics.process import process_families
 from raftlog.api.http.metrics.requests import RequestMetrics
@@ -33,6 +34,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     process_families,
     rpc_families,
     gossip_families,
+    kafka_families,
 )
 _SLICE: Final = 250
 """Samples that are written in one turn of the loop, about a millisecond's work."""

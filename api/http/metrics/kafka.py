@@ -1,0 +1,34 @@
+"""Metrics of the Kafka listeners, all of the process together; the counters are in `partitions.counters`."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+
+from raftlog.api.http.metrics.families import counter, counters, gauge
+from raftlog.partitions.broker import Broker
+
+
+def kafka_families(broker: Broker) -> Iterator[Metric]:
+    """Yield the families of requests, by Kafka's names of the APIs, and of connections."""
+    kafka = broker.measuring.counters.kafka
+    requests = [([api], count) for api, count in sorted(kafka.requests.items())]
+    yield counters("kafka_requests", "Requests of Kafka clients.", ["api"], requests)
+    errors = [([api], count) for api, count in sorted(kafka.errors.items())]
+    yield counters("kafka_errors", "Requests of Kafka clients that failed as a whole.", ["api"], errors)
+    times = HistogramMetricFamily(
+        "raftlog_kafka_request_seconds",
+        "Time from the arrival of a request to its answer; includes long polls.",
+        labels=["api"],
+    )
+    for api, histogram in sorted(kafka.times.items()):
+        times.add_metric([api], buckets=histogram.cumulative(), sum_value=histogram.sum_s)
+    yield times
+    yield gauge("kafka_connections", "Open connections of Kafka clients.", kafka.connections)
+    text = "Connections of Kafka clients that were accepted."
+    yield counter("kafka_connections_accepted", text, kafka.connections_accepted)
+    text = "Connections that were closed at once because there were too many."
+    yield counter("kafka_connections_refused", text, kafka.connections_refused)
+    text = "Connections that were closed because of malformed or slow input, or unread answers."
+    yield counter("kafka_connections_closed", text, kafka.closed)
+    text = "Bytes from and to Kafka clients."
+    yield counters("kafka_bytes", text, ["direction"], [(["in"], kafka.bytes_in), (["out"], kafka.bytes_out)])
