@@ -104,7 +104,7 @@ def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: An
         lines.append(process.stdout.readline().decode().rstrip("\n"))
         assert not process.poll(), lines
     assert lines[-2] == f"To restart a killed node: raftlog dev --restart NODE --data-dir '{tmp_path / 'my dev'}'"
-    pid, http = next((line.split()[4], line.split()[1]) for line in lines if line.split()[:1] == ["2"])
+    pid, http = next((line.split()[5], line.split()[1]) for line in lines if line.split()[:1] == ["2"])
     os.kill(int(pid), signal.SIGKILL)
     report, _, command = process.stderr.readline().decode().strip().partition(" To restart it: ")
     assert report == f"node 2 (pid {pid}) ended, killed by SIGKILL; the others continue."

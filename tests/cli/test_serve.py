@@ -144,7 +144,7 @@ def test_without_kafka_the_ready_line_says_so(spawn: Spawn, tmp_path: Path) -> N
 
 
 def test_a_kafka_port_that_is_in_use(spawn: Spawn, run: Any, tmp_path: Path) -> None:
-    """It is an error when a flag names the port; the default port is left to the other program."""
+    """Error if a flag names the port; the default port is left to the other program."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         flags = ("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE)
