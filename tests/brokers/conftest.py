@@ -29,6 +29,8 @@ class Brokers:
         self._directory, self._settings, self._seeds = directory, settings, seeds
         self._rpc = {number: ("127.0.0.1", port) for number, port in enumerate(ports, 1)}
         self.running: dict[int, Broker] = {}
+        self.kafka: dict[int, dict[str, str]] = {}
+        """Addresses for Kafka's clients of each broker, by the name of the listener."""
 
     async def start(self, *numbers: int) -> None:
         """Open and start these, or all, together."""
@@ -44,7 +46,8 @@ class Brokers:
                 **self._settings,
             )
             opened[number] = self.running[number] = await Broker.open(settings)
-        await asyncio.gather(*(broker.start(f"127.0.0.1:{number}") for number, broker in opened.items()))
+        starts = (each.start(f"127.0.0.1:{number}", self.kafka.get(number, {})) for number, each in opened.items())
+        await asyncio.gather(*starts)
 
     async def stop(self, *numbers: int) -> None:
         """Stop these, or all."""

@@ -21,11 +21,11 @@ from raftlog.testing.http import ask
 def test_addresses_and_directories(tmp_path: Path) -> None:
     nodes = plan(3, tmp_path, 9000, 1)
     assert [node.http for node in nodes] == ["127.0.0.1:9010", "127.0.0.1:9020", "127.0.0.1:9030"]
-    assert (nodes[1].rpc, nodes[1].gossip) == ("127.0.0.1:9022", "127.0.0.1:9023")
+    assert (nodes[1].kafka, nodes[1].rpc, nodes[1].gossip) == ("127.0.0.1:9021", "127.0.0.1:9022", "127.0.0.1:9023")
     assert [node.data_dir for node in nodes] == [str(tmp_path / f"node-{number}") for number in (1, 2, 3)]
     command = " ".join(nodes[2].child.command)
     assert "--seeds 127.0.0.1:9012,127.0.0.1:9022,127.0.0.1:9032" in command
-    assert "--node-id 3" in command
+    assert "--kafka 127.0.0.1:9031 --node-id 3" in command
 
 
 def test_workers_take_the_decades_between(tmp_path: Path) -> None:
@@ -73,6 +73,8 @@ def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
     nodes = line["nodes"]
     assert [node["node_id"] for node in nodes] == [1, 2, 3]
     at = ("--bootstrap", ",".join(node["http"] for node in nodes))
+    brokers = json.loads(run("broker", "list", "--json", *at).stdout)
+    assert [broker["kafka_addresses"] for broker in brokers] == [{"kafka": node["kafka"]} for node in nodes]
     run("topic", "create", "t", *at)
     run("produce", "t", *at, stdin=b"one\ntwo\n")
     os.kill(nodes[1]["pid"], signal.SIGKILL)
@@ -104,7 +106,7 @@ def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: An
         assert not process.poll(), lines
     assert lines[-2] == f"To restart a killed node: raftlog dev --restart NODE --data-dir '{tmp_path / 'my dev'}'"
     assert process.stderr.readline() == b"starting 3 nodes\n"
-    pid, http = next((line.split()[4], line.split()[1]) for line in lines if line.split()[:1] == ["2"])
+    pid, http = next((line.split()[5], line.split()[1]) for line in lines if line.split()[:1] == ["2"])
     os.kill(int(pid), signal.SIGKILL)
     report, _, command = process.stderr.readline().decode().strip().partition(" To restart it: ")
     assert report == f"node 2 (pid {pid}) ended, killed by SIGKILL; the others continue."

@@ -40,11 +40,12 @@ async def status_of(address: str) -> int:
 
 async def test_all_of_them_serve_and_stop_together(broker: Broker) -> None:
     inside, outside = listener(broker, "inside"), listener(broker, "outside", advertised="broker-1.example:80")
-    listeners = Listeners([inside, outside])
+    listeners = Listeners(inside, [outside])
     await listeners.start()
     assert (listeners.advertised, inside.advertised) == (inside.address, inside.address)
     assert outside.advertised == "broker-1.example:80"
     assert inside.address != outside.address
+    assert (listeners.kafka, listeners.first_kafka) == ({"outside": "broker-1.example:80"}, "broker-1.example:80")
     assert [await status_of(each.address) for each in (inside, outside)] == [200, 200]
     await asyncio.wait_for(listeners.stop(1.0, 0.0), 10)
     for each in (inside, outside):
@@ -57,13 +58,26 @@ async def test_one_that_cannot_listen_stops_the_others(broker: Broker) -> None:
     await first.start()
     port = int(first.address.rpartition(":")[2])
     other = listener(broker, "other")
-    listeners = Listeners([other, listener(broker, "same", port)])
+    listeners = Listeners(other, [listener(broker, "same", port)])
     with pytest.raises(InvalidArgument, match="another program listens there"):
         await listeners.start()
     await listeners.stop(1.0, 0.0)
     with pytest.raises(aiohttp.ClientConnectorError):
         await status_of(other.address)
     assert await status_of(first.address) == 200
+    await first.stop(1.0, 0.0)
+
+
+async def test_an_optional_one_that_cannot_listen_is_left_out(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    first = listener(broker, "first")
+    await first.start()
+    taken = listener(broker, "kafka", int(first.address.rpartition(":")[2]))
+    listeners = Listeners(listener(broker, "http"), [taken], is_kafka_optional=True)
+    await listeners.start()
+    assert (listeners.kafka, listeners.first_kafka) == ({}, None)
+    assert "Kafka is off: cannot listen on 127.0.0.1" in caplog.text
+    assert await status_of(listeners.advertised) == 200
+    await listeners.stop(1.0, 0.0)
     await first.stop(1.0, 0.0)
 
 
@@ -92,4 +106,4 @@ async def test_a_caller_is_known_by_its_connection(broker: Broker) -> None:
         ("ANONYMOUS", "", "127.0.0.1", name) for name in ("inside", "inside", "outside")
     ]
     assert callers[0] is callers[1], "made once for a connection"
-    await Listeners([inside, outside]).stop(1.0, 0.0)
+    await Listeners(inside, [outside]).stop(1.0, 0.0)

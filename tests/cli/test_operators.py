@@ -33,6 +33,7 @@ BROKER = {
     "membership_status": "active",
     "maintenance_status": NO_MAINTENANCE,
     "http_address": "127.0.0.1:8082",
+    "kafka_addresses": {},
     "internal_rpc_address": "127.0.0.1",
     "internal_rpc_port": 8084,
     "host": "h1",
@@ -111,7 +112,17 @@ def test_brokers_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
     assert first[:4] == ["1", "yes", "active", "127.0.0.1:8082"]
     assert "3.0 GB of 4.0 GB 90 s" in " ".join(first)
     assert " ".join(second).startswith("3 no draining, maintenance")
+    assert "Kafka" not in header, "no broker serves it"
     assert json.loads(ask("broker", "list", "--json").out) == [BROKER, DOWN]
+
+
+def test_kafka_listeners_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
+    two = BROKER | {"kafka_addresses": {"in": "a:1", "out": "b:2"}}
+    scripted.answers["/v1/brokers"] = 200, [BROKER | {"kafka_addresses": {"kafka": "c:3"}}, two, BROKER]
+    header, *rows = cells(ask("broker", "list").out)
+    assert header[-1] == "Kafka"
+    assert [row[-1] for row in rows] == ["c:3", "out=b:2", "-"]
+    assert rows[1][-2] == "in=a:1,"
 
 
 def test_a_broker_is_shown(ask: Any, scripted: ScriptedBroker) -> None:

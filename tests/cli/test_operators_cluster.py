@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raftlog.testing import Cluster
+from raftlog.types import FEATURE_LEVEL_KNOWN
 from tests.cli.conftest import Command
 
 SECONDS = "60"
@@ -101,7 +102,7 @@ def _settings(ask: Callable[..., Any]) -> None:
     assert ask("cluster", "balancer", "status")["mode"] == "off"
     assert ask("cluster", "balance")["partitions_to_move"] >= 0
     assert ask("cluster", "log-level", "raftlog.partitions", "debug", "--node", "3")["level"] == "debug"
-    assert ask("cluster", "upgrade")["feature_level"] == 1
+    assert ask("cluster", "upgrade")["feature_level"] == FEATURE_LEVEL_KNOWN
 
 
 def _decommission(cluster: Cluster, ask: Callable[..., Any]) -> None:

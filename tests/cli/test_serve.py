@@ -121,6 +121,48 @@ def test_the_port_is_in_use(run: Any, tmp_path: Path) -> None:
     assert "another program listens there" in done.stderr.decode()
 
 
+def test_the_ready_line_and_event_have_the_first_kafka_listener(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    flags = ("--kafka", "in=127.0.0.1:0", "--kafka", "out=[::1]:0", "--advertise-kafka", "out=example.org:9")
+    process, line = ready(spawn, tmp_path / "data", *flags)
+    [broker] = json.loads(run("broker", "list", "--json", "--bootstrap", line["http"]).stdout)
+    assert broker["kafka_addresses"] == {"in": line["kafka"], "out": "example.org:9"}
+    shown = run("broker", "list", "--bootstrap", line["http"]).stdout.decode()
+    assert f"in={line['kafka']}, out=example.org:9" in shown
+    host, _, port = line["kafka"].rpartition(":")
+    socket.create_connection((host, int(port)), 10).close()
+    process.terminate()
+    events = [json.loads(each) for each in process.communicate()[1].splitlines()]
+    [event] = [each for each in events if each["event"] == "process_ready"]
+    assert event["kafka"] == line["kafka"]
+    for_people = first_line(spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--kafka", "[::1]:0"))
+    assert " and Kafka at [::1]:" in for_people
+
+
+def test_without_kafka_the_ready_line_says_so(spawn: Spawn, tmp_path: Path) -> None:
+    _, line = ready(spawn, tmp_path / "data", "--kafka", "none")
+    assert line["kafka"] is None
+
+
+def test_a_kafka_port_that_is_in_use(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    """Error if a flag names the port; the default port is left to the other program."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        flags = ("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE)
+        done = run(*flags, "--kafka", address, expect=1)
+        assert f"cannot listen on {address}: another program listens there" in done.stderr.decode()
+        process, line = ready(spawn, tmp_path / "data", "--kafka-default", address, env={"RAFTLOG_KAFKA": ""})
+        assert line["kafka"] is None
+        process.terminate()
+        assert f"Kafka is off: cannot listen on {address}" in process.communicate()[1].decode()
+
+
+def test_kafka_listeners_from_the_environment(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    env = {"RAFTLOG_KAFKA": "in=127.0.0.1:0 out=127.0.0.1:0", "RAFTLOG_KAFKA_IDLE_MS_MAX": "1000"}
+    _, line = ready(spawn, tmp_path / "data", env=env)
+    [broker] = json.loads(run("broker", "list", "--json", "--bootstrap", line["http"]).stdout)
+    assert list(broker["kafka_addresses"]) == ["in", "out"]
+
+
 def test_two_brokers_on_one_directory(spawn: Spawn, run: Any, tmp_path: Path) -> None:
     ready(spawn, tmp_path / "data")
     done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, expect=1)

@@ -23,6 +23,7 @@ GIVEN = {
     "data_dir": "/data",
     "http": "127.0.0.1:8092",
     "rpc": "127.0.0.1:8094",
+    "kafka": (),
     "advertise_http": None,
     "advertise_rpc": None,
     "gossip": None,
@@ -68,6 +69,7 @@ def test_the_first_worker_is_the_broker_that_was_asked_for() -> None:
         "--host-label": "node-2",
         "--http": "127.0.0.1:8092",
         "--rpc": "127.0.0.1:8094",
+        "--kafka-port-shift": "0",
     }
 
 
@@ -81,7 +83,17 @@ def test_the_others_are_beside_it_on_the_same_host() -> None:
         "--rpc": "127.0.0.1:8114",
         "--advertise-http": "here:100",
         "--advertise-rpc": "[::1]:29",
+        "--kafka-port-shift": "20",
     }
+
+
+def test_workers_without_other_brokers_take_the_default_ports_of_kafka() -> None:
+    assert "--kafka-default" not in flags_of(2)
+    assert flags_of(1, rpc=None)["--kafka-default"] == "127.0.0.1:9092"
+    assert flags_of(3, rpc=None)["--kafka-default"] == "127.0.0.1:9112"
+    given = flags_of(3, rpc=None, kafka=("127.0.0.1:7000",))
+    assert "--kafka-default" not in given
+    assert given["--kafka-port-shift"] == "20"
 
 
 def test_each_worker_gossips_at_a_port_of_its_own_unless_gossip_is_off() -> None:
@@ -200,12 +212,18 @@ def test_brokers_of_one_host_are_a_cluster(spawn: Any, run: Any, tmp_path: Path)
         ports = [address_of(held) for held in (http, rpc)]
     create_secret(secret := str(tmp_path / "secret"))
     flags = ("--data-dir", str(tmp_path / "data"), "--http", ports[0], "--rpc", ports[1], "--log-format", "json")
-    process = spawn("serve", "--workers", "2", "--cluster-secret-file", secret, *flags)
+    kafka = ("--kafka", "in=127.0.0.1:0", "--kafka", "out=127.0.0.1:0")
+    process = spawn("serve", "--workers", "2", "--cluster-secret-file", secret, *flags, *kafka)
     line = json.loads(process.stdout.readline())
     first, second = line["workers"]
     assert (first["node_id"], second["node_id"]) == (1, 1001)
     assert (first["cluster_id"], line["pid"]) == (second["cluster_id"], process.pid)
     assert second["data_dir"] == str(tmp_path / "data" / ".raftlog" / "workers" / "2")
+    listening = [
+        broker["kafka_addresses"]
+        for broker in json.loads(run("broker", "list", "--json", "--bootstrap", first["http"]).stdout)
+    ]
+    assert [each["in"] for each in listening] == [worker["kafka"] for worker in line["workers"]]
     run("topic", "create", "t", "-p", "4", "--bootstrap", first["http"])
     for worker in (first, second):
         run("produce", "t", "--bootstrap", worker["http"], stdin=b"a\nb\nc\nd\n")

@@ -45,7 +45,7 @@ def flags_of(verb: click.Command) -> dict[str, click.Option]:
     return {
         name: parameter
         for parameter in verb.params
-        if isinstance(parameter, click.Option)
+        if isinstance(parameter, click.Option) and not parameter.hidden
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
 

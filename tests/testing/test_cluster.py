@@ -21,6 +21,7 @@ def test_a_cluster_of_one(tmp_path: Path) -> None:
         assert cluster.addresses == [node.http]
         assert cluster.bootstrap == node.http
         assert node.get("/v1/status/ready")["status"] == "ready"
+        assert (cluster.kafka, node.ready["kafka"]) == (node.kafka, node.kafka)
         cluster.wait_ready()
         assert node.is_running
         assert node.exit_code is None

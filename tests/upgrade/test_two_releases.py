@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,20 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release]:
 def versions(cluster: Cluster) -> list[Any]:
     """Return the versions that the brokers report."""
     return [broker["version"] for broker in cluster.nodes[1].get("/v1/brokers")]
+
+
+def kafka_addresses(cluster: Cluster) -> list[Any]:
+    """Return the addresses for Kafka's clients that brokers of this release report."""
+    return [broker.get("kafka_addresses", {}) for broker in cluster.nodes[1].get("/v1/brokers")]
+
+
+def wait_for_kafka(cluster: Cluster) -> None:
+    """Wait until all running brokers have registered their Kafka listeners."""
+    wanted = [{"kafka": node.kafka} for node in cluster.nodes.values()]
+    until = time.monotonic() + 30
+    while kafka_addresses(cluster) != wanted:
+        assert time.monotonic() < until, kafka_addresses(cluster)
+        time.sleep(0.02)
 
 
 def restart(cluster: Cluster, number: int, release: Release) -> None:
@@ -76,7 +91,10 @@ def test_one_by_one_to_the_later_release(two: tuple[Release, Release]) -> None:
         restart(cluster, 3, new)
         if new.level > old.level:
             assert "Finish the upgrade" in upgrade(cluster)
+        assert kafka_addresses(cluster) == [{}, {}, {}], "not before the end of the upgrade"
         assert f"feature level {new.level}: the upgrade is finished" in upgrade(cluster, "--finish")
+        cluster.wait_healthy()
+        wait_for_kafka(cluster)
         asyncio.run(use_through(cluster.addresses[2], "after"))
         for node in cluster.nodes.values():
             for topic in ("before", "mixed-1", "mixed-2", "mixed-3", "after"):
