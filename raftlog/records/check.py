@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from raftlog.errors import InvalidBatch, RecordTooLarge
+from raftlog.errors import CrcMismatch, InvalidBatch, RecordTooLarge
 from raftlog.records.compression import Compression
 from raftlog.records.header import (
     COMPRESSION_MASK,
@@ -66,7 +66,7 @@ def validate_client_batches(
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> None:
     if batch_crc(batch) != header.crc:
-        raise InvalidBatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
+        raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES:
         raise InvalidBatch(
             f"batch {number}: attributes {header.attributes:#06x} are not accepted; "
