@@ -166,7 +166,7 @@ class Replica:
         `CorruptBatch`."""
         may_wait = True
         while True:
-            end = self._readable_end(offset)
+            end = self.readable_end(offset)
             if offset > end:
                 await self._reach(offset, deadline)
                 continue
@@ -184,16 +184,12 @@ class Replica:
         self._counters.bytes_out += size
         return Fetched(batches, end, self.group.committed_start_offset, self.group.core.term)
 
-    def read_now(self, offset: int, max_bytes: int) -> list[memoryview]:
-        """Return committed batches like `fetch`, without a wait: none at or above the high watermark.
+    def read_now(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
+        """Return committed batches like `fetch`, without a wait; `offset` lies below `end`, the readable end.
 
-        Where all records from `offset` to the high watermark were removed, return one batch without records that spans
-        them, so that readers continue behind it. Raises `NotLeader`, `LogClosed`, `OffsetOutOfRange` below the log
-        start, and `CorruptBatch`."""
+        Where all records from `offset` to the end were removed, return one batch without records that spans them, so
+        that readers continue behind it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`."""
         group = self.group
-        end = group.high_watermark if self.is_leader else self._readable_end()
-        if offset >= end:
-            return []
         start = group.committed_start_offset
         if offset < start:
             raise OffsetOutOfRange(offset, start, end)
@@ -211,8 +207,8 @@ class Replica:
         Raises `NotLeader`, `LogClosed` and `OffsetNotAvailable`."""
         await self._prove_end(offset, deadline_in(_ANSWER_MS))
 
-    def _readable_end(self, offset: int | None = None) -> Offset:
-        """Return the end of the readable records; raises `NotLeader` and `LogClosed`.
+    def readable_end(self, offset: int | None = None) -> Offset:
+        """Return the end of the records that can be read from `offset` on; raises `NotLeader` and `LogClosed`.
 
         In a group of one every durable record is as good as committed, also while damage keeps it from leading."""
         group, core = self.group, self.group.core
@@ -266,7 +262,7 @@ class Replica:
     async def _know_the_end(self, deadline: Deadline) -> None:
         """Wait until an entry of the leader's term is delivered. Raises `NotLeader` and `OffsetNotAvailable`."""
         while not self._knows_the_end():
-            self._readable_end()
+            self.readable_end()
             if self.group.damage is not None or not await self.waits.wait(1, deadline):
                 raise self._not_available("the leader does not know the end of the log yet")
 
@@ -290,12 +286,12 @@ class Replica:
         """Return the log start offset and the high watermark; raises like `fetch`.
 
         `linearizable`: a majority confirms that no newer leader has committed more."""
-        end = self._readable_end()
+        end = self.readable_end()
         if not self._is_alone_and_damaged():
             await self._know_the_end(deadline)
             if linearizable:
                 await self._confirm(deadline)
-            end = self._readable_end()
+            end = self.readable_end()
         return OffsetRange(self.group.committed_start_offset, end)
 
     async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
@@ -311,7 +307,7 @@ class Replica:
         """Delete the records below `offset`, on every replica; return the log start offset.
 
         Raises like `fetch`, and `DeadlineExceeded`."""
-        self._readable_end()
+        self.readable_end()
         await self._know_the_end(deadline)
         if offset > self.group.high_watermark:
             await self._confirm(deadline)
