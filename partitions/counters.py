@@ -5,6 +5,38 @@ from dataclasses import dataclass, field
 from raftlog.runtime.histogram import Histogram
 
 
+class KafkaCounters:
+    """Totals of all Kafka listeners of the process; keys are Kafka's names of the APIs."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "closed",
+        "connections",
+        "connections_accepted",
+        "connections_refused",
+        "errors",
+        "requests",
+        "times",
+    )
+
+    def __init__(self) -> None:
+        self.connections = 0
+        """Open connections."""
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        """Connections that were closed because of the bound on their number."""
+        self.closed = 0
+        """Connections that were closed because of their input, or because they were not read."""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.requests: dict[str, int] = {}
+        self.errors: dict[str, int] = {}
+        """Requests that failed as a whole; errors of single topics and partitions are not counted."""
+        self.times: dict[str, Histogram] = {}
+        """Times from the arrival of a request to its answer."""
+
+
 @dataclass(slots=True)
 class Counters:
     """Totals since the start of the process."""
@@ -38,3 +70,4 @@ class Counters:
     """Committed offsets that expired because their consumer groups were empty for too long."""
     group_rebalances: int = 0
     """Generations with group members that coordinators here made."""
+    kafka: KafkaCounters = field(default_factory=KafkaCounters)

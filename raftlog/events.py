@@ -123,6 +123,12 @@ EVENTS: Final[dict[str, EventKind]] = {
     "feature_level_raised": _kind(
         INFO, "feature_level", "the feature level was raised; brokers of earlier releases can no longer join"
     ),
+    # clients
+    "kafka_connection_closed": _kind(
+        WARNING,
+        "listener address client_id why",
+        "the broker closed a connection of a Kafka client, because of its input or because it was not read",
+    ),
     # other brokers
     "node_connected": _kind(INFO, "node address", "a connection for Raft messages opened"),
     "node_lost": _kind(WARNING, "node why", "the connection for Raft messages was lost"),

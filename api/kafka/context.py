@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.partitions.broker import Broker
+from raftlog.runtime.memory_budget import MemoryBudget
 
 
 class KafkaContext(NamedTuple):
@@ -15,3 +16,5 @@ class KafkaContext(NamedTuple):
     broker: Broker
     listener: str
     settings: KafkaSettings
+    answers: MemoryBudget | None = None
+    """Share of the memory budget for answers: a fetch returns less while little of it is free."""

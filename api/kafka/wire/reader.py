@@ -3,12 +3,13 @@
     0 ≤ position ≤ end,  elements_left ≥ 0
 
 The bytes are not trusted: lengths, counts and varints are checked before anything is allocated, and the elements of
-all arrays of one request are bounded together. Results hold no reference to the bytes, except those of `view`. Called by
-`headers`, `schemas` and the codecs of hot requests; no I/O."""
+all arrays of one request are bounded together. Results hold no reference to the bytes, except those of `view`. Called
+by `headers`, `schemas` and the codecs of hot requests; no I/O."""
 
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final
+from uuid import UUID
 
 from raftlog.api.kafka.wire.errors import MalformedRequest
 
@@ -16,6 +17,7 @@ ELEMENTS_MAX: Final = 100_000
 """Elements of all arrays and tagged fields of a request together."""
 STRING_BYTES_MAX: Final = 32_767
 _VARINT_BYTES_MAX: Final = 5
+_UUID_BYTES: Final = 16
 _UINT32_MAX: Final = (1 << 32) - 1
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 
@@ -80,7 +82,8 @@ class RequestReader:
         """Read a string; None only where it may be null."""
         size = self.uvarint() - 1 if is_compact else self.int16()
         if size < 0:
-            return _null(size, "string", is_nullable)
+            _check_null(size, "string", is_nullable)
+            return None
         if size > STRING_BYTES_MAX:
             raise MalformedRequest(f"a string of {size} bytes")
         try:
@@ -88,18 +91,25 @@ class RequestReader:
         except UnicodeDecodeError:
             raise MalformedRequest("a string is not UTF-8") from None
 
-    def bytes(self, *, is_compact: bool, is_nullable: bool = False) -> bytes | None:
+    def byte_string(self, *, is_compact: bool, is_nullable: bool = False) -> bytes | None:
         """Read bytes; None only where they may be null."""
         size = self.length(is_compact=is_compact)
         if size < 0:
-            return _null(size, "bytes", is_nullable)
+            _check_null(size, "bytes", is_nullable)
+            return None
         return bytes(self.view(size))
+
+    def uuid(self) -> UUID | None:
+        """Read a UUID; None for the one of zeros."""
+        raw = bytes(self.view(_UUID_BYTES))
+        return UUID(bytes=raw) if any(raw) else None
 
     def count(self, *, is_compact: bool, is_nullable: bool = False, element_bytes_min: int = 1) -> int | None:
         """Read the number of elements of an array; None only where it may be null."""
         count = self.length(is_compact=is_compact)
         if count < 0:
-            return _null(count, "array", is_nullable)
+            _check_null(count, "array", is_nullable)
+            return None
         self.take_elements(count, element_bytes_min)
         return count
 
@@ -126,7 +136,7 @@ class RequestReader:
             raise MalformedRequest(f"{self.end - self.position} bytes follow the request")
 
 
-def _null(size: int, kind: str, is_nullable: bool) -> None:
+def _check_null(size: int, kind: str, is_nullable: bool) -> None:
     if size != -1:
         raise MalformedRequest(f"length {size}")
     if not is_nullable:

@@ -1,0 +1,498 @@
+"""One connection of a Kafka client: splits its bytes into frames, and sends the answers in the order of the requests.
+
+    begun requests without an answer ≤ pipelined_requests_max,   requests that were read and may not begin yet ≤ 1
+    uncharged bytes of requests ≤ UNCHARGED_TOTAL_MAX,           larger ones hold memory of the shared budget
+
+A request begins when all earlier ones of the connection have ended, unless it and those are pipelined. While no request
+may begin, the budget has no memory, or the client does not read its answers, nothing is read. Made by `connections`."""
+
+import asyncio
+from struct import Struct
+from typing import Final, Protocol
+
+from raftlog.api.kafka.api import ApiKey
+from raftlog.api.kafka.dispatcher import Answer, ConnectionRefused, Dispatcher, Route
+from raftlog.api.kafka.first_step import start
+from raftlog.api.kafka.incoming_frame import UNCHARGED_BYTES_MAX, IncomingFrame
+from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.api.kafka.wire.errors import MalformedRequest
+from raftlog.api.kafka.wire.headers import (
+    CLIENT_ID_AT,
+    HEAD_BYTES,
+    answer_head,
+    body_at,
+    client_id_bytes,
+    client_id_of,
+    read_head,
+)
+from raftlog.partitions.caller import ANONYMOUS, Caller
+from raftlog.runtime.histogram import stopwatch
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.types import Buffer
+
+UNCHARGED_TOTAL_MAX: Final = 16 * 1024
+UNCHARGED_ANSWER_BYTES_MAX: Final = 64 * 1024
+"""Answers up to this are in the transport's buffer only."""
+STALL_S: Final = 60.0
+"""Time without progress after which a connection is closed that does not read its answers."""
+FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
+"""Rate at which a frame has to arrive once it holds memory that others may wait for."""
+_LENGTH: Final = Struct(">i")
+_CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH})
+"""Requests without effect that wait long; all others end by themselves, whether the client is there or not."""
+
+
+class ConnectionOwner(Protocol):
+    """What the connections of a listener share."""
+
+    name: str
+    settings: KafkaSettings
+    dispatcher: Dispatcher
+    requests: MemoryBudget
+    answers: MemoryBudget
+    scratch: memoryview
+    """Memory into which bytes are read; nothing of it is kept after a callback."""
+    is_stopping: bool
+
+    def made(self, connection: "KafkaConnection") -> bool:
+        """Register a connection; return whether it may stay."""
+        ...
+
+    def lost(self, connection: "KafkaConnection") -> None:
+        """Remove a connection."""
+        ...
+
+    def report(self, connection: "KafkaConnection", why: str) -> None:
+        """Count a connection that is closed because of the client, and write its event."""
+        ...
+
+
+class Exchange:
+    """One request and its answer; also the owner of the request's memory, unless that is `owner`."""
+
+    __slots__ = (
+        "answer",
+        "began",
+        "body",
+        "caller",
+        "charged",
+        "correlation_id",
+        "is_done",
+        "is_failed",
+        "owner",
+        "route",
+        "task",
+    )
+
+    def __init__(
+        self, route: Route, correlation_id: int, body: memoryview, caller: Caller, charged: int, owner: object
+    ) -> None:
+        self.route, self.correlation_id, self.body, self.caller = route, correlation_id, body, caller
+        self.charged = charged
+        """Bytes that count as uncharged ones of the connection; 0 when `owner` holds memory of the budget."""
+        self.owner = owner
+        self.began = stopwatch()
+        self.answer: Answer = None
+        self.is_done = False
+        self.is_failed = False
+        """Whether there is no answer, so that the connection ends before its place in the order."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """Protocol of one connection; see the module."""
+
+    __slots__ = (
+        "_client_id",
+        "_frame",
+        "_head",
+        "_is_pipelining",
+        "_is_read_paused",
+        "_is_splitting",
+        "_is_unread",
+        "_is_waiting_for_memory",
+        "_loop",
+        "_next",
+        "_out",
+        "_owner",
+        "_pending",
+        "_rest",
+        "_sent",
+        "_swept_at",
+        "_swept_sent",
+        "_transport",
+        "_uncharged",
+        "caller",
+        "is_active",
+        "is_ending",
+    )
+
+    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
+        self._owner, self._loop = owner, loop
+        self._transport: asyncio.Transport | None = None
+        self.caller = Caller(ANONYMOUS, "", "", owner.name)
+        self._client_id: bytes | None = None
+        """Client id of the last request, as it came."""
+        self._head = b""
+        """Bytes of a length prefix that is not complete."""
+        self._frame: IncomingFrame | None = None
+        """Frame of which bytes are missing, or memory."""
+        self._rest: bytes | None = None
+        """Bytes that were read and are not split yet; nothing is read while there are any."""
+        self._next: Exchange | None = None
+        """Request that waits for the end of earlier ones."""
+        self._pending: list[Exchange] = []
+        """Begun requests in their order; the answer of the first one is missing."""
+        self._is_pipelining = True
+        """Whether all of those are pipelined."""
+        self._uncharged = 0
+        self._is_read_paused = self._is_waiting_for_memory = False
+        self._is_unread = False
+        """Whether the client reads its answers more slowly than they come."""
+        self.is_ending = False
+        """Whether nothing more is read, and the connection is closed after the answers to the begun requests."""
+        self.is_active = True
+        """Whether anything arrived since the last sweep."""
+        self._is_splitting = False
+        self._out: list[Buffer] = []
+        """Answers that are written once all read bytes are split."""
+        self._sent = 0
+        """Bytes of answers so far, those in the transport's buffer among them."""
+        self._swept_sent, self._swept_at = 0, loop.time()
+        """Bytes that the socket had taken at the last sweep with progress, and its time."""
+
+    # ---- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transport has the methods without the class
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple) and peer:
+            self.caller = self.caller._replace(address=str(peer[0]))
+        if not self._owner.made(self):
+            transport.abort()  # type: ignore[attr-defined]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.is_ending = True
+        requests = self._owner.requests
+        if self._frame is not None:
+            requests.release(self._frame)
+            self._frame = None
+        self._owner.answers.release(self)
+        if self._next is not None:
+            self._drop(self._next)
+            self._next = None
+        self._rest = None
+        for exchange in self._pending:
+            if exchange.task is not None and exchange.route.key in _CANCELLED_AT_DISCONNECT:
+                exchange.task.cancel()
+        self._owner.lost(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_unread = True
+
+    def resume_writing(self) -> None:
+        self._is_unread = False
+        self._owner.answers.release(self)
+        self._go_on()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._owner.scratch if self._frame is None else self._frame.room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_ending:
+            return
+        self.is_active = True
+        self._owner.dispatcher.counters.bytes_in += nbytes
+        frame = self._frame
+        if frame is None:
+            self._split(self._owner.scratch, nbytes)
+            return
+        frame.filled += nbytes
+        if frame.filled == frame.capacity:
+            self._continue_frame(frame)
+
+    # ---- frames
+
+    @property
+    def _may_read(self) -> bool:
+        """Whether one more request may be read."""
+        return (
+            self._next is None
+            and not self._is_unread
+            and not self.is_ending
+            and len(self._pending) < self._owner.settings.pipelined_requests_max
+        )
+
+    def _split(self, data: memoryview, end: int) -> None:
+        """Take the frames in `data[:end]`, keep the rest, and write the answers that are ready."""
+        self._is_splitting = True
+        self._take_frames(data, end)
+        self._is_splitting = False
+        self._flush()
+
+    def _take_frames(self, data: memoryview, end: int) -> None:
+        if self._head:
+            data = memoryview(self._head + bytes(data[:end]))
+            end, self._head = len(data), b""
+        position = 0
+        while position < end:
+            if not self._may_read:
+                self._hold(data[position:end])
+                return
+            begin = position + _LENGTH.size
+            if end < begin:
+                self._head = bytes(data[position:end])
+                return
+            size = _LENGTH.unpack_from(data, position)[0]
+            if not HEAD_BYTES <= size <= self._owner.settings.request_bytes_max:
+                self._refuse(self._size_problem(size))
+                return
+            position = begin + size
+            if position <= end and size <= UNCHARGED_BYTES_MAX and self._uncharged + size <= UNCHARGED_TOTAL_MAX:
+                self._take(memoryview(bytes(data[begin:position])), size, None)
+                continue
+            is_charged = self._uncharged + size > UNCHARGED_TOTAL_MAX
+            frame = self._frame = IncomingFrame(size, data[begin : min(position, end)], is_charged=is_charged)
+            if not self._continue_frame(frame):
+                if position < end:
+                    self._hold(data[position:end])
+                return
+
+    def _size_problem(self, size: int) -> str:
+        if size < 0:
+            return f"a frame of {size} bytes"
+        if size < HEAD_BYTES:
+            return f"a frame of {size} bytes, shorter than a request header"
+        return (
+            f"a frame of {size} bytes, more than {self._owner.settings.request_bytes_max}; is the client one for "
+            "Kafka's protocol without TLS?"
+        )
+
+    def _continue_frame(self, frame: IncomingFrame) -> bool:
+        """Enlarge a frame, or take it when it is complete; return whether its bytes end here, and it was taken."""
+        missing = frame.missing
+        if missing:
+            if not self._owner.requests.take(frame, missing, self._memory_granted):
+                self._is_waiting_for_memory = True
+                self._pause_reading()
+                return False
+            frame.held += missing
+        return self._continue_held(frame)
+
+    def _continue_held(self, frame: IncomingFrame) -> bool:
+        if not frame.is_complete:
+            frame.grow()
+            return False
+        self._frame = None
+        self._take(frame.content, 0 if frame.held else frame.size, frame if frame.held else None)
+        return True
+
+    def _memory_granted(self) -> None:
+        """Note that the frame got its memory; another request's end calls this, so that the rest waits for a turn."""
+        frame = self._frame
+        assert frame is not None, "memory for no frame"
+        frame.held += frame.missing
+        self._loop.call_soon(self._continue_granted, frame)
+
+    def _continue_granted(self, frame: IncomingFrame) -> None:
+        if self._frame is frame:
+            self._is_waiting_for_memory = False
+            self._continue_held(frame)
+            self._go_on()
+
+    def _hold(self, rest: memoryview) -> None:
+        self._rest = bytes(rest)
+        self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._is_read_paused and self._transport is not None:
+            self._is_read_paused = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Begin the request that waits, split what was read, and read on, as far as all of that is allowed now."""
+        waiting = self._next
+        if waiting is not None and self._may_begin(waiting.route) and not self._is_unread:
+            self._next = None
+            self._begin(waiting)
+        while self._rest is not None and self._frame is None and self._may_read:
+            rest, self._rest = self._rest, None
+            self._split(memoryview(rest), len(rest))
+        if self._is_read_paused and self._rest is None and not self._is_waiting_for_memory and self._may_read:
+            self._is_read_paused = False
+            if self._transport is not None:
+                self._transport.resume_reading()
+
+    # ---- requests
+
+    def _take(self, frame: memoryview, uncharged: int, owner: IncomingFrame | None) -> None:
+        """Take a complete frame: begin its request, or let it wait for earlier ones."""
+        dispatcher = self._owner.dispatcher
+        try:
+            head = read_head(frame)
+            route = dispatcher.route(head)
+            begin = HEAD_BYTES
+            if not route.skips_body:
+                length = client_id_bytes(frame)
+                client_id = bytes(frame[CLIENT_ID_AT : CLIENT_ID_AT + max(0, length)])
+                if client_id != self._client_id:
+                    self.caller = self.caller._replace(client_id=client_id_of(client_id))
+                    self._client_id = client_id
+                begin = body_at(frame, length, is_tagged=route.is_request_tagged)
+        except (MalformedRequest, ConnectionRefused) as error:
+            if owner is not None:
+                self._owner.requests.release(owner)
+            self._refuse(str(error))
+            return
+        dispatcher.counters.requests[route.name] += 1
+        self._uncharged += uncharged
+        exchange = Exchange(route, head.correlation_id, frame[begin:], self.caller, uncharged, owner)
+        if self._may_begin(route):
+            self._begin(exchange)
+        else:
+            self._next = exchange
+
+    def _may_begin(self, route: Route) -> bool:
+        return not self._pending or (route.is_pipelined and self._is_pipelining)
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._pending.append(exchange)
+        self._is_pipelining = exchange.route.is_pipelined
+        exchange.task = start(self._run(exchange), self._loop)
+
+    async def _run(self, exchange: Exchange) -> None:
+        """Answer one request; never raises, except when it is cancelled."""
+        try:
+            exchange.answer = await self._owner.dispatcher.answer(exchange.route, exchange.body, exchange.caller)
+        except ConnectionRefused as error:
+            exchange.is_failed = True
+            self._refuse(str(error))
+        except Exception as error:  # noqa: BLE001 - an error of one handler ends its connection only
+            exchange.is_failed = True
+            self._owner.dispatcher.failed(exchange.route, error)
+            self._refuse(f"{exchange.route!r} failed: {type(error).__name__}")
+        finally:
+            exchange.route.times.observe_since(exchange.began)
+            self._end(exchange)
+
+    def _drop(self, exchange: Exchange) -> None:
+        """Release the memory of a request."""
+        self._uncharged -= exchange.charged
+        if exchange.owner is not None:
+            self._owner.requests.release(exchange.owner)
+
+    def _end(self, exchange: Exchange) -> None:
+        exchange.is_done = True
+        exchange.task = None
+        exchange.body = memoryview(b"")
+        self._drop(exchange)
+        if self._pending[0] is not exchange:
+            return
+        done = 0
+        out = self._out
+        for each in self._pending:
+            if not each.is_done or each.is_failed:
+                break
+            done += 1
+            if each.answer is not None:
+                size = sum(map(len, each.answer))
+                out.append(answer_head(each.correlation_id, size, is_tagged=each.route.is_answer_tagged))
+                out.extend(each.answer)
+        del self._pending[:done]
+        if not self._is_splitting:
+            self._flush()
+        if self._pending and self._pending[0].is_failed:
+            self._close()
+        elif not self._pending:
+            self._is_pipelining = True
+            if self.is_ending:
+                self._close()
+            elif self._owner.is_stopping and self.is_idle and not self._is_splitting:
+                self.finish()
+        if self._is_read_paused or self._next is not None:
+            self._loop.call_soon(self._go_on)
+
+    def _flush(self) -> None:
+        """Write the answers that are ready, all at once."""
+        out = self._out
+        if not out or self._transport is None:
+            return
+        self._out = []
+        size = sum(map(len, out))
+        self._sent += size
+        self._owner.dispatcher.counters.bytes_out += size
+        self._transport.writelines(out)
+        if self._is_unread and size > UNCHARGED_ANSWER_BYTES_MAX:
+            self._owner.answers.take_anyway(self, size)
+
+    # ---- ends
+
+    def _refuse(self, why: str) -> None:
+        """Close the connection because of the client, after the answers to the requests that were begun."""
+        if not self.is_ending and self._transport is not None:
+            self.is_ending = True
+            self._owner.report(self, why)
+            self._pause_reading()
+            if not self._pending:
+                self._close()
+
+    def _close(self) -> None:
+        """Close after the answers that are ready."""
+        self.is_ending = True
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is begun, waits or is arriving."""
+        return not (self._pending or self._next or self._rest or self._frame or self._head)
+
+    def finish(self) -> None:
+        """End an idle connection: nothing more is answered, and what still arrives is dropped until the client closes.
+
+        A socket that is closed with unread bytes can lose answers that the client has not read yet."""
+        if self._transport is not None and not self.is_ending:
+            self.is_ending = True
+            self._transport.write_eof()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.is_ending = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def cancel(self) -> None:
+        """Cancel all requests."""
+        for exchange in self._pending:
+            if exchange.task is not None:
+                exchange.task.cancel()
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """Transport; None once the connection is lost."""
+        return self._transport
+
+    def sweep(self, now: float) -> None:
+        """Close the connection when it is idle for too long, or does not read or send as it should."""
+        if self._transport is None:
+            return
+        unsent, frame = self._transport.get_write_buffer_size(), self._frame
+        if unsent and self._sent - unsent == self._swept_sent:
+            if now - self._swept_at > STALL_S:
+                self._owner.report(self, f"{unsent} bytes of answers were not read for {STALL_S:.0f} s")
+                self.abort()
+        elif unsent or self.is_active or self._pending:
+            self.is_active = False
+            self._swept_sent, self._swept_at = self._sent - unsent, now
+        elif now - self._swept_at > self._owner.settings.idle_ms_max / 1000:
+            self.abort()
+        if frame is not None and frame.held:
+            if self._is_waiting_for_memory:
+                frame.swept_at = 0
+            elif frame.is_slow(now, FRAME_BYTES_PER_S_MIN):
+                self._refuse(f"a frame arrives with less than {FRAME_BYTES_PER_S_MIN} bytes in a second")

@@ -1,0 +1,107 @@
+"""Connections of one Kafka listener: their number, their sweep, their events and their end."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from raftlog.api.kafka.connection import KafkaConnection
+from raftlog.api.kafka.dispatcher import Dispatcher
+from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.events import event
+from raftlog.runtime.memory_budget import MemoryBudget
+
+logger = logging.getLogger(__name__)
+
+SWEEP_S: Final = 5.0
+"""Interval at which idle and stalled connections are looked for."""
+_SWEPT_AT_ONCE: Final = 500
+"""Connections of one turn of the loop: about 0.3 ms."""
+_SCRATCH_BYTES: Final = 64 * 1024
+
+
+class KafkaConnections:
+    """Factory of the protocols of a listener, and what they share."""
+
+    def __init__(
+        self, name: str, settings: KafkaSettings, dispatcher: Dispatcher, requests: MemoryBudget, answers: MemoryBudget
+    ) -> None:
+        self.name, self.settings, self.dispatcher = name, settings, dispatcher
+        self.requests, self.answers = requests, answers
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.is_stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._open: set[KafkaConnection] = set()
+        self._lost_one = asyncio.Event()
+        self._sweeping = self._loop.create_task(self._sweep(), name=f"sweep of {name}")
+
+    def __call__(self) -> KafkaConnection:
+        return KafkaConnection(self, self._loop)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def made(self, connection: KafkaConnection) -> bool:
+        """Register a connection; return whether it may stay."""
+        counters = self.dispatcher.counters
+        self._open.add(connection)
+        counters.connections += 1
+        if len(self._open) > self.settings.connections_max:
+            counters.connections_refused += 1
+            return False
+        counters.connections_accepted += 1
+        return True
+
+    def lost(self, connection: KafkaConnection) -> None:
+        """Remove a connection."""
+        self._open.discard(connection)
+        self.dispatcher.counters.connections -= 1
+        self._lost_one.set()
+
+    def report(self, connection: KafkaConnection, why: str) -> None:
+        """Count a connection that is closed because of the client, and write its event."""
+        self.dispatcher.counters.closed += 1
+        caller = connection.caller
+        event(
+            logger,
+            "kafka_connection_closed",
+            listener=self.name,
+            address=caller.address,
+            client_id=caller.client_id,
+            why=why,
+        )
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self.sweep(self._loop.time())
+
+    async def sweep(self, now: float) -> None:
+        """Look at all connections, in slices."""
+        for number, connection in enumerate(list(self._open), 1):
+            connection.sweep(now)
+            if number % _SWEPT_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def stop(self, grace_s: float, last_s: float) -> None:
+        """Take requests for `last_s`, end idle connections, and all of them after `grace_s`.
+
+        Each answer is the last of its connection unless further requests were read."""
+        self.is_stopping = True
+        await self._wait_until_empty(last_s)
+        for connection in list(self._open):
+            if connection.is_idle:
+                connection.finish()
+        await self._wait_until_empty(grace_s)
+        for connection in list(self._open):
+            connection.cancel()
+            connection.abort()
+        await self._wait_until_empty(grace_s)
+        self._sweeping.cancel()
+
+    async def _wait_until_empty(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._open:
+                    self._lost_one.clear()
+                    await self._lost_one.wait()

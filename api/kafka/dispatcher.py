@@ -1,0 +1,176 @@
+"""Table of the served APIs: decodes a request, calls its handler, encodes the answer.
+
+    unknown API, or a version that is not served   ApiVersions: its answer v0 with error 35; others: the connection ends
+    MalformedRequest                               the connection ends
+    RaftlogError of a handler                      the answer's top-level error code; without one the connection ends
+    any other error                                logged with its traceback, and the connection ends
+
+`connection` calls it with complete frames; `handlers` has the handlers."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.handlers.versions import ApiVersionsHandler
+from raftlog.api.kafka.wire import schemas
+from raftlog.api.kafka.wire.errors import MalformedRequest
+from raftlog.api.kafka.wire.headers import RequestHead, is_flexible
+from raftlog.errors import RaftlogError
+from raftlog.partitions.caller import Caller
+from raftlog.partitions.counters import KafkaCounters
+from raftlog.runtime.histogram import Histogram
+from raftlog.types import Buffer
+
+logger = logging.getLogger(__name__)
+
+Answer: TypeAlias = Sequence[Buffer] | None
+
+
+class ConnectionRefused(Exception):
+    """The connection ends because of a request; the message is the reason for operators."""
+
+
+class Route:
+    """One version of one API, with all that depends on it."""
+
+    __slots__ = (
+        "decode",
+        "encode",
+        "handle",
+        "is_answer_tagged",
+        "is_pipelined",
+        "is_request_tagged",
+        "key",
+        "name",
+        "needs_schemas",
+        "skips_body",
+        "times",
+        "version",
+    )
+
+    def __init__(self, api: KafkaApi, version: int, times: Histogram, *, skips_body: bool = False) -> None:
+        self.key, self.version, self.handle, self.is_pipelined = api.key, version, api.handle, api.is_pipelined
+        self.name = name_of(api.key)
+        self.times = times
+        self.decode: Callable[[memoryview, int], Any] = api.decode or partial(schemas.decode, api.key)
+        self.encode: Callable[[Any, int], Sequence[Buffer]] = api.encode or schemas.encode
+        self.needs_schemas = api.decode is None or api.encode is None
+        self.is_request_tagged = is_flexible(api.key, version)
+        self.is_answer_tagged = self.is_request_tagged and api.key is not ApiKey.API_VERSIONS
+        self.skips_body = skips_body
+        """Whether the body is left alone, because its version is unknown."""
+
+    def __repr__(self) -> str:
+        return f"{self.name} v{self.version}"
+
+
+def name_of(key: ApiKey) -> str:
+    """Return Kafka's name of an API."""
+    return key.name.title().replace("_", "")
+
+
+class Dispatcher:
+    """Routes of one listener. `counters` are those of all listeners."""
+
+    def __init__(self, apis: Sequence[KafkaApi], counters: KafkaCounters) -> None:
+        self.counters = counters
+        self._loading: asyncio.Future[None] | None = None
+        versions = ApiVersionsHandler()
+        apis = (*apis, versions.api())
+        assert len({api.key for api in apis}) == len(apis), "two handlers for one API"
+        versions.set_apis(apis)
+        self._routes: dict[tuple[int, int], Route] = {}
+        for api in apis:
+            times = self._count_api(api.key)
+            first, last = api.versions
+            refused = api._replace(handle=refuse_version, decode=None, encode=None, is_pipelined=False)
+            for version in range(first, last + 1):
+                is_served = version >= (first if api.served_from is None else api.served_from)
+                self._routes[api.key, version] = Route(api if is_served else refused, version, times)
+            if api.key is ApiKey.API_VERSIONS:
+                unsupported = api._replace(handle=versions.refuse, decode=lambda body, version: None)
+                self._unsupported_versions = Route(unsupported, 0, times, skips_body=True)
+
+    def _count_api(self, key: ApiKey) -> Histogram:
+        name, counters = name_of(key), self.counters
+        counters.requests.setdefault(name, 0)
+        counters.errors.setdefault(name, 0)
+        return counters.times.setdefault(name, Histogram())
+
+    def route(self, head: RequestHead) -> Route:
+        """Return the route of a request. Raises `ConnectionRefused`."""
+        route = self._routes.get((head.key, head.version))
+        if route is not None:
+            return route
+        if head.key == ApiKey.API_VERSIONS:
+            return self._unsupported_versions
+        if head.key in ApiKey._value2member_map_:
+            raise ConnectionRefused(f"{name_of(ApiKey(head.key))} v{head.version} is not served")
+        raise ConnectionRefused(f"the API {head.key} v{head.version} is unknown")
+
+    async def warm_up(self) -> None:
+        """Import the schemas in a thread: it takes 0.1 s, which neither a start nor a request should pay for."""
+        if not schemas.is_loaded():
+            await asyncio.to_thread(schemas.load)
+
+    async def answer(self, route: Route, body: memoryview, caller: Caller) -> Answer:
+        """Return the encoded body of the answer; None when the client expects none. Raises `ConnectionRefused`."""
+        if route.needs_schemas and not schemas.is_loaded():
+            await self.warm_up()
+        version = route.version
+        try:
+            message = None if route.skips_body else route.decode(body, version)
+            answer = await route.handle(KafkaRequest(route.key, version, message, caller))
+            return None if answer is None else route.encode(answer, version)
+        except MalformedRequest as error:
+            raise ConnectionRefused(f"{route!r} is malformed: {error}") from None
+        except RaftlogError as error:
+            self.counters.errors[route.name] += 1
+            return await self._failure(route, error)
+
+    def failed(self, route: Route, error: Exception) -> None:
+        """Log an error that no handler may raise; a broken invariant is the process's, as everywhere."""
+        self.counters.errors[route.name] += 1
+        if isinstance(error, AssertionError):
+            context = {"message": f"a handler of {route!r} found a broken invariant", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        else:
+            logger.error("a handler of %r failed", route, exc_info=error)
+
+    async def _failure(self, route: Route, error: RaftlogError) -> Answer:
+        """Return an answer that consists of an error code. Raises `ConnectionRefused` where the schema has none."""
+        await self.warm_up()
+        answer = schemas.failure(route.key, route.version, code_of(error))
+        if answer is None:
+            raise ConnectionRefused(f"{route!r} failed, and its answer has no error code: {error}") from error
+        return schemas.encode(answer, route.version)
+
+
+async def refuse_version(request: KafkaRequest) -> Any:
+    """Answer Produce 0 to 2 with UNSUPPORTED_VERSION for each partition; None with acks 0.
+
+    ApiVersions lists these versions, because librdkafka does not compress for brokers without them."""
+    assert request.key is ApiKey.PRODUCE, f"{request.key.name} has versions that are listed and refused"
+    message = request.message
+    if message.acks == 0:
+        return None
+    answer = schemas.answer_class(ApiKey.PRODUCE)
+    topic_answer = answer.TopicProduceResponse
+    partition_answer = topic_answer.PartitionProduceResponse
+    version, code = request.version, int(ErrorCode.UNSUPPORTED_VERSION)
+    topics = [
+        topic_answer(
+            version=version,
+            name=topic.name,
+            partition_responses=[
+                partition_answer(version=version, index=partition.index, error_code=code, base_offset=-1)
+                for partition in topic.partition_data
+            ],
+        )
+        for topic in message.topic_data
+    ]
+    return answer(version=version, responses=topics)

@@ -1,0 +1,99 @@
+"""Start of a handler's coroutine without a task: most requests end in their first step, or only wait for a commit.
+
+    first step: runs at once, within the callback that read the request → done: no task was made
+                                                                        → waits: a task continues it
+
+A task would run its first step in the next turn of the loop. During the first step, `asyncio.current_task` returns a
+stand-in, which passes calls on to the task once there is one, so that `asyncio.timeout` and task groups work.
+Used by `connection`."""
+
+import asyncio
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Coroutine, Generator
+from types import coroutine as awaitable_generator
+from typing import Any
+
+
+class FirstStep:
+    """Stand-in for the task of a coroutine that was not needed so far."""
+
+    __slots__ = ("__weakref__", "_cancels", "_task")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._cancels = 0
+        """Cancellations before there was a task."""
+
+    def continue_in(self, task: "asyncio.Task[None]") -> None:
+        """Pass everything on to this task."""
+        self._task = task
+        for _ in range(self._cancels):
+            task.cancel()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the coroutine at the place where it waits."""
+        if self._task is not None:
+            return self._task.cancel(msg)
+        self._cancels += 1
+        return True
+
+    def cancelling(self) -> int:
+        """Return the number of cancellations that are pending."""
+        return self._cancels if self._task is None else self._task.cancelling()
+
+    def uncancel(self) -> int:
+        """Take a cancellation back; return the number of those that are left."""
+        if self._task is not None:
+            return self._task.uncancel()
+        self._cancels = max(0, self._cancels - 1)
+        return self._cancels
+
+    def done(self) -> bool:
+        """Return whether the coroutine has ended."""
+        return self._task is not None and self._task.done()
+
+    def get_name(self) -> str:
+        """Return a name for log lines."""
+        return "first step" if self._task is None else self._task.get_name()
+
+
+def start(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "asyncio.Task[None] | None":
+    """Run a coroutine up to its first wait; return the task that continues it, None when it has ended.
+
+    An exception of the first step is raised here."""
+    outer = asyncio.current_task(loop)
+    if outer is not None:
+        _leave_task(loop, outer)
+    step = FirstStep()
+    _enter_task(loop, step)  # type: ignore[arg-type]  # documented for tasks of others, which need not be Task
+    try:
+        waits_for = work.send(None)
+    except StopIteration:
+        return None
+    finally:
+        _leave_task(loop, step)  # type: ignore[arg-type]
+        if outer is not None:
+            _enter_task(loop, outer)
+    task = loop.create_task(_rest(work, waits_for))
+    step.continue_in(task)
+    return task
+
+
+async def _rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _continued(work, waits_for)
+
+
+@awaitable_generator
+def _continued(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Wait for what the first step waited for, then go on; errors are raised where the coroutine waits."""
+    while True:
+        try:
+            yield waits_for
+        except BaseException as error:  # noqa: BLE001 - the coroutine gets it
+            try:
+                waits_for = work.throw(error)
+            except StopIteration:
+                return
+        else:
+            yield from work
+            return

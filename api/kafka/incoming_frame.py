@@ -1,0 +1,74 @@
+"""Frame whose bytes arrive in more than one piece, or that waits for memory.
+
+    filled ≤ capacity ≤ size,   held ≥ capacity, except for small frames
+
+Memory grows with the bytes that arrive, at most to twice of them; the announced size costs nothing. Used by
+`connection`."""
+
+from typing import Final
+
+UNCHARGED_BYTES_MAX: Final = 4 * 1024
+"""Frames up to this size count as part of their connection, not as memory of the budget."""
+
+
+class IncomingFrame:
+    """A frame without its length prefix; also the owner of its memory in the budget."""
+
+    __slots__ = ("_bytes", "filled", "held", "is_charged", "size", "swept_at", "swept_bytes")
+
+    def __init__(self, size: int, piece: memoryview, *, is_charged: bool) -> None:
+        self.size = size
+        self.is_charged = is_charged
+        """Whether it takes memory of the budget also while it is small."""
+        self._bytes = memoryview(bytearray(min(size, max(2 * len(piece), UNCHARGED_BYTES_MAX))))
+        self.filled = len(piece)
+        self._bytes[: self.filled] = piece
+        self.held = 0
+        """Bytes taken from the budget."""
+        self.swept_bytes, self.swept_at = 0, 0.0
+        """Bytes that had arrived at the last sweep, and its time; 0 before the first."""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory."""
+        return len(self._bytes)
+
+    @property
+    def room(self) -> memoryview:
+        """Return the memory for further bytes."""
+        return self._bytes[self.filled :]
+
+    @property
+    def next_capacity(self) -> int:
+        """Capacity that the frame needs before more of it can arrive."""
+        return self.capacity if self.filled < self.capacity else min(self.size, 2 * self.capacity)
+
+    @property
+    def missing(self) -> int:
+        """Bytes to take from the budget before `grow`."""
+        needed = self.next_capacity
+        return max(0, needed - self.held) if self.is_charged or needed > UNCHARGED_BYTES_MAX else 0
+
+    def grow(self) -> None:
+        """Enlarge the memory to `next_capacity`."""
+        if self.next_capacity > self.capacity:
+            larger = memoryview(bytearray(self.next_capacity))
+            larger[: self.filled] = self._bytes[: self.filled]
+            self._bytes = larger
+
+    def is_slow(self, now: float, bytes_per_s_min: int) -> bool:
+        """Return whether less arrived since the last sweep than has to; called at each sweep."""
+        before, since = self.swept_bytes, self.swept_at
+        self.swept_bytes, self.swept_at = self.filled, now
+        return since > 0 and self.filled - before < bytes_per_s_min * (now - since)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all bytes arrived."""
+        return self.filled == self.size
+
+    @property
+    def content(self) -> memoryview:
+        """Return the bytes of a complete frame; its memory is not used again."""
+        assert self.is_complete, f"{self.filled} of {self.size} bytes"
+        return self._bytes

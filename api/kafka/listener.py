@@ -1,0 +1,90 @@
+"""Kafka's protocol as a listener of a broker."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from raftlog.api.kafka.api import KafkaApi
+from raftlog.api.kafka.connections import KafkaConnections
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.dispatcher import Dispatcher
+from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.addresses import joined
+from raftlog.partitions.broker import Broker
+from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
+
+ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = ()
+"""The function `apis` of each package in `handlers`."""
+_BACKLOG: Final = 1024
+
+
+class KafkaListener:
+    """A `ClientListener`. `advertised` is empty where clients reach the address that it listens on."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        host: str,
+        port: int,
+        advertised: str,
+        requests: MemoryBudget,
+        name: str = "kafka",
+        settings: KafkaSettings = DEFAULTS,
+        answers: MemoryBudget | None = None,
+    ) -> None:
+        self.name = name
+        self._broker, self._settings = broker, settings
+        self._requests = requests
+        self._answers = answers or MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
+        self._host, self._port, self._advertised = host, port, advertised
+        self.address = ""
+        self._sockets: asyncio.Server | None = None
+        self._connections: KafkaConnections | None = None
+        self._warming: asyncio.Task[None] | None = None
+
+    @property
+    def advertised(self) -> str:
+        return self._advertised or self.address
+
+    async def start(self) -> None:
+        context = KafkaContext(self._broker, self.name, self._settings, self._answers)
+        dispatcher = Dispatcher(served_apis(context), self._broker.measuring.counters.kafka)
+        connections = KafkaConnections(self.name, self._settings, dispatcher, self._requests, self._answers)
+        loop = asyncio.get_running_loop()
+        try:
+            self._sockets = await loop.create_server(connections, self._host, self._port, backlog=_BACKLOG)
+        except OSError as error:
+            await connections.stop(0, 0)
+            raise _cannot_listen(self._host, self._port, error) from error
+        self._connections = connections
+        self.address = joined(*self._sockets.sockets[0].getsockname()[:2])
+        self._warming = loop.create_task(dispatcher.warm_up(), name="import of Kafka's schemas")
+
+    async def stop(self, grace_s: float, last_s: float) -> None:
+        if self._sockets is None or self._connections is None or self._warming is None:
+            return
+        self._sockets.close()
+        self._broker.wake_fetches()
+        await self._connections.stop(grace_s, last_s)
+        await self._warming
+        await self._sockets.wait_closed()
+        self._sockets = self._connections = self._warming = None
+
+
+def served_apis(context: KafkaContext) -> Sequence[KafkaApi]:
+    """Return the APIs of all rooms of handlers; `dispatcher` adds ApiVersions."""
+    return [api for apis in ROOMS for api in apis(context)]
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:
+    if isinstance(error, socket.gaierror):
+        why = "this host name has no address"
+    elif error.errno == errno.EADDRINUSE:
+        why = "another program listens there; stop it, or choose another port"
+    else:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return InvalidArgument(f"cannot listen on {host}:{port}: {why}")

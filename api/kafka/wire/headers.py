@@ -1,0 +1,136 @@
+"""Headers of Kafka's requests and answers.
+
+    request  v0: key, version, correlation id   v1: and the client id   v2: and tagged fields
+    answer   v0: correlation id                 v1: and tagged fields
+
+Requests in a flexible version have header v2 and answers v1, except that answers to ApiVersions always have v0: a
+client that asks does not know the broker's versions yet. The client id is never compact. Called by `connection`."""
+
+from collections.abc import Mapping
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+
+from raftlog.api.kafka.api import ApiKey
+from raftlog.api.kafka.wire.errors import MalformedRequest
+from raftlog.api.kafka.wire.reader import RequestReader
+
+NEVER: Final = 32_767
+FLEXIBLE_FROM: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 6,
+    ApiKey.METADATA: 9,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 6,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 6,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 4,
+    ApiKey.SYNC_GROUP: 4,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 3,
+    ApiKey.SASL_HANDSHAKE: NEVER,
+    ApiKey.API_VERSIONS: 3,
+    ApiKey.CREATE_TOPICS: 5,
+    ApiKey.DELETE_TOPICS: 4,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 2,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 3,
+    ApiKey.END_TXN: 3,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 3,
+    ApiKey.DESCRIBE_ACLS: 2,
+    ApiKey.CREATE_ACLS: 2,
+    ApiKey.DELETE_ACLS: 2,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CONFIGS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 2,
+    ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.CREATE_PARTITIONS: 2,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.OFFSET_DELETE: NEVER,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
+    ApiKey.LIST_TRANSACTIONS: 0,
+}
+"""First flexible version of each API: compact lengths and tagged fields."""
+
+HEAD_BYTES: Final = 8
+"""Bytes of a request header v0, which every request has."""
+CLIENT_ID_AT: Final = HEAD_BYTES + 2
+_HEAD = Struct(">hhi")
+_HEAD_AND_CLIENT_ID_LENGTH = Struct(">hhih")
+_ANSWER = Struct(">ii")
+_ANSWER_TAGGED = Struct(">iib")
+_CORRELATION_BYTES: Final = 4
+
+
+class RequestHead(NamedTuple):
+    """First fields of a request; they have the same place in every header version."""
+
+    key: int
+    version: int
+    correlation_id: int
+
+
+def is_flexible(key: ApiKey, version: int) -> bool:
+    """Return whether a version has compact lengths and tagged fields."""
+    return version >= FLEXIBLE_FROM[key]
+
+
+def read_head(frame: memoryview) -> RequestHead:
+    """Read the fields that select the API. Raises `MalformedRequest`."""
+    try:
+        return RequestHead(*_HEAD.unpack_from(frame))
+    except struct_error:
+        raise MalformedRequest(f"a request of {len(frame)} bytes, shorter than a header") from None
+
+
+def client_id_bytes(frame: memoryview) -> int:
+    """Return the length of the client id, which begins at `CLIENT_ID_AT`; -1 for null. Raises `MalformedRequest`."""
+    try:
+        length = int(_HEAD_AND_CLIENT_ID_LENGTH.unpack_from(frame)[3])
+    except struct_error:
+        raise MalformedRequest(f"a request of {len(frame)} bytes, shorter than a header") from None
+    if length < -1 or length > len(frame) - CLIENT_ID_AT:
+        raise MalformedRequest(f"a client id of {length} bytes in a request of {len(frame)}")
+    return length
+
+
+def body_at(frame: memoryview, client_id_length: int, *, is_tagged: bool) -> int:
+    """Return the position of the body in a request with header v1, or v2 if `is_tagged`. Raises `MalformedRequest`."""
+    position = CLIENT_ID_AT + max(0, client_id_length)
+    if not is_tagged:
+        return position
+    if position < len(frame) and frame[position] == 0:
+        return position + 1
+    reader = RequestReader(frame, position)
+    reader.skip_tagged_fields()
+    return reader.position
+
+
+def client_id_of(raw: bytes) -> str:
+    """Decode a client id. Raises `MalformedRequest`."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise MalformedRequest("the client id is not UTF-8") from None
+
+
+def answer_head(correlation_id: int, body_bytes: int, *, is_tagged: bool) -> bytes:
+    """Encode the length and the header of an answer: v1 if `is_tagged`, without tags, else v0."""
+    if is_tagged:
+        return _ANSWER_TAGGED.pack(_CORRELATION_BYTES + 1 + body_bytes, correlation_id, 0)
+    return _ANSWER.pack(_CORRELATION_BYTES + body_bytes, correlation_id)

@@ -1,0 +1,210 @@
+"""Messages of Kafka's protocol by the schemas of kafka-python (`kafka.protocol`).
+
+Requests are decoded here, into the library's classes: its own decoder is made for answers of a trusted broker, and
+accepts strings that end early, null for any field, negative counts and varints without end. Answers are encoded by the
+library. Its import takes 0.1 s, so that it is loaded in a thread once the listener serves.
+
+The library's classes accept versions from 0 on; the served ones are in the table of `dispatcher`."""
+
+import importlib
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from raftlog.api.kafka.api import ApiKey
+from raftlog.api.kafka.wire.headers import is_flexible
+from raftlog.api.kafka.wire.reader import RequestReader
+from raftlog.types import Buffer
+
+_MODULES: Final = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
+Read = Callable[[RequestReader], Any]
+
+
+class _Classes(NamedTuple):
+    requests: dict[int, Any]
+    answers: dict[int, Any]
+
+
+class _Part(NamedTuple):
+    """Reader of one or more adjacent fields."""
+
+    names: tuple[str, ...]
+    read: Read
+    bytes_min: int
+
+
+_loading = threading.Lock()
+_loaded: list[_Classes] = []
+
+
+def is_loaded() -> bool:
+    """Return whether the library was imported."""
+    return bool(_loaded)
+
+
+def load() -> None:
+    """Import the library, once; may be called in any thread."""
+    with _loading:
+        if not _loaded:
+            _loaded.append(_import())
+
+
+def request_class(key: ApiKey) -> Any:
+    """Return the library's class of an API's requests."""
+    return _classes().requests[key]
+
+
+def answer_class(key: ApiKey) -> Any:
+    """Return the library's class of an API's answers; call it with `version=` and the fields."""
+    return _classes().answers[key]
+
+
+def decode(key: ApiKey, version: int, body: memoryview) -> Any:
+    """Decode the body of a request; the result holds no reference to it. Raises `MalformedRequest`."""
+    reader = RequestReader(body)
+    message = _message_reader(key, version)(reader)
+    reader.finish()
+    return message
+
+
+def encode(answer: Any, version: int) -> Sequence[Buffer]:
+    """Encode the body of an answer."""
+    return (answer.encode(version=version),)
+
+
+def _classes() -> _Classes:
+    if not _loaded:
+        load()
+    return _loaded[0]
+
+
+def _import() -> _Classes:
+    classes = _Classes({}, {})
+    for name in _MODULES:
+        module = importlib.import_module(name)
+        found: Any
+        for found in vars(module).values():
+            if isinstance(found, type) and hasattr(found, "API_KEY") and found.__module__.startswith(name):
+                by_key = classes.requests if found.is_request() else classes.answers
+                by_key[found.API_KEY] = found
+    return classes
+
+
+@lru_cache(maxsize=512)
+def _message_reader(key: ApiKey, version: int) -> Read:
+    """Return the reader of a request; there is one for each version of each API."""
+    request = request_class(key)
+    return _struct_reader(request._struct, request, version, is_flexible(key, version)).read
+
+
+def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -> _Part:
+    parts = _parts(struct.untagged_fields(version), version, flexible)
+    tags = {field.tag: _field_part(field, version, flexible) for field in struct.tagged_fields(version)._fields}
+    new = object.__new__
+
+    def read(reader: RequestReader) -> Any:
+        message = new(data_class)
+        message._version, message.tags, message.unknown_tags = version, None, None
+        for names, read_values, _ in parts:
+            values = read_values(reader)
+            if len(names) == 1:
+                setattr(message, names[0], values)
+            else:
+                for name, value in zip(names, values, strict=True):
+                    setattr(message, name, value)
+        if flexible:
+            _read_tags(reader, tags, message)
+        return message
+
+    return _Part((), read, sum(part.bytes_min for part in parts) + flexible)
+
+
+def _read_tags(reader: RequestReader, tags: dict[int, _Part], message: Any) -> None:
+    if not tags:
+        reader.skip_tagged_fields()
+        return
+    count = reader.uvarint()
+    reader.take_elements(count, 2)
+    for _ in range(count):
+        tag, size = reader.uvarint(), reader.uvarint()
+        value, part = reader.view(size), tags.get(tag)
+        if part is not None:
+            inner = RequestReader(value)
+            inner.elements_left = reader.elements_left
+            setattr(message, part.names[0], part.read(inner))
+            inner.finish()
+            reader.elements_left = inner.elements_left
+
+
+def _parts(fields: Sequence[Any], version: int, flexible: bool) -> list[_Part]:
+    """Return the readers of fields; adjacent numbers are read together."""
+    parts: list[_Part] = []
+    run: list[Any] = []
+    for field in (*fields, None):
+        if field is not None and field.is_batchable():
+            run.append(field)
+            continue
+        if run:
+            parts.append(_numbers(run))
+            run = []
+        if field is not None:
+            parts.append(_field_part(field, version, flexible))
+    return parts
+
+
+def _numbers(fields: Sequence[Any]) -> _Part:
+    layout = Struct(">" + "".join(field._type.fmt for field in fields))
+    names = tuple(field.name for field in fields)
+    if len(names) == 1:
+        return _Part(names, lambda reader: reader.numbers(layout)[0], layout.size)
+    return _Part(names, lambda reader: reader.numbers(layout), layout.size)
+
+
+def _field_part(field: Any, version: int, flexible: bool) -> _Part:
+    names, is_nullable = (field.name,), field.nullable_for_version_q(version)
+    if field.is_array():
+        return _array(field, version, flexible, is_nullable)
+    if field.is_struct():
+        inner = _struct_reader(field, field.data_class, version, flexible)
+        if not is_nullable:
+            return _Part(names, inner.read, inner.bytes_min)
+        return _Part(names, lambda reader: None if reader.view(1)[0] == 0xFF else inner.read(reader), 1)
+    if field.is_batchable():
+        return _numbers((field,))
+    kind = field._type_str
+    length_bytes = 1 if flexible else 2 if kind == "string" else 4
+    if kind == "string":
+        return _Part(names, lambda reader: reader.string(is_compact=flexible, is_nullable=is_nullable), length_bytes)
+    if kind in ("bytes", "records"):
+        return _Part(
+            names, lambda reader: reader.byte_string(is_compact=flexible, is_nullable=is_nullable), length_bytes
+        )
+    assert kind == "uuid", f"requests have no fields of type {kind}"
+    return _Part(names, RequestReader.uuid, 16)
+
+
+def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _Part:
+    element = field.array_of
+    part = (
+        _struct_reader(element, element.data_class, version, flexible)
+        if element.is_struct()
+        else _field_part(element, version, flexible)
+    )
+    read_element, bytes_min = part.read, max(1, part.bytes_min)
+
+    def read(reader: RequestReader) -> Any:
+        count = reader.count(is_compact=flexible, is_nullable=is_nullable, element_bytes_min=bytes_min)
+        return None if count is None else [read_element(reader) for _ in range(count)]
+
+    return _Part((field.name,), read, 1 if flexible else 4)
+
+
+def failure(key: ApiKey, version: int, code: int) -> Any:
+    """Return an answer of which only the top-level error code is set; None if the version has no such field."""
+    answer = answer_class(key)
+    field = answer._struct.fields.get("error_code")
+    if field is None or not field.for_version_q(version):
+        return None
+    return answer(version=version, error_code=code)
