@@ -62,14 +62,22 @@ class LeaderAppend:
         "is_charged",
         "is_checked",
         "is_proposed",
+        "number",
         "replica",
         "size",
     )
 
     def __init__(
-        self, replica: Replica, batches: Sequence[bytearray], count: int, size: int, acks: Acks, deadline: Deadline
+        self,
+        replica: Replica,
+        number: int,
+        batches: Sequence[bytearray],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
     ) -> None:
-        self.replica, self.batches, self.count, self.size = replica, batches, count, size
+        self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
         self.acks, self.deadline = acks, deadline
         self.arrived = stopwatch()
         self.future: asyncio.Future[ReplicaAppended]
@@ -123,7 +131,7 @@ class LeaderAppends:
                 f"{partition.name}: batches of {len(producers)} producers in one request; the limit is "
                 f"{CALL_PRODUCERS_MAX}"
             )
-        append = LeaderAppend(replica, batches, count, size, acks, deadline)
+        append = LeaderAppend(replica, number, batches, count, size, acks, deadline)
         self._counters.produces += 1
         has_slow_check = partition.config.is_compacted or (producers and not self._given_ids.has_given(producers))
         if has_slow_check or replica in self._lines or not self._maybe_propose(append):
