@@ -14,6 +14,7 @@ from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, FetchRe
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.leader.fetch import PartitionFetch
+from raftlog.runtime.memory_budget import MemoryBudget
 
 VERSIONS: Final = (4, 12)
 _FULL_FETCH: Final = (-1, 0)
@@ -24,8 +25,8 @@ _READ_COMMITTED: Final = 1
 class FetchHandler:
     """Handler of Fetch."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, answers: MemoryBudget | None) -> None:
+        self._broker, self._answers = broker, answers
         self._wait_ms_max = broker.settings.fetch_wait_ms_max
 
     async def handle(self, request: KafkaRequest) -> FetchAnswer:
@@ -36,9 +37,10 @@ class FetchHandler:
             return FetchAnswer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, has_aborted_list, ())
         requests = [PartitionFetch(topic, *row) for topic, rows in message.topics for row in rows]
         wait_ms = min(max(message.max_wait_ms, 0), self._wait_ms_max)
+        max_bytes = message.max_bytes if self._answers is None else min(message.max_bytes, self._answers.free)
         fetched = iter(
             await self._broker.fetch_partitions(
-                requests, max_bytes=message.max_bytes, min_bytes=message.min_bytes, deadline=deadline_in(wait_ms)
+                requests, max_bytes=max_bytes, min_bytes=message.min_bytes, deadline=deadline_in(wait_ms)
             )
         )
         topics = []
@@ -54,5 +56,5 @@ class FetchHandler:
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the API."""
-    handler = FetchHandler(context.broker)
+    handler = FetchHandler(context.broker, context.answers)
     return [KafkaApi(ApiKey.FETCH, VERSIONS, handler.handle, decode=codec.decode, encode=codec.encode)]

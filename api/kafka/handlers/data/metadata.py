@@ -21,6 +21,8 @@ HOLD_MS: Final = 500
 """Longest time that an answer is held while leaders are being elected."""
 _ALL_TOPICS_IS_NULL_FROM: Final = 1
 _NOTHING: Final = -1
+NOT_ASKED: Final = None
+"""Authorized operations that were not asked for; kafka-python encodes it as -2147483648."""
 _AUTO_CREATED_PARTITIONS: Final = 1
 
 
@@ -82,6 +84,7 @@ class MetadataHandler:
             cluster_id=broker.cluster_id or None,
             controller_id=_NOTHING if controller is None else controller,
             topics=[_topic(answer.MetadataResponseTopic, each, known) for each in topics],
+            authorized_operations=NOT_ASKED,
         )
 
 
@@ -99,6 +102,7 @@ def _topic(topic_answer: Any, topic: TopicLeader, known: set[Any]) -> Any:
         name=topic.name,
         is_internal=topic.is_internal,
         partitions=[_partition(topic_answer.MetadataResponsePartition, each, known) for each in topic.partitions],
+        authorized_operations=NOT_ASKED,
     )
 
 

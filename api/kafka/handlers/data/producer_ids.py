@@ -10,7 +10,7 @@ from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire import schemas
-from raftlog.errors import Unavailable
+from raftlog.errors import OutcomeUnknown, Unavailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce import Producers
 
@@ -33,7 +33,7 @@ class ProducerIdHandler:
             return answer(error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)
         try:
             producer_id, epoch = await self._producers.allocate(deadline_in(NO_DEADLINE_MS))
-        except Unavailable:
+        except (Unavailable, OutcomeUnknown):  # at most a block of ids is lost
             return answer(
                 error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NO_ID, producer_epoch=_NO_ID
             )
