@@ -61,7 +61,7 @@ def answer_class(key: ApiKey) -> Any:
     return _classes().answers[key]
 
 
-def decode(key: ApiKey, version: int, body: memoryview) -> Any:
+def decode(key: ApiKey, body: memoryview, version: int) -> Any:
     """Decode the body of a request; the result holds no reference to it. Raises `MalformedRequest`."""
     reader = RequestReader(body)
     message = _message_reader(key, version)(reader)
