@@ -24,7 +24,7 @@ from raftlog.partitions.gossip.cluster_map import Picture
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch, PartitionsFetch
-from raftlog.partitions.leader.reads import LeaderReads
+from raftlog.partitions.leader.offsets import LeaderOffsets
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
 from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
@@ -72,7 +72,7 @@ class Broker:
     """Sources of metrics."""
     leader_appends: LeaderAppends
     """Appends to partitions that this node leads, for protocols whose clients find the leader."""
-    leader_reads: LeaderReads
+    leader_offsets: LeaderOffsets
     """Offsets and epochs of partitions that this node leads."""
     topic_leaders: TopicLeaders
     """Leaders of topics, for the same clients."""
@@ -88,7 +88,7 @@ class Broker:
         """For tests and the simulation, as `node` and `metadata` are."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
-        self.leader_appends, self.leader_reads = parts.leader_appends, parts.leader_reads
+        self.leader_appends, self.leader_offsets = parts.leader_appends, parts.leader_offsets
         self.topic_leaders = parts.topic_leaders
         self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
         self._wall_ms = environment.wall_ms

@@ -26,7 +26,7 @@ from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.leader.appends import LeaderAppends
-from raftlog.partitions.leader.reads import LeaderReads
+from raftlog.partitions.leader.offsets import LeaderOffsets
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
 from raftlog.partitions.maintenance_loop import MaintenanceLoop
 from raftlog.partitions.metric_sources import MetricSources
@@ -82,7 +82,7 @@ class BrokerParts:
         self.shared = Shared(settings, self.router, self.counters, wall_ms, given_ids.check)
         self.topics = Topics(self.shared)
         self.leader_appends = LeaderAppends(self.topics, self.shared, given_ids)
-        self.leader_reads = LeaderReads(self.topics)
+        self.leader_offsets = LeaderOffsets(self.topics)
         self.finder = Finder(self.topics, metadata, self.router)
         # replicas and their placement
         self.assignments = Assignments(

@@ -2,7 +2,7 @@
 
     append                    LeaderAppends → Replica.append, without the queue of `produce`
     fetch                     PartitionsFetch: one wait for many partitions
-    offsets, epochs, deletion LeaderReads
+    offsets, epochs, deletion LeaderOffsets
     leaders of topics         TopicLeaders, the only part that asks other nodes
 
 A replica that does not lead is refused at once (`NotLeader`), and nothing is forwarded. Called by the broker's faces."""

@@ -1,17 +1,18 @@
 """Appends of Kafka's producers to partitions that this node leads.
 
-    checked → proposed → answered           the usual path, within the call of `begin`
+    checked → turn → proposed → answered    the usual path: appends that begin in one turn of the loop are proposed together
     checked → waiting line → proposed       while the partition has no room, or a check has to wait
-    open appends = proposed + waiting ≤ the requests that the listeners hold
+    open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 
-All appends of one turn share the replica's next Ready, so one frame of the journal and one sync; unlike calls to any
-node they need no queue of their own. Appends of one partition are proposed in the order of `begin`: while one waits,
-later ones wait behind it. A refused append is definite; after the proposal a deadline makes the outcome unknown. Called
-by faces through `Broker.leader_appends`."""
+Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
+of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Each append of an
+idempotent producer is a proposal of its own, since its sequence can be refused. A refused append is definite; after the
+proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader_appends`."""
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from raftlog.errors import (
@@ -29,6 +30,7 @@ from raftlog.errors import (
 from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
 from raftlog.partitions.produce import GivenIds
 from raftlog.partitions.produce.compacted import check_stored_keys
+from raftlog.partitions.produce.pending import copied_error
 from raftlog.partitions.replica import Replica, ReplicaAppended
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import (
@@ -41,12 +43,14 @@ from raftlog.partitions.routing.partition import (
 from raftlog.partitions.routing.topics import Topics
 from raftlog.records import BatchHeader, validate_client_batches
 from raftlog.runtime.histogram import stopwatch
-from raftlog.types import Buffer
+from raftlog.types import Buffer, Offset
 
 _LINE_MAX: Final = 1_000
 """Appends that wait in the line of one partition; more are refused."""
 _RETRY_S: Final = 0.005
 """Pause before the head of a line is proposed again."""
+_TOGETHER_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that are proposed together, unless one append has more."""
 
 
 class LeaderAppend:
@@ -59,9 +63,9 @@ class LeaderAppend:
         "count",
         "deadline",
         "future",
-        "is_charged",
         "is_checked",
         "is_proposed",
+        "is_sequenced",
         "number",
         "replica",
         "size",
@@ -76,15 +80,14 @@ class LeaderAppend:
         size: int,
         acks: Acks,
         deadline: Deadline,
+        is_sequenced: bool,
+        future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
         self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
-        self.acks, self.deadline = acks, deadline
+        self.acks, self.deadline, self.is_sequenced, self.future = acks, deadline, is_sequenced, future
         self.arrived = stopwatch()
-        self.future: asyncio.Future[ReplicaAppended]
         self.is_checked = True
         """Whether all checks have passed."""
-        self.is_charged = False
-        """Whether its bytes are taken from the budget."""
         self.is_proposed = False
         """Whether it may be in the log, so that a deadline makes its outcome unknown."""
 
@@ -97,7 +100,9 @@ class LeaderAppends:
         self._given_ids = given_ids
         self._loop = asyncio.get_running_loop()
         self._open: dict[LeaderAppend, None] = {}
-        """Appends without an outcome that a caller waits for."""
+        """Appends that a caller waits for."""
+        self._turn: dict[Replica, list[LeaderAppend]] = {}
+        """Appends that began in this turn of the loop."""
         self._lines: dict[Replica, deque[LeaderAppend]] = {}
         """Appends that wait for room or for a check; no line is empty."""
         self._checks: set[asyncio.Task[None]] = set()
@@ -105,20 +110,26 @@ class LeaderAppends:
         self._sweep = DeadlineSweep(self._expire)
         self._is_closed = False
 
-    # the usual path
+    # arrival
 
     def begin(self, topic: str, number: int, records: Buffer, acks: Acks, deadline: Deadline) -> LeaderAppend:
-        """Check a client's batches and propose them, or put them into the partition's line; `outcomes` must follow.
+        """Check a client's batches, which are copied, and propose them at the end of this turn; `outcomes` must follow.
 
         The order of calls is the order in the log. Raises definite errors: `UnknownTopic`, `UnknownPartition`,
-        `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch` and `RecordTooLarge`."""
-        partition = self._partition(topic, number)
+        `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `RecordTooLarge` and `LogClosed`."""
+        found = self._topics.get(topic)
+        if found is None:
+            raise UnknownTopic(f"topic {topic!r} does not exist; create it first")
+        if found.is_internal:
+            raise InvalidTopic(f"topic {topic} is internal; only brokers write to it")
+        partition = found.partition(number)
         replica = partition.replica
         if replica is None or not replica.is_leader:
             raise NotLeader(f"{partition.name}: this broker does not lead it")
-        checked = validate_client_batches(records, partition.config.max_message_bytes, CALL_BATCHES_MAX)
-        size, count, producers = len(records), 0, set()
-        batches = []
+        config = partition.config
+        checked = validate_client_batches(records, config.max_message_bytes, CALL_BATCHES_MAX)
+        size, count = len(records), 0
+        batches, producers = [], set()
         for header, batch in checked:
             count += header.record_count
             if header.producer_id >= 0:
@@ -131,38 +142,28 @@ class LeaderAppends:
                 f"{partition.name}: batches of {len(producers)} producers in one request; the limit is "
                 f"{CALL_PRODUCERS_MAX}"
             )
-        append = LeaderAppend(replica, number, batches, count, size, acks, deadline)
+        if self._is_closed:
+            raise LogClosed(f"{partition.name}: the broker stops")
+        future: asyncio.Future[ReplicaAppended] = self._loop.create_future()
+        append = LeaderAppend(replica, number, batches, count, size, acks, deadline, bool(producers), future)
         self._counters.produces += 1
-        has_slow_check = partition.config.is_compacted or (producers and not self._given_ids.has_given(producers))
-        if has_slow_check or replica in self._lines or not self._maybe_propose(append):
-            is_waiting = self._wait_in_line(append)
-            if has_slow_check and is_waiting:
-                self._check_slowly(partition, append, checked, producers)
         self._open[append] = None
         if deadline < self._sweep.earliest:
             self._sweep.note(deadline)
+        if config.is_compacted or (producers and not self._given_ids.has_given(producers)):
+            if self._wait_in_line([*self._turn.pop(replica, ()), append]):
+                self._check_slowly(partition, append, checked, producers)
+        elif replica in self._lines:
+            self._wait_in_line([append])
+        else:
+            if not self._turn:
+                self._loop.call_soon(self._propose_turn)
+            turn = self._turn.get(replica)
+            if turn is None:
+                self._turn[replica] = [append]
+            else:
+                turn.append(append)
         return append
-
-    def _partition(self, topic: str, number: int) -> Partition:
-        found = self._topics.get(topic)
-        if found is None:
-            raise UnknownTopic(f"topic {topic!r} does not exist; create it first")
-        if found.is_internal:
-            raise InvalidTopic(f"topic {topic} is internal; only brokers write to it")
-        return found.partition(number)
-
-    def _maybe_propose(self, append: LeaderAppend) -> bool:
-        """Propose the batches; false when there is no room now. `append.future` gets the outcome."""
-        if not append.is_charged:
-            if not self._budget.maybe_take(append.size):
-                return False
-            append.is_charged = True
-        future = append.replica.append(append.batches, append.acks, any_first_sequence=True)
-        if future.done() and isinstance(future.exception(), Overloaded):
-            return False
-        append.is_proposed = True
-        append.future = future
-        return True
 
     async def outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
         """Wait for the outcome of each, until its deadline at most."""
@@ -170,28 +171,17 @@ class LeaderAppends:
         try:
             for append in appends:
                 try:
-                    appended = await append.future
+                    found.append(await append.future)
                 except RaftlogError as error:
                     found.append(error)
                     self._count_failure(error)
-                else:
-                    found.append(appended)
-                    self._count(append, appended)
         finally:
             for append in appends:
-                self._end(append)
+                self._open.pop(append, None)
+                future = append.future
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # it was not retrieved when the caller was cancelled
         return found
-
-    def _count(self, append: LeaderAppend, appended: ReplicaAppended) -> None:
-        counters = self._counters
-        counters.append_times.observe_since(append.arrived)
-        if appended.is_duplicate:
-            counters.duplicates += 1
-            return
-        counters.appends += 1
-        counters.batches_in += len(append.batches)
-        counters.records_in += append.count
-        counters.bytes_in += append.size
 
     def _count_failure(self, error: RaftlogError) -> None:
         if error.outcome == "unknown":
@@ -199,31 +189,102 @@ class LeaderAppends:
         else:
             self._counters.produce_failures += 1
 
-    def _end(self, append: LeaderAppend) -> None:
-        """Free what an append holds; its caller does not wait any more."""
-        self._open.pop(append, None)
-        future = append.future
-        if not future.cancel() and not future.cancelled():
-            future.exception()  # it was not retrieved when the caller was cancelled
-        if append.is_charged:
-            append.is_charged = False
-            self._budget.give(append.size)
-            if self._lines:
-                self._drain_all()
+    # proposals
+
+    def _propose_turn(self) -> None:
+        turn, self._turn = self._turn, {}
+        for replica, appends in turn.items():
+            if replica in self._lines:
+                self._wait_in_line(appends)
+                continue
+            left = self._propose_in_parts(appends)
+            if left:
+                self._wait_in_line(left)
+
+    def _propose_in_parts(self, appends: Sequence[LeaderAppend]) -> Sequence[LeaderAppend]:
+        """Propose appends to one replica; return those for which there is no room now."""
+        begin, size = 0, 0
+        for at, append in enumerate(appends):
+            if at > begin and (
+                append.is_sequenced
+                or appends[begin].is_sequenced
+                or append.acks != appends[begin].acks
+                or size + append.size > _TOGETHER_BYTES
+            ):
+                if not self._maybe_propose(appends[begin:at], size):
+                    return appends[begin:]
+                begin, size = at, 0
+            size += append.size
+        return () if self._maybe_propose(appends[begin:], size) else appends[begin:]
+
+    def _maybe_propose(self, appends: Sequence[LeaderAppend], size: int) -> bool:
+        """Propose appends to one replica together; false when there is no room now."""
+        if not self._budget.maybe_take(size):
+            return False
+        first = appends[0]
+        batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
+        proposed = first.replica.append(batches, first.acks, any_first_sequence=True)
+        if proposed.done() and isinstance(proposed.exception(), Overloaded):
+            self._budget.give(size)
+            return False
+        for append in appends:
+            append.is_proposed = True
+        proposed.add_done_callback(partial(self._landed, appends, size))
+        return True
+
+    def _landed(
+        self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]"
+    ) -> None:
+        self._budget.give(size)
+        if self._lines:
+            self._drain_all()
+        error = OutcomeUnknown("the process stops") if proposed.cancelled() else proposed.exception()
+        if error is not None:
+            for append in appends:
+                if not append.future.done():
+                    append.future.set_exception(copied_error(error))
+            if not isinstance(error, RaftlogError):
+                raise error
+            return
+        appended = proposed.result()
+        self._count(appends, size, appended)
+        if len(appends) == 1:
+            if not appends[0].future.done():
+                appends[0].future.set_result(appended)
+            return
+        base, _, *rest = appended
+        for append in appends:
+            after = Offset(base + append.count)
+            if not append.future.done():
+                append.future.set_result(ReplicaAppended(base, after, *rest))
+            base = after
+
+    def _count(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:
+        counters = self._counters
+        counters.append_times.observe_since(appends[0].arrived)
+        if appended.is_duplicate:
+            counters.duplicates += 1
+            return
+        counters.appends += 1
+        counters.bytes_in += size
+        for append in appends:
+            counters.batches_in += len(append.batches)
+            counters.records_in += append.count
 
     # waiting line
 
-    def _wait_in_line(self, append: LeaderAppend) -> bool:
-        """Queue the append; when the line is full, refuse it and return false."""
-        append.future = self._loop.create_future()
-        line = self._lines.setdefault(append.replica, deque())
-        if len(line) >= _LINE_MAX:
-            append.future.set_exception(Overloaded(f"{append.replica.name}: {_LINE_MAX} appends wait for room; retry"))
-            return False
-        self._counters.throttled += 1
-        line.append(append)
+    def _wait_in_line(self, appends: Sequence[LeaderAppend]) -> bool:
+        """Queue appends to one replica; when the line is full, refuse the rest and return false."""
+        replica = appends[0].replica
+        line = self._lines.setdefault(replica, deque())
+        for append in appends:
+            if len(line) >= _LINE_MAX:
+                append.future.set_exception(Overloaded(f"{replica.name}: {_LINE_MAX} appends wait for room; retry"))
+            else:
+                line.append(append)
+        self._counters.throttled += len(appends)
         self._retry_soon()
-        return True
+        return line[-1] is appends[-1]
 
     def _check_slowly(
         self,
@@ -258,23 +319,26 @@ class LeaderAppends:
         self._drain(append.replica)
 
     def _drain_all(self) -> None:
-        self._retry = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         for replica in list(self._lines):
             self._drain(replica)
 
     def _drain(self, replica: Replica) -> None:
         """Propose the appends at the head of a line, as far as there is room."""
-        line = self._lines.get(replica, deque())
+        line = self._lines.get(replica)
+        if line is None:
+            return
+        ready = []
         while line and (line[0].is_checked or line[0].future.done()):
-            append, caller = line[0], line[0].future
-            if not caller.done():
-                if not self._maybe_propose(append):
-                    break
-                proposed, append.future = append.future, caller
-                proposed.add_done_callback(lambda done, caller=caller: _copy(done, caller))  # type: ignore[misc]
-            line.popleft()
+            append = line.popleft()
+            if not append.future.done():
+                ready.append(append)
+        left = self._propose_in_parts(ready) if ready else ()
+        line.extendleft(reversed(left))
         if not line:
-            self._lines.pop(replica, None)
+            del self._lines[replica]
         elif line[0].is_checked:
             self._retry_soon()
 
@@ -286,7 +350,7 @@ class LeaderAppends:
 
     def _expire(self, now: float) -> float:
         earliest: float = NEVER
-        for append in list(self._open):
+        for append in self._open:
             if append.deadline > now:
                 earliest = min(earliest, append.deadline)
             elif not append.future.done():
@@ -305,17 +369,6 @@ class LeaderAppends:
             for append in line:
                 if not append.future.done():
                     append.future.set_exception(LogClosed(f"{replica.name}: the broker stops"))
-
-
-def _copy(done: "asyncio.Future[ReplicaAppended]", caller: "asyncio.Future[ReplicaAppended]") -> None:
-    """Set the outcome of a proposal as that of the append, unless its caller stopped waiting."""
-    error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
-    if caller.done():
-        return
-    if error is None:
-        caller.set_result(done.result())
-    else:
-        caller.set_exception(error)
 
 
 def _late(append: LeaderAppend) -> RaftlogError:

@@ -13,7 +13,7 @@ from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.leader.reads import NO_OFFSET, UNKNOWN, FoundOffset, LeaderReads
+from raftlog.partitions.leader.offsets import NO_OFFSET, UNKNOWN, FoundOffset, LeaderOffsets
 
 LIST_OFFSETS_VERSIONS: Final = (1, 6)
 EPOCH_VERSIONS: Final = (2, 4)
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class OffsetsHandler:
     """Handler of the three APIs."""
 
-    def __init__(self, reads: LeaderReads) -> None:
+    def __init__(self, reads: LeaderOffsets) -> None:
         self._reads = reads
 
     # ListOffsets
@@ -151,7 +151,7 @@ async def _for_each(
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the APIs."""
-    handler = OffsetsHandler(context.broker.leader_reads)
+    handler = OffsetsHandler(context.broker.leader_offsets)
     return [
         KafkaApi(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS, handler.list_offsets),
         KafkaApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_VERSIONS, handler.end_of_epochs),

@@ -26,7 +26,7 @@ class FoundOffset(NamedTuple):
     timestamp: int = UNKNOWN
 
 
-class LeaderReads:
+class LeaderOffsets:
     """Reads at the leader; one instance for each process."""
 
     def __init__(self, topics: Topics) -> None:
