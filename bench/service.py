@@ -123,10 +123,12 @@ class Service:
 
 @contextmanager
 def broker(data_dir: Path) -> Iterator[Service]:
-    """Run `raftlog serve` with its defaults on a free port; killed when the block ends, unless it was stopped."""
+    """Run `raftlog serve` without Kafka on a free port; killed when the block ends, unless it was stopped."""
     port = free_port()
     command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data_dir)]
-    with closing(Service([*command, "--http", f"{HOST}:{port}", "--log-level", "warning"], port)) as service:
+    with closing(
+        Service([*command, "--http", f"{HOST}:{port}", "--kafka", "none", "--log-level", "warning"], port)
+    ) as service:
         yield service
 
 

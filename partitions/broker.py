@@ -10,7 +10,7 @@ may have happened nevertheless have the outcome `unknown`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Final, Self
 
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.addresses import joined
@@ -22,6 +22,7 @@ from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.cluster_map import Picture
 from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.kafka_addresses import KafkaAddress, kafka_addresses
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch, PartitionsFetch
 from raftlog.partitions.leader.offsets import LeaderOffsets
@@ -53,6 +54,8 @@ from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer, NodeId, Offset, OffsetRange
 from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember
+
+NO_LISTENERS: Final[Mapping[str, str]] = {}
 
 
 class Broker:
@@ -110,12 +113,12 @@ class Broker:
             await node.stop()
             raise
 
-    async def start(self, http: str = "") -> None:
-        """Found or join the cluster; return once this broker is registered. `http` is the address for clients.
+    async def start(self, http: str = "", kafka: Mapping[str, str] = NO_LISTENERS) -> None:
+        """Found or join the cluster; return once this broker is registered.
 
-        Raises `InvalidArgument` for invalid addresses and seeds, and the error with which the cluster refuses the
-        broker."""
-        await self.parts.start(http)
+        `http` is the address for clients, `kafka` has those for Kafka's clients by the name of the listener. Raises
+        `InvalidArgument` for invalid addresses and seeds, and the error with which the cluster refuses the broker."""
+        await self.parts.start(http, kafka)
         self.is_ready = True
 
     async def close(self) -> None:
@@ -206,6 +209,15 @@ class Broker:
         """Return the addresses that a broker advertises; None when it is not registered."""
         row = self.metadata.state.brokers.get(node)
         return None if row is None else row.addresses
+
+    def kafka_addresses(self, listener: str) -> list[KafkaAddress]:
+        """Return by node id the brokers that clients of a Kafka listener can reach, as far as known here.
+
+        They stay there while a broker is down. Below feature level 2 there are none."""
+        racks = self.parts.gossip.racks()
+        if self.settings.rack:
+            racks[self.node_id] = self.settings.rack
+        return kafka_addresses(self.metadata.state.all_brokers(), listener, racks)
 
     # ---- records
 
@@ -327,7 +339,7 @@ class Broker:
     async def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
         *,
@@ -336,7 +348,8 @@ class Broker:
     ) -> TopicState:
         """Create a topic; return once a majority of the controller's disks has it.
 
-        Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
+        `None` stands for the defaults of this broker's settings. Normally its partitions have leaders then. Raises
+        `TopicExists` and `InvalidArgument`."""
         self.check_ready()
         created = await self.parts.changes.create(
             name, partitions, replication_factor, config or {}, deadline, validate_only=validate_only

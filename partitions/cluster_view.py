@@ -18,6 +18,7 @@ from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
 from raftlog.partitions.controller.machine.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.kafka_addresses import kafka_note
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.node.status import describe_damage, problems_of
@@ -325,6 +326,7 @@ class ClusterObserver:
             len(lagging),
             electing[:HEALTH_NAMES_MAX],
             len(electing),
+            [note for note in [kafka_note(self._metadata.state.all_brokers())] if note is not None],
         )
 
     def _is_controller_leaderless(self) -> bool:
@@ -424,6 +426,7 @@ def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None,
         host=row.host,
         rack=rack,
         http_address=row.addresses.http or None,
+        kafka_addresses=dict(row.addresses.kafka),
         internal_rpc_address=host.strip("[]") or None,
         internal_rpc_port=int(port) if port else None,
         membership_status="draining" if row.is_draining else "active",

@@ -6,7 +6,7 @@
 
 Called by the façade (`broker`), which is the gate to the parts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from raftlog.partitions.addresses import joined
@@ -161,10 +161,10 @@ class BrokerParts:
         """Update the topics to the controller's state."""
         self.topics.refresh(self.metadata.state)
 
-    async def start(self, http: str) -> None:
+    async def start(self, http: str, kafka: Mapping[str, str]) -> None:
         """See `Broker.start`."""
         await self.node.start()
-        addresses = self._addresses(http, await self.gossip.bind())
+        addresses = self._addresses(http, await self.gossip.bind(), kafka)
         self.gossip.start(addresses)
         for part in (self.assignments, self.moves, self.leaving, self.balancer):
             part.start()
@@ -174,9 +174,14 @@ class BrokerParts:
             self.assignments.set_aside_unknown()
         self.housekeeping.start()
 
-    def _addresses(self, http: str, gossip: str) -> Addresses:
+    def _addresses(self, http: str, gossip: str, kafka: Mapping[str, str]) -> Addresses:
         rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
-        return Addresses(self.settings.advertise_http or http, "" if rpc is None else joined(*rpc), gossip)
+        return Addresses(
+            self.settings.advertise_http or http,
+            "" if rpc is None else joined(*rpc),
+            gossip,
+            tuple(sorted(kafka.items())),
+        )
 
     async def stop(self) -> None:
         """See `Broker.close`."""

@@ -58,6 +58,8 @@ class BrokerSettings:
     """Defaults for settings of topics."""
     partitions_per_topic_max: int = bounded(10_000, 1, 10_000)
     """Most partitions of a topic at its creation."""
+    default_partitions: int = bounded(1, 1, 10_000)
+    """Partitions of a topic whose creation names no number, as Kafka's `num.partitions`."""
     offsets_partitions: int = bounded(16, 1, 1_000)
     """Partitions of the internal topic for consumer groups and their offsets, when it is created."""
     offsets_retention_ms: int = bounded(7 * DAY_MS, 1, 3_650 * DAY_MS)

@@ -50,7 +50,7 @@ class TopicChanges:
     async def create(
         self,
         name: str,
-        count: int,
+        count: int | None,
         replication_factor: int | None,
         overrides: Mapping[str, str],
         deadline: Deadline,
@@ -59,6 +59,7 @@ class TopicChanges:
     ) -> CreateTopic:
         """Create a topic and return the command. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`."""
         check_topic_name(name)
+        count = self._settings.default_partitions if count is None else count
         self._check(count, replication_factor, overrides)
         await self._metadata.barrier(deadline)
         if self._metadata.state.has_topic(name):

@@ -28,7 +28,7 @@ def _kind(level: int, fields: str, meaning: str) -> EventKind:
 EVENTS: Final[dict[str, EventKind]] = {
     # the process
     "process_started": _kind(INFO, "node version data_dir pid", "the broker opens its data directory"),
-    "process_ready": _kind(INFO, "node cluster_id http rpc", "the broker serves requests"),
+    "process_ready": _kind(INFO, "node cluster_id http kafka rpc", "the broker serves requests"),
     "process_stopping": _kind(INFO, "node", "the broker is stopping and transfers its leaderships"),
     "process_stopped": _kind(INFO, "node", "all accepted writes are durable, and the data directory is free"),
     "process_failed": _kind(ERROR, "node why", "the broker cannot continue; the process ends"),

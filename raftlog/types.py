@@ -11,7 +11,7 @@ FEATURE_LEVEL_FIRST: Final = 1
 """The level of every format that names none. It never changes: logs are replayed by it, whatever a release requires."""
 FEATURE_LEVEL_LEAST: Final = 1
 """The lowest feature level at which this release runs."""
-FEATURE_LEVEL_KNOWN: Final = 1
+FEATURE_LEVEL_KNOWN: Final = 2
 """The highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
 
 NodeId = NewType("NodeId", int)

@@ -88,7 +88,7 @@ class ClusterHandlers(V3Handlers):
         configs = {each.name: text for each in body.configs or () if (text := _text(each)) is not None}
         described = await self._broker.create_topic(
             body.topic_name,
-            1 if body.partitions_count is None else body.partitions_count,
+            body.partitions_count,
             body.replication_factor,
             configs,
             deadline=target.deadline(),

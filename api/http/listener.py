@@ -28,6 +28,11 @@ class HttpListener:
     def advertised(self) -> str:
         return self._advertised or self.address
 
+    @property
+    def answers(self) -> MemoryBudget:
+        """Memory for answers, which further listeners of the broker share."""
+        return self._server.answers
+
     async def start(self) -> None:
         self.address = joined(*await self._server.start(self._host, self._port))
 

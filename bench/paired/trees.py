@@ -40,7 +40,8 @@ class Tree:
     def environment(self) -> dict[str, str]:
         """The environment of its processes."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAFTLOG_", "PYTHON"))}
-        return {**kept, "PYTHONPATH": str(self.directory), "PYTHONPYCACHEPREFIX": str(self._cache)}
+        free_port = {"RAFTLOG_KAFKA": "none"}  # a variable, since earlier releases have no such flag
+        return {**kept, **free_port, "PYTHONPATH": str(self.directory), "PYTHONPYCACHEPREFIX": str(self._cache)}
 
     @property
     def place(self) -> Path:

@@ -13,10 +13,11 @@ answered from the copy, with its freshness. All calls come from the node's loop.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader
 from raftlog.events import event
 from raftlog.partitions.addresses import address_text, canonical
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, rebuilt_record
@@ -31,20 +32,20 @@ from raftlog.partitions.controller.machine import (
     Addresses,
     Command,
     ControllerState,
-    RegisterBroker,
     controller_group_id,
     first_controller_roll,
 )
 from raftlog.partitions.controller.machine.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.controller.peers import PeerAddresses, peers_of
 from raftlog.partitions.controller.proposals import CommandProposals
+from raftlog.partitions.controller.registration import BrokerRegistration
 from raftlog.partitions.controller.settings import MetadataSettings, check_start
-from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
+from raftlog.partitions.deadline import NEVER, Deadline
 from raftlog.partitions.node import Node
 from raftlog.raft import Ready, ReplicaId, Role
 from raftlog.runtime.log.replica_directory import CONTROLLER
 from raftlog.runtime.replica.partition_replica import PartitionReplica
-from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Index, NodeId, Term
+from raftlog.types import Index, NodeId, Term
 
 _logger = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class ControllerHost:
         self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
         self._duties = LeaderDuties(node, self._copy, self._file, self._proposals, settings)
         self._replacement = DiskReplacement(node, self._copy, self._proposals, settings)
+        self._registration = BrokerRegistration(node, self._copy, self._proposals, settings)
         self.introductions = Introductions(node, settings, self._away, self._update_peers)
         self._heard_at: float | None = None
         """Time when an earlier leader of the controller was last heard."""
@@ -249,24 +251,29 @@ class ControllerHost:
     async def _start(self, addresses: Addresses) -> None:
         at = self._node.transport.address
         if not addresses.rpc and at is not None:
-            addresses = Addresses(addresses.http, address_text(at), addresses.gossip)
+            addresses = replace(addresses, rpc=address_text(at))
+        registration = self._registration
+        registration.addresses = addresses
         if self._copy.group is None:
-            await self._find_cluster(addresses)
+            await self._find_cluster(addresses.rpc)
         self._duties.start()
         self.introductions.start()
         record, me = self._file.record, self._node.identity.replica
         is_newcomer = not self._is_established() and not (record is not None and record.names(me))
-        if is_newcomer or self._has_moved(addresses):
-            await self._register(addresses)
+        if is_newcomer or registration.has_moved:
+            await registration.register()
         await self._duties.barrier(NEVER)
         self._proposals.is_fit = True
         if not is_newcomer:
             while self.state.bootstrap is None:
                 await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
-            await self._register(addresses)
+        if not is_newcomer or registration.lacks_addresses:  # it registered before it knew the feature level
+            await registration.register()
         self._maybe_restore_record()
         await self._foreign_seeds.check()
+        registration.log_withheld()
         self.is_ready = True
+        registration.complete_soon()
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
     def _maybe_restore_record(self) -> None:
@@ -276,24 +283,19 @@ class ControllerHost:
             _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
             self._file.keep(lost)
 
-    def _has_moved(self, addresses: Addresses) -> bool:
-        """Return whether this broker is registered under another address, so that others cannot reach it."""
-        registered = self.state.broker_of(self._node.identity.replica)
-        return registered is not None and registered.addresses.rpc != addresses.rpc
-
-    async def _find_cluster(self, addresses: Addresses) -> None:
-        met = await self._first_start.run(addresses.rpc)
+    async def _find_cluster(self, rpc: str) -> None:
+        met = await self._first_start.run(rpc)
         if met is None:
             self._begin_group()
             return
         assert met.record is not None, f"node {met.replica.node_id} is a member without a record"
-        await self._maybe_replace(met, addresses)
+        await self._maybe_replace(met)
         self._file.keep(self._file.record or met.record, met.members)
         self._node.join_cluster(str(met.record.cluster_id))
         self._update_peers()
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
 
-    async def _maybe_replace(self, met: StartView, addresses: Addresses) -> None:
+    async def _maybe_replace(self, met: StartView) -> None:
         """Replace another disk that this node id has in the cluster, if there is one."""
         me = self._node.identity.replica
         old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
@@ -309,7 +311,7 @@ class ControllerHost:
             at = [member.address for member in met.members if member.address and member.node_id != me.node_id]
             was_refused = self._node.identity.was_refused
             silence_ms = self._settings.refused_silence_ms if was_refused else self._settings.replace_silence_ms
-            await self._replacement.ask(self._registration(addresses, replaces=old), silence_ms, at)
+            await self._replacement.ask(self._registration.command(replaces=old), silence_ms, at)
 
     def _begin_group(self) -> None:
         """Create the first replica of the controller, from the record."""
@@ -326,32 +328,6 @@ class ControllerHost:
         if is_voter and record.seeds[0].replica == me:
             self._node.stand_for_leader([group])
 
-    def _registration(self, addresses: Addresses, replaces: UUID | None = None) -> RegisterBroker:
-        identity = self._node.identity
-        return RegisterBroker(
-            identity.node_id,
-            identity.disk_uuid,
-            identity.boot_epoch,
-            self._node.settings.host_label,
-            addresses,
-            FEATURE_LEVEL_LEAST,
-            FEATURE_LEVEL_KNOWN,
-            replaces=replaces,
-        )
-
-    async def _register(self, addresses: Addresses) -> None:
-        """Retry the registration until it succeeds; every attempt has a deadline, and a repetition changes nothing."""
-        identity, command = self._node.identity, self._registration(addresses)
-        while True:
-            try:
-                await self._proposals.submit(command, deadline_in(10 * self._settings.attempt_ms))
-                return
-            except (IdentityRefused, InvalidArgument):
-                raise
-            except RaftlogError as error:
-                _logger.info("node %s is not registered yet: %s", identity.node_id, error)
-            await self._node.pause(deadline_in(self._settings.look_ms))
-
     async def stop(self) -> None:
         """Stop all tasks; called before `Node.stop`."""
         tasks = [] if self._starting is None else [self._starting]
@@ -359,6 +335,7 @@ class ControllerHost:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._registration.stop()
         await self.introductions.stop()
         await self._duties.stop()
         self._copy.stop()
@@ -389,6 +366,8 @@ class ControllerHost:
             self._node.fail(removed(self._node.identity.node_id))
         self._update_peers()
         self._duties.look_soon()
+        if self.is_ready:
+            self._registration.complete_soon()
         for observe in self.observers:
             observe()
 

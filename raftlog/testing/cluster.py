@@ -175,6 +175,11 @@ class Cluster(NetworkFaults, ClosedAtExit):
         """Addresses of all nodes as one text, for `--bootstrap`."""
         return ",".join(self.addresses)
 
+    @property
+    def kafka(self) -> str:
+        """Addresses of all nodes for `bootstrap.servers` of Kafka's clients; with `client_cuts` the public ones."""
+        return ",".join(node.kafka_public for node in self.nodes.values())
+
     def logs(self) -> dict[int, str]:
         """Return the stderr of every node, by node id."""
         return {number: node.log_text() for number, node in self.nodes.items()}

@@ -52,12 +52,25 @@ class ClusterNode(BrokerProcess):
             self.rpc = self.rpc_bound = address_of(held)
             if between is not None:
                 self.rpc = between.add(node_id, held.getsockname()[1])
+        self._hold_kafka(clients)
         self.gossip: str | None = None
         """Gossip address that it advertises; None without gossip."""
         self.gossip_bound: str | None = None
         """Gossip address that it listens on, which bypasses the proxy."""
         if is_clustered and gossips:
             self._hold_gossip(between)
+
+    def _hold_kafka(self, clients: Network | None) -> None:
+        """Set the Kafka addresses by environment variables, which releases without Kafka ignore."""
+        held = hold_port()
+        self._held.append(held)
+        self.kafka = self.kafka_public = address_of(held)
+        """Address for Kafka's clients that it listens on, which bypasses the proxy."""
+        self._environment |= {"RAFTLOG_KAFKA": self.kafka}
+        if clients is not None:
+            self.kafka_public = clients.add_clients(self.node_id, held.getsockname()[1])
+            """Address that it advertises to Kafka's clients."""
+            self._environment |= {"RAFTLOG_ADVERTISE_KAFKA": self.kafka_public}
 
     def _hold_gossip(self, between: Network | None) -> None:
         """Set the gossip addresses by environment variables, which releases without gossip ignore."""

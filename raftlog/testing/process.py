@@ -63,8 +63,8 @@ class BrokerProcess(ClosedAtExit):
         self.ready: dict[str, Any] = {}
         """Ready line of the last start."""
         self._flags = flags
-        # The default gossip port is not reserved, so another process may have it.
-        self._environment = {"RAFTLOG_GOSSIP": "off", **(environment or {})}
+        # The default ports of gossip and Kafka are not reserved, so another process may have them.
+        self._environment = {"RAFTLOG_GOSSIP": "off", "RAFTLOG_KAFKA": "none", **(environment or {})}
         self._at_launch = at_launch
         self._program = tuple(program)
         self._process: process_start.ProcessHandle | None = None

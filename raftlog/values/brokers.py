@@ -3,7 +3,7 @@
 Sizes are approximate; None when no broker that answers has them. `reason` and `reasons` are sentences: the
 missing or awaited condition, and the next step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -93,6 +93,8 @@ class BrokerDescription(Value, frozen=True, kw_only=True):
     host: str | None = None
     rack: str | None = None
     http_address: str | None = None
+    kafka_addresses: Mapping[str, str] = field(default_factory=dict)
+    """HOST:PORT for Kafka's clients by the name of the listener."""
     internal_rpc_address: str | None = None
     internal_rpc_port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
     version: str | None = None
@@ -140,7 +142,8 @@ class ClusterHealth(Value, frozen=True):
     `leaderless_partitions`: without a leader for longer than an election or a leadership transfer takes;
     `electing_partitions`: without one at this moment. `lagging_partitions`: with a replica that lacks something
     committed at this moment, though it may be in sync; a busy partition may be among them at any time.
-    `reconfigurations_count`: partitions with a reassignment pending.
+    `reconfigurations_count`: partitions with a reassignment pending. `notes`: what operators should know of a cluster
+    that is healthy nevertheless.
     """
 
     is_healthy: bool
@@ -159,6 +162,7 @@ class ClusterHealth(Value, frozen=True):
     lagging_count: Count = 0
     electing_partitions: Sequence[str] = ()
     electing_count: Count = 0
+    notes: Sequence[str] = ()
 
     @property
     def controller_id(self) -> int | None:

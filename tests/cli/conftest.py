@@ -29,7 +29,7 @@ class Run(Protocol):
 
 def environment(more: dict[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
-    return {**kept, **(more or {})}
+    return {**kept, "RAFTLOG_KAFKA": "none", **(more or {})}
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,13 @@ class Place(NamedTuple):
 
 
 def hold_base_port(stack: ExitStack) -> int:
-    """Return a base port for `raftlog dev` whose ports for HTTP and RPC stay reserved."""
+    """Return a base port for `raftlog dev` whose ports for HTTP, Kafka and RPC stay reserved."""
     while True:
         with ExitStack() as held:
             base = held.enter_context(hold_port()).getsockname()[1]
             try:
                 for node in range(1, NODES + 1):
-                    for port in (base + 10 * node, base + 10 * node + 2):
+                    for port in (base + 10 * node, base + 10 * node + 1, base + 10 * node + 2):
                         kept = held.enter_context(socket.socket())
                         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                         kept.bind((HOST, port))
@@ -53,10 +53,20 @@ def place(stack: ExitStack) -> Place:
     base = hold_base_port(stack)
     shown = [SHOWN_BASE_PORT + 10 * node for node in range(1, NODES + 1)]
     addresses = {
-        f"{HOST}:{port + more}": f"{HOST}:{base + port + more - SHOWN_BASE_PORT}" for port in shown for more in (0, 2)
+        f"{HOST}:{port + more}": f"{HOST}:{base + port + more - SHOWN_BASE_PORT}"
+        for port in shown
+        for more in (0, 1, 2)
     }
     first = addresses[f"{HOST}:{shown[0]}"]
-    return Place(addresses, {"RAFTLOG_DEV_BASE_PORT": str(base), "RAFTLOG_HTTP": first, "RAFTLOG_BOOTSTRAP": first})
+    return Place(
+        addresses,
+        {
+            "RAFTLOG_DEV_BASE_PORT": str(base),
+            "RAFTLOG_HTTP": first,
+            "RAFTLOG_KAFKA": "none",
+            "RAFTLOG_BOOTSTRAP": first,
+        },
+    )
 
 
 @pytest.fixture(scope="module")

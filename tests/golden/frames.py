@@ -116,6 +116,13 @@ def _controller() -> Iterator[Sample]:
     for command in COMMANDS:
         request = CommandRequest(uuid.UUID(int=7), Index(3), command)
         yield Sample(f"command {type(command).__name__}", request, encode_request, decode_request)
+    listening = register(1, kafka=(("inside", "h1:9092"), ("outside", "[::1]:9094")))
+    yield Sample(
+        "command RegisterBroker, with Kafka listeners",
+        CommandRequest(uuid.UUID(int=7), Index(3), listening),
+        encode_request,
+        decode_request,
+    )
     internal = CreateTopic("__t", topic_id(2), ((replica(1),),), (), 5_000, is_internal=True)
     yield Sample(
         "command CreateTopic, internal",

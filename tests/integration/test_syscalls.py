@@ -22,7 +22,7 @@ def traced_broker(data: Path, trace: Path, method: str) -> Iterator[http.client.
     command = [
         *("strace", "-f", "-yy", "-s", "400", "-e", f"trace={TRACED}", "-o", str(trace)),
         *(sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data), "--http", "127.0.0.1:0"),
-        *("--log-format", "json", "--sync-method", method),
+        *("--kafka", "none", "--log-format", "json", "--sync-method", method),
     ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as strace:

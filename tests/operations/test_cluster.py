@@ -3,10 +3,11 @@
 import pytest
 
 from raftlog.errors import InvalidArgument, VersionConflict
-from raftlog.partitions.controller import host
+from raftlog.partitions.controller import registration
 from raftlog.partitions.controller.machine import SetFeatureLevel, broker_rules
 from raftlog.partitions.operations import cluster
 from raftlog.partitions.operations.cluster_settings import SETTINGS, current
+from raftlog.types import FEATURE_LEVEL_KNOWN
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import soon
 from tests.waiting import until, until_async
@@ -57,18 +58,19 @@ async def test_an_upgrade_is_finished_when_all_support_the_level(
     three: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A newer release supports one more level; brokers that do not support it keep the level where it is."""
+    now, later = FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_KNOWN + 1
     levels = await three[3].operations.cluster.levels(deadline=soon())
-    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (1, 1, 3)
-    for module in (broker_rules, cluster, host):
-        monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", 2)
-    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not support feature level 2"):
+    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (now, now, 3)
+    for module in (broker_rules, cluster, registration):
+        monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", later)
+    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not support feature level 3"):
         await three[2].operations.cluster.finish_upgrade(deadline=soon())
     with pytest.raises(InvalidArgument, match=r"not known to the brokers \[1, 2, 3\]"):
-        await three[2].metadata.submit(SetFeatureLevel(2), soon())
+        await three[2].metadata.submit(SetFeatureLevel(later), soon())
     for number in (1, 2, 3):
         await three.stop(number)
         await three.start(number)
     levels = await three[3].operations.cluster.levels(deadline=soon())
-    assert (levels.feature_level, levels.highest_known_by_all) == (1, 2)
-    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == 2
-    assert await three[3].operations.cluster.finish_upgrade(deadline=soon()) == 2
+    assert (levels.feature_level, levels.highest_known_by_all) == (now, later)
+    assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == later
+    assert await three[3].operations.cluster.finish_upgrade(deadline=soon()) == later

@@ -14,7 +14,7 @@ import pytest
 from tests.forked.client import ForkedProcess, ForkServer
 
 COMMAND = [sys.executable, "-m", "raftlog.cli"]
-SERVE = [*COMMAND, "serve", "--http", "127.0.0.1:0", "--log-format", "json", "--data-dir"]
+SERVE = [*COMMAND, "serve", "--http", "127.0.0.1:0", "--kafka", "none", "--log-format", "json", "--data-dir"]
 Start = Callable[..., Any]
 
 
@@ -52,7 +52,7 @@ def test_signals_and_sessions(start: Start, tmp_path: Path, number: signal.Signa
 
 def test_environment_and_working_directory(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    environment = os.environ | {"RAFTLOG_HTTP": "127.0.0.1:0", "RAFTLOG_DATA_DIR": "here"}
+    environment = os.environ | {"RAFTLOG_HTTP": "127.0.0.1:0", "RAFTLOG_KAFKA": "none", "RAFTLOG_DATA_DIR": "here"}
     with start([*COMMAND, "serve"], env=environment, **streams()) as process:
         assert str(tmp_path / "here").encode() in process.stdout.readline()
         process.terminate()

@@ -128,6 +128,8 @@ def _check_epoch(known: RegisteredBroker, after: RegisteredBroker) -> None:
             f"{known.boot_epoch} was registered before: it is an old copy; start it on the newer disk or an empty one"
         )
     same = replace(after, is_draining=known.is_draining, version=known.version)
+    if not known.addresses.kafka:  # a running broker adds them when the feature level allows it
+        same = replace(same, addresses=replace(same.addresses, kafka=()))
     if after.boot_epoch == known.boot_epoch and same != known:
         raise IdentityRefused(
             f"the disk {after.disk_uuid} of node {after.node_id} was registered with boot epoch {known.boot_epoch} "

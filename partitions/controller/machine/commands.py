@@ -25,6 +25,7 @@ from raftlog.partitions.controller.machine.schema import (
     Flag,
     Id,
     IndexNumber,
+    KafkaListeners,
     Name,
     Names,
     NodeNumber,
@@ -56,11 +57,14 @@ class Command(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class Addresses(SchemaRecord):
-    """Addresses of a broker, each as HOST:PORT; empty when it does not serve that."""
+    """Addresses of a broker, each as HOST:PORT; empty when it does not serve that.
+
+    `kafka`: those for Kafka's clients by the name of the listener, in ascending order of the names."""
 
     http: Text
     rpc: Text
     gossip: Text
+    kafka: KafkaListeners = ()
 
 
 @dataclass(frozen=True, slots=True)

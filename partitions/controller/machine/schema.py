@@ -31,6 +31,9 @@ PARTITIONS_MAX = 10_000
 """Limit of partitions of one topic."""
 REPLICAS_MAX = 15
 """Limit of replicas of one partition."""
+LISTENERS_MAX = 8
+"""Limit of listeners of one kind of one broker."""
+LISTENER_NAME_BYTES_MAX = 32
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 
 
@@ -194,17 +197,22 @@ def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
     return _each(rows, replicas)
 
 
-def _check_settings(pairs: tuple[tuple[str, str], ...]) -> None:
-    if type(pairs) is not tuple or len(pairs) > TEXT_BYTES_MAX:
-        raise Misfit(f"{pairs!r} is not a tuple of settings")
-    for pair in pairs:
-        if type(pair) is not tuple or len(pair) != 2:
-            raise Misfit(f"{pair!r} is not a name and a value")
-        _NAME.check(pair[0])
-        _VALUE.check(pair[1])
-    names = [name for name, _ in pairs]
-    if names != sorted(set(names)):
-        raise Misfit(f"{names} are not in ascending order, each once")
+def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> Shape[tuple[tuple[str, str], ...]]:
+    """Return the shape of a tuple of names with a value each, in ascending order."""
+
+    def check(pairs: tuple[tuple[str, str], ...]) -> None:
+        if type(pairs) is not tuple or len(pairs) > count_max:
+            raise Misfit(f"{pairs!r} is not a tuple of at most {count_max} {name}")
+        for pair in pairs:
+            if type(pair) is not tuple or len(pair) != 2:
+                raise Misfit(f"{pair!r} is not a name and a value")
+            names.check(pair[0])
+            values.check(pair[1])
+        found = [key for key, _ in pairs]
+        if found != sorted(set(found)):
+            raise Misfit(f"{found} are not in ascending order, each once")
+
+    return Shape(name, check, lambda pairs: [list(pair) for pair in pairs], lambda raw: _each(raw, _unpack_pair))
 
 
 def _unpack_pair(raw: Any) -> tuple[str, str]:
@@ -220,9 +228,8 @@ _VALUE = text("text", 0, TEXT_BYTES_MAX)
 _UUID = Shape("uuid", _check_uuid, lambda value: value.bytes, _unpack_uuid)
 _FLAG = Shape("flag", _check_flag, lambda value: value, lambda raw: raw)
 _NUMBER = whole("number", 0, NUMBER_MAX)
-_SETTINGS: Shape[tuple[tuple[str, str], ...]] = Shape(
-    "settings", _check_settings, lambda pairs: [list(pair) for pair in pairs], lambda raw: _each(raw, _unpack_pair)
-)
+_SETTINGS = named("settings", _NAME, _VALUE, TEXT_BYTES_MAX)
+_LISTENERS = named("listeners", text("name", 1, LISTENER_NAME_BYTES_MAX), _NAME, LISTENERS_MAX)
 
 NodeNumber = Annotated[NodeId, _NODE_ID]
 Id = Annotated[UUID, _UUID]
@@ -236,6 +243,8 @@ Name = Annotated[str, _NAME]
 Text = Annotated[str, _VALUE]
 Names = Annotated[tuple[str, ...], listing("names", _NAME, 0, TEXT_BYTES_MAX)]
 Settings = Annotated[tuple[tuple[str, str], ...], _SETTINGS]
+KafkaListeners = Annotated[tuple[tuple[str, str], ...], _LISTENERS, 2]
+"""HOST:PORT of a broker's listeners by name. From feature level 2 on."""
 Replicas = Annotated[tuple[ReplicaId, ...], listing("replicas", _REPLICA, 1, TEXT_BYTES_MAX)]
 Placement = Annotated[
     tuple[tuple[ReplicaId, ...], ...], Shape("placement", _check_placement, _pack_placement, _unpack_placement)

@@ -14,7 +14,10 @@ def list_brokers(verb: OperatorVerb) -> None:
 
 
 def _show_all(rows: Sequence[BrokerDescription]) -> None:
-    show(table_of(rows, _BROKER | _PROBLEM if any(row.problem for row in rows) else _BROKER))
+    columns = _BROKER
+    if any(row.kafka_addresses for row in rows):
+        columns = {**columns, "Kafka": _kafka}
+    show(table_of(rows, columns | _PROBLEM if any(row.problem for row in rows) else columns))
 
 
 def status_of(row: BrokerDescription) -> str:
@@ -39,6 +42,7 @@ def _show(row: BrokerDescription) -> None:
         ("status", status_of(row)),
         ("problem", row.problem),
         ("HTTP", row.http_address),
+        ("Kafka", _kafka(row)),
         ("RPC", row.rpc),
         ("host", row.host),
         ("rack", row.rack),
@@ -51,6 +55,13 @@ def _show(row: BrokerDescription) -> None:
         ("uptime", _uptime(row)),
         ("row version", row.row_version),
     )
+
+
+def _kafka(row: BrokerDescription) -> str | None:
+    """Return the address of the only Kafka listener, or all listeners with their names."""
+    found = row.kafka_addresses
+    texts = found.values() if len(found) == 1 else (f"{name}={address}" for name, address in found.items())
+    return ", ".join(texts) or None
 
 
 def _free(row: BrokerDescription) -> str:

@@ -47,6 +47,7 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
     show_properties(
         ("healthy", yes_no(found.is_healthy)),
         ("reasons", red("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else None),
+        ("notes", "\n".join(found.notes) or None),
         ("controller", found.controller_id),
         ("all nodes", nodes(sorted(found.all_nodes))),
         ("nodes down", nodes(sorted(found.nodes_down))),

@@ -22,6 +22,7 @@ class DevNode(NamedTuple):
 
     node_id: int
     http: str
+    kafka: str
     rpc: str
     gossip: str
     data_dir: str
@@ -32,6 +33,7 @@ class DevNode(NamedTuple):
             "node_id": self.node_id,
             "pid": self.child.pid,
             "http": self.http,
+            "kafka": self.kafka,
             "rpc": self.rpc,
             "gossip": self.gossip,
             "data_dir": self.data_dir,

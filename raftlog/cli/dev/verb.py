@@ -38,6 +38,7 @@ DATA_DIR_DEFAULT: Final = "./raftlog-dev"
 BASE_PORT_DEFAULT: Final = 8072
 """Base port with which the first node serves at the clients' default address."""
 NODES_MAX: Final = 99
+KAFKA_STEP: Final = 1
 RPC_STEP: Final = 2
 GOSSIP_STEP: Final = 3
 SECRET_FILE: Final = "cluster.secret"  # noqa: S105 - a file name
@@ -58,7 +59,7 @@ POLL_SECONDS: Final = 0.02
     "--base-port",
     type=click.IntRange(1, 65_000),
     default=BASE_PORT_DEFAULT,
-    help="Node i (from 1) serves HTTP on this port + 10 i, and RPC two ports above.",
+    help="Node i (from 1) serves HTTP on this port + 10 i; Kafka is one port above, and RPC two.",
 )
 @option("--workers", type=click.IntRange(1, WORKERS_MAX), default=1, help="Broker processes of each node.")
 @option(
@@ -110,12 +111,12 @@ def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevN
 
 
 def _planned(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
-    http, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, RPC_STEP, GOSSIP_STEP))
+    http, kafka, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, KAFKA_STEP, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
     command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
-    command += ["--node-id", str(number), "--host-label", f"dev-{number}", *shared]
+    command += ["--kafka", kafka, "--node-id", str(number), "--host-label", f"dev-{number}", *shared]
     child = Child(f"node {number}", command, directory / f"node-{number}.log")
-    return DevNode(number, http, rpc, gossip, data_dir, child)
+    return DevNode(number, http, kafka, rpc, gossip, data_dir, child)
 
 
 class _Dev:
@@ -234,6 +235,7 @@ def _short(path: str) -> str:
 _NODE: Columns[DevNode] = {
     "node": lambda node: node.node_id,
     "HTTP": lambda node: node.http,
+    "Kafka": lambda node: node.kafka,
     "RPC": lambda node: node.rpc,
     "gossip": lambda node: node.gossip,
     "pid": lambda node: node.child.pid,

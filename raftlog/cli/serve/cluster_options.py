@@ -13,7 +13,7 @@ from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_host, load_tls
 
 _logger = logging.getLogger(__name__)
 
-_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to listen on; others connect to one that is known later
+EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to listen on; others connect to one that is known later
 _TLS = ("rpc_certificate", "rpc_key", "rpc_authority")
 
 
@@ -104,7 +104,7 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
 
 
 def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
-    if address is not None and address[0] not in _EVERY_ADDRESS:
+    if address is not None and address[0] not in EVERY_ADDRESS:
         check_host(tls, address[0])
 
 

@@ -1,31 +1,55 @@
 """The listeners of a broker: started in their order, stopped together."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from raftlog.api.client_listener import ClientListener
+from raftlog.errors import InvalidArgument
+
+_logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """Listening sockets, at least one; gossip, the controller and the ready line give the first one's address."""
+    """Listening sockets: HTTP, whose address gossip, the controller and the ready line give, and Kafka.
 
-    def __init__(self, listeners: Sequence[ClientListener]) -> None:
-        assert len({each.name for each in listeners}) == len(listeners) > 0, "each listener has a name of its own"
-        self._listeners = listeners
+    `is_kafka_optional`: an address for Kafka that cannot be had is logged, and the broker starts without it."""
+
+    def __init__(
+        self, http: ClientListener, kafka: Sequence[ClientListener] = (), *, is_kafka_optional: bool = False
+    ) -> None:
+        self._all = [http, *kafka]
+        assert len({each.name for each in self._all}) == len(self._all), "each listener has a name of its own"
+        self._http, self._kafka, self._is_kafka_optional = http, kafka, is_kafka_optional
+        self.kafka: dict[str, str] = {}
+        """HOST:PORT of each started Kafka listener by name, as clients reach it, in the order of the flags."""
 
     @property
     def advertised(self) -> str:
-        """HOST:PORT of the first one, as clients reach it."""
-        return self._listeners[0].advertised
+        """HOST:PORT of the HTTP listener, as clients reach it."""
+        return self._http.advertised
+
+    @property
+    def first_kafka(self) -> str | None:
+        """HOST:PORT of the first Kafka listener; None without one."""
+        return next(iter(self.kafka.values()), None)
 
     async def start(self) -> None:
         """Start all of them; raises `InvalidArgument` of the first that cannot listen. Call `stop` also then."""
-        for listener in self._listeners:
-            await listener.start()
+        await self._http.start()
+        for listener in self._kafka:
+            try:
+                await listener.start()
+            except InvalidArgument as error:
+                if not self._is_kafka_optional:
+                    raise
+                _logger.warning("Kafka is off: %s (--kafka HOST:PORT); --kafka none switches it off", error)
+            else:
+                self.kafka[listener.name] = listener.advertised
 
     async def stop(self, grace_s: float, last_s: float) -> None:
         """Stop all of them at once, within the same times, also where one fails."""
-        ends = [listener.stop(grace_s, last_s) for listener in self._listeners]
+        ends = [listener.stop(grace_s, last_s) for listener in self._all]
         failures = [end for end in await asyncio.gather(*ends, return_exceptions=True) if end is not None]
         if failures:
             raise failures[0]

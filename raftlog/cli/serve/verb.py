@@ -1,4 +1,4 @@
-"""`raftlog serve`: the composition root, which builds broker and HTTP server and waits for a signal.
+"""`raftlog serve`: the composition root, which builds broker and listeners and waits for a signal.
 
 Exit codes: 0 after SIGTERM or Ctrl-C; 1 when the broker cannot start, fails (its disk failed), or does not stop in
 time.
@@ -20,11 +20,13 @@ import raftlog
 from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import HttpSettings, requests_budget
+from raftlog.api.kafka.listener import KafkaListener
 from raftlog.cli.options import broker_option, defaults_of, settings_option, settings_options, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
 from raftlog.cli.serve.gossip_options import gossip_options, gossip_settings_from
+from raftlog.cli.serve.kafka_options import KafkaPlan, kafka_options, kafka_plan_from
 from raftlog.cli.serve.listeners import Listeners
 from raftlog.cli.serve.workers import supervise, workers_option
 from raftlog.errors import DiskRefused, InvalidArgument, StorageError
@@ -69,6 +71,7 @@ _TUNING = {
     "catch_up_bytes_per_s": "Maximum rate to all replicas that catch up or are repaired together, in bytes per second.",
     "scrub_interval_days": "Days in which the scrub reads and checks every byte once; 0 disables it.",
     "metadata_growth_bytes_max": "Growth after which a metadata or offsets log is compacted, in bytes.",
+    "default_partitions": "Number of partitions of a topic that is created without a number.",
     "offsets_partitions": "Number of partitions of __consumer_offsets, fixed when that topic is created.",
     "offsets_retention_ms": "Time without members and commits after which the committed offsets of a consumer group "
     "expire, in milliseconds.",
@@ -143,6 +146,7 @@ _tuning_options = settings_options(
     is_flag=True,
     help="Allow addresses that other machines can reach, without TLS: every program there can read and write all data.",
 )
+@kafka_options
 @cluster_options
 @gossip_options
 @workers_option
@@ -208,6 +212,7 @@ def serve(
     http_settings = HttpSettings(**{name: settings.pop(name) for name in HttpSettings._fields})
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
+    kafka = kafka_plan_from(settings, is_alone=rpc is None, insecure=insecure)
     gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
     broker_settings = BrokerSettings(
         data_dir=os.path.abspath(data_dir),
@@ -218,7 +223,7 @@ def serve(
         **settings,
     )
     try:
-        uvloop.run(_serve(broker_settings, http_settings, host, port, log_format))
+        uvloop.run(_serve(broker_settings, http_settings, host, port, kafka, log_format))
     finally:
         logs.write_out()  # before the error that ends the process, which is its last line
 
@@ -232,7 +237,14 @@ def _raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(settings: BrokerSettings, http_settings: HttpSettings, host: str, port: int, line_format: str) -> None:
+async def _serve(
+    settings: BrokerSettings,
+    http_settings: HttpSettings,
+    host: str,
+    port: int,
+    kafka: KafkaPlan,
+    line_format: str,
+) -> None:
     _raise_open_files()
     collections = Collections()
     collections.begin()
@@ -242,10 +254,10 @@ async def _serve(settings: BrokerSettings, http_settings: HttpSettings, host: st
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        await _run(settings, http_settings, host, port, line_format, stop, collections)
+        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections)
     except DiskRefused as error:
         logger.error("%s; restarting as that disk", error)
-        await _run(settings, http_settings, host, port, line_format, stop, collections)
+        await _run(settings, http_settings, host, port, kafka, line_format, stop, collections)
 
 
 async def _run(
@@ -253,6 +265,7 @@ async def _run(
     http_settings: HttpSettings,
     host: str,
     port: int,
+    kafka: KafkaPlan,
     line_format: str,
     stop: asyncio.Event,
     collections: Collections,
@@ -265,18 +278,30 @@ async def _run(
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _handle_loop_error(broker, loop, context))
-    http = HttpListener(broker, host, port, settings.advertise_http, requests_budget(broker), settings=http_settings)
-    listeners = Listeners([http])
+    listeners = _listeners(broker, http_settings, host, port, kafka)
     try:
         await listeners.start()
-        if await _begin(broker, listeners.advertised, stop):
+        if await _begin(broker, listeners, stop):
             collections.settle()
-            _print_ready(broker, listeners.advertised, line_format)
+            _print_ready(broker, listeners, line_format)
             is_ready.set()
             await _wait_for_end(broker, stop)
     finally:
         await _stop(broker, listeners)
         lines.cancel()
+
+
+def _listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
+    """Make the listeners of a broker, which share the memory for bodies of requests and for answers."""
+    requests = requests_budget(broker)
+    http = HttpListener(broker, host, port, broker.settings.advertise_http, requests, settings=http_settings)
+    more = [
+        KafkaListener(
+            broker, each.host, each.port, each.advertised, requests, each.name, kafka.settings, answers=http.answers
+        )
+        for each in kafka.listeners
+    ]
+    return Listeners(http, more, is_kafka_optional=kafka.is_optional)
 
 
 def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -287,9 +312,9 @@ def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context:
         broker.fail(StorageError(f"broken invariant: {error}; please report it with the log"))
 
 
-async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
+async def _begin(broker: Broker, listeners: Listeners, stop: asyncio.Event) -> bool:
     """Start the broker; return False if it is stopped before it is ready, since a cluster may take long to form."""
-    starting = asyncio.ensure_future(broker.start(where))
+    starting = asyncio.ensure_future(broker.start(listeners.advertised, listeners.kafka))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await _first_of(starting, stopping, broker.ended)
@@ -339,15 +364,15 @@ async def _stop(broker: Broker, listeners: Listeners) -> None:
         ) from None
 
 
-def _print_ready(broker: Broker, where: str, line_format: str) -> None:
-    rpc = broker.rpc_address
-    event(logger, "process_ready", node=broker.node_id, cluster_id=broker.cluster_id, http=where, rpc=rpc)
+def _print_ready(broker: Broker, listeners: Listeners, line_format: str) -> None:
+    http, kafka, rpc = listeners.advertised, listeners.first_kafka, broker.rpc_address
+    where = {"http": http, "kafka": kafka, "rpc": rpc}
+    event(logger, "process_ready", node=broker.node_id, cluster_id=broker.cluster_id, **where)
     if line_format == "json":
         line = orjson.dumps(
             {
                 "event": "ready",
-                "http": where,
-                "rpc": rpc,
+                **where,
                 "gossip": broker.gossip_address,
                 "node_id": broker.node_id,
                 "cluster_id": broker.cluster_id,
@@ -359,7 +384,8 @@ def _print_ready(broker: Broker, where: str, line_format: str) -> None:
     else:
         cluster = f", cluster {broker.cluster_id}" if rpc is not None else ""
         line = (
-            f"raftlog is ready: node {broker.node_id} serves http://{where}, "
+            f"raftlog is ready: node {broker.node_id} serves http://{http}"
+            f"{f' and Kafka at {kafka}' if kafka else ''}, "
             f"data in {broker.settings.data_dir}, syncs by {broker.sync_method}{cluster}"
         )
     # The line is for convenience, so a closed stdout is no reason to stop.

@@ -26,6 +26,7 @@ from raftlog.cluster_secret import ensure_secret
 PORT_STEP: Final = 10
 NODE_ID_STEP: Final = 1000
 GOSSIP_OFF: Final = "off"
+KAFKA_DEFAULT: Final = "127.0.0.1:9092"
 RPC_PORT_STEP: Final = 2
 """Distance of the default RPC port from the HTTP port."""
 WORKERS_MAX: Final = 256
@@ -76,6 +77,9 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
         if given[name] not in (None, GOSSIP_OFF):
             flag = f"--{name.replace('_', '-')}"
             flags += [flag, _worker_address(given[name], worker, flag)]
+    if given["rpc"] is None and not given["kafka"]:
+        flags += ["--kafka-default", _worker_address(KAFKA_DEFAULT, worker, "--kafka")]
+    flags += ["--kafka-port-shift", str(PORT_STEP * (worker - 1))]
     if worker > 1 and not given["seeds"]:
         flags += ["--seeds", given["advertise_rpc"] or rpc]
     return flags

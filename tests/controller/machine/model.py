@@ -3,6 +3,7 @@
 It has no tables, indexes or bytes. A refusal is the name of its error."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from raftlog.partitions.controller.machine import (
@@ -116,6 +117,7 @@ class Model:
 
     def _register(self, command: RegisterBroker, index: int) -> int:
         brokers, retired, node, disk = self.data["brokers"], self.data["retired"], command.node_id, command.disk_uuid
+        refuse(bool(command.addresses.kafka) and self.data["level"] < 2, "InvalidArgument")
         refuse(disk in retired, "IdentityRefused")
         everybody = {seed.node_id: seed.disk_uuid for seed in self.data["bootstrap"].seeds}
         holders = [other for other, its in everybody.items() if its == disk]
@@ -127,14 +129,16 @@ class Model:
             refuse(retired.get(command.replaces) != node, "IdentityRefused")
         refuse(not command.feature_level_min <= self.data["level"] <= command.feature_level_max, "InvalidArgument")
         levels = (command.feature_level_min, command.feature_level_max)
-        told = {"epoch": command.boot_epoch, "rest": (command.host, command.addresses, levels), "levels": levels}
+        kafka, rest = command.addresses.kafka, (command.host, replace(command.addresses, kafka=()), levels)
+        told = {"epoch": command.boot_epoch, "rest": rest, "kafka": kafka, "levels": levels}
         old = brokers.get(node) if owner == disk else None
         before = brokers.get(node)
         draining = bool(before and before["draining"]) if command.is_draining is None else command.is_draining
         if old is not None:
             refuse(told["epoch"] < old["epoch"], "IdentityRefused")
             refuse(told["epoch"] == old["epoch"] and told["rest"] != old["rest"], "IdentityRefused")
-            if told["epoch"] == old["epoch"] and draining == old["draining"]:
+            refuse(told["epoch"] == old["epoch"] and old["kafka"] not in ((), kafka), "IdentityRefused")
+            if told["epoch"] == old["epoch"] and draining == old["draining"] and kafka == old["kafka"]:
                 return int(old["version"])
         if owner not in (None, disk):
             retired[owner] = node

@@ -69,6 +69,7 @@ def registrations(draw: st.DrawFn) -> RegisterBroker:
         draw(st.integers(1, 4)),
         host=draw(st.sampled_from([f"host-{node}", "host-1"])),
         port=draw(st.sampled_from([9000, 9100])),
+        kafka=draw(st.sampled_from([(), (), (("kafka", "h:1"),), (("inside", "h:2"), ("outside", "h:3"))])),
         levels=draw(st.sampled_from([(1, 2), (1, 2), (1, 1), (2, 2), (3, 3)])),
         draining=draw(st.sampled_from([None, None, True, False])),
         replaces=draw(st.one_of(st.none(), disks.filter(lambda other: other != number))),

@@ -26,7 +26,7 @@ from raftlog.partitions.controller.machine import (
     broker_rules,
 )
 from raftlog.partitions.controller.machine.schema import NUMBER_MAX
-from raftlog.types import Index, NodeId
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index, NodeId
 from tests.controller.machine.fleet import (
     BOOTSTRAP,
     SEEDS,
@@ -161,19 +161,20 @@ def test_producer_ids_are_given_away_once_and_only_to_the_process_of_now() -> No
 
 def test_the_feature_level_rises_when_all_support_the_next() -> None:
     scribe = cluster()
+    unknown = FEATURE_LEVEL_KNOWN + 1
     assert isinstance(scribe.refused(register(6, levels=(2, 3))), InvalidArgument)
-    assert isinstance(scribe.refused(SetFeatureLevel(2)), InvalidArgument)
+    assert isinstance(scribe.refused(SetFeatureLevel(unknown)), InvalidArgument)
     assert scribe.tell(SetFeatureLevel(1)) == scribe.last_index
     for node in range(1, 6):
-        scribe.tell(register(node, epoch=2, levels=(1, 2)))
-    request = scribe.request(SetFeatureLevel(2))
+        scribe.tell(register(node, epoch=2, levels=(1, unknown)))
+    request = scribe.request(SetFeatureLevel(unknown))
     before = scribe.state.state_hash()
     with pytest.raises(FormatError, match="newer release"):
         scribe.state.apply(request, Index(scribe.last_index + 1))
     assert scribe.state.state_hash() == before, "a replica that cannot follow stops as it is"
-    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2):
-        scribe.tell(SetFeatureLevel(2))
-    assert scribe.state.feature_level == 2
+    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", unknown):
+        scribe.tell(SetFeatureLevel(unknown))
+    assert scribe.state.feature_level == unknown
     assert isinstance(scribe.refused(SetFeatureLevel(1)), InvalidArgument)
     assert isinstance(scribe.refused(register(6, levels=(1, 1))), InvalidArgument)
 

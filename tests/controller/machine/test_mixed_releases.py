@@ -1,4 +1,7 @@
-"""Replicas of this release and of a next one, whose SetMaintenance has a field more, apply the same log."""
+"""Replicas of this release and of a next one, whose SetMaintenance has a field more, apply the same log.
+
+Below level 2 this release writes no addresses of Kafka listeners, so that replicas of the first release apply its
+commands."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -8,8 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from raftlog.errors import FormatError, InvalidArgument
+from raftlog.errors import FormatError, IdentityRefused, InvalidArgument
 from raftlog.partitions.controller.machine import (
+    Addresses,
     ControllerState,
     SetFeatureLevel,
     SetMaintenance,
@@ -26,21 +30,22 @@ from raftlog.partitions.controller.machine import (
 from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.rows import BrokerMaintenance
 from raftlog.partitions.controller.machine.schema import text
-from raftlog.types import Index, NodeId
+from raftlog.types import FEATURE_LEVEL_KNOWN, Index, NodeId
 from tests.controller.machine import fleet
 from tests.controller.machine.fleet import Scribe, create, disk, register
 
+NEXT = FEATURE_LEVEL_KNOWN + 1
 REASON = text("reason", 0, 255)
 
 
 @dataclass(frozen=True, slots=True)
 class NextMaintenance(SetMaintenance):
-    reason: Annotated[str, REASON, 2] = ""
+    reason: Annotated[str, REASON, NEXT] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NextRow(BrokerMaintenance):
-    reason: Annotated[str, REASON, 2] = ""
+    reason: Annotated[str, REASON, NEXT] = ""
 
 
 def next_rule(controller: ClusterState, command: Any, index: Index) -> int:
@@ -50,11 +55,11 @@ def next_rule(controller: ClusterState, command: Any, index: Index) -> int:
 
 @contextmanager
 def next_release() -> Iterator[None]:
-    """Run with the code of a release that knows level 2, at which a maintenance can have a reason."""
+    """Run with the code of a release that knows one level more, at which a maintenance can have a reason."""
     kind = request.KINDS[SetMaintenance]
     with ExitStack() as stack:
         for room in (broker_rules, snapshot):
-            stack.enter_context(patch.object(room, "FEATURE_LEVEL_KNOWN", 2))
+            stack.enter_context(patch.object(room, "FEATURE_LEVEL_KNOWN", NEXT))
         stack.enter_context(patch.dict(request.KINDS, {NextMaintenance: kind}))
         stack.enter_context(patch.dict(request._BY_NUMBER, {kind.number: NextMaintenance}))
         stack.enter_context(patch.dict(state._RULES, {NextMaintenance: next_rule}))
@@ -117,7 +122,7 @@ def test_the_new_field_is_not_written_below_its_level() -> None:
     replica, _ = applied(log[:-1], next_release)
     with next_release():
         made = decode_request(log[-1][1])
-        with pytest.raises(InvalidArgument, match=r"needs feature level 2.*finish the upgrade first"):
+        with pytest.raises(InvalidArgument, match=r"needs feature level 3.*finish the upgrade first"):
             request.check_level(made.command, replica.feature_level)
         refused = replica.apply(made, log[-1][0])
     assert isinstance(refused.error, InvalidArgument), "also where it stands in the log"
@@ -125,7 +130,7 @@ def test_the_new_field_is_not_written_below_its_level() -> None:
 
 
 def test_a_replica_with_an_unknown_field_stops_and_the_others_continue() -> None:
-    log = mixed_log(2, "new disk")
+    log = mixed_log(NEXT, "new disk")
     theirs, hashes = applied(log, next_release)
     assert len(set(hashes)) == len(log)
     assert theirs.maintenance[2] == NextRow(NodeId(2), True, log[-1][0], "new disk")
@@ -138,3 +143,70 @@ def test_a_replica_with_an_unknown_field_stops_and_the_others_continue() -> None
         assert restoration.finish().state_hash() == hashes[-1]
     with pytest.raises(FormatError, match="run a newer release"):
         SnapshotReader().take(piece)
+
+
+KAFKA = (("inside", "h1:9092"), ("outside", "[2001:db8::1]:9094"))
+
+
+def at_level(level: int) -> Scribe:
+    """Return a cluster of this release, founded at level 1 and raised to a level."""
+    scribe = fleet.cluster()
+    for node in range(1, 6):
+        scribe.tell(register(node, epoch=2, levels=(1, 2)))
+    if level > 1:
+        scribe.tell(SetFeatureLevel(level))
+    return scribe
+
+
+def test_kafka_addresses_are_refused_below_level_2() -> None:
+    scribe = at_level(1)
+    command = register(1, epoch=3, levels=(1, 2), kafka=KAFKA)
+    with pytest.raises(InvalidArgument, match=r"RegisterBroker needs feature level 2.*finish the upgrade first"):
+        request.check_level(command, scribe.state.feature_level)
+    assert isinstance(scribe.refused(command), InvalidArgument), "also where it stands in the log"
+    scribe.tell(register(1, epoch=3, levels=(1, 2)))
+    assert scribe.state.broker(NodeId(1)).packed()[4] == ["h1:9000", "h1:9002", ""], "as the first release writes it"
+
+
+def test_a_running_broker_adds_kafka_addresses_once() -> None:
+    scribe = at_level(2)
+    before = scribe.state.broker(NodeId(1)).version
+    version = scribe.tell(register(1, epoch=2, levels=(1, 2), kafka=KAFKA))
+    assert version > before
+    assert scribe.state.broker(NodeId(1)).addresses.kafka == KAFKA
+    assert scribe.tell(register(1, epoch=2, levels=(1, 2), kafka=KAFKA)) == version
+    for other in ((), KAFKA[:1]):
+        refused = scribe.refused(register(1, epoch=2, levels=(1, 2), kafka=other))
+        assert isinstance(refused, IdentityRefused), "another process with a copy of the disk"
+    assert isinstance(scribe.refused(register(2, epoch=2, levels=(1, 2), port=7, kafka=KAFKA)), IdentityRefused)
+    scribe.tell(register(1, epoch=3, levels=(1, 2)))
+    assert scribe.state.broker(NodeId(1)).addresses.kafka == ()
+
+
+def test_a_snapshot_has_kafka_addresses() -> None:
+    scribe = at_level(2)
+    scribe.tell(register(1, epoch=2, levels=(1, 2), kafka=KAFKA))
+    restoration = SnapshotReader().take(next(snapshot_payloads(scribe.state, Index(1))))
+    assert restoration is not None
+    restored = restoration.finish()
+    assert restored.broker(NodeId(1)).addresses.kafka == KAFKA
+    assert restored.state_hash() == scribe.state.state_hash()
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        (("b", "h:1"), ("a", "h:2")),
+        (("a", "h:1"), ("a", "h:2")),
+        (("", "h:1"),),
+        (("a" * 33, "h:1"),),
+        (("a", ""),),
+        (("a", "h" * 256),),
+        (("a", "h\n:1"),),
+        tuple((f"l{number}", "h:1") for number in range(9)),
+        [("a", "h:1")],
+    ],
+)
+def test_kafka_addresses_are_bounded(kafka: Any) -> None:
+    with pytest.raises(InvalidArgument, match="Addresses: kafka"):
+        Addresses("", "", "", kafka)
