@@ -151,6 +151,11 @@ class ClusterObserver:
                     damaged.setdefault(key, []).append([node, damage])
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
+    async def leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
+        """Return leader, term and replicas in sync by group id, as far as nodes answer; None in sync: by a follower."""
+        rows, _ = await self._ask_leaders(partitions, deadline)
+        return {key: row[:3] for key, row in rows.items()}
+
     def _patience(self, node: NodeId, deadline: Deadline) -> Deadline:
         """Return the deadline for an answer; a node that answers counts as up in any state by gossip."""
         patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS

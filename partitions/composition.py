@@ -25,6 +25,9 @@ from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.groups.environment import GroupEnvironment
 from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.leader.appends import LeaderAppends
+from raftlog.partitions.leader.offsets import LeaderOffsets
+from raftlog.partitions.leader.topic_leaders import TopicLeaders
 from raftlog.partitions.maintenance_loop import MaintenanceLoop
 from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
@@ -75,8 +78,11 @@ class BrokerParts:
         # topics and their leaders
         self.router = PartitionRouter(node)
         self.reader = Reader(node, self.router)
-        self.shared = Shared(settings, self.router, self.counters, wall_ms, GivenIds(metadata).check)
+        given_ids = GivenIds(metadata)
+        self.shared = Shared(settings, self.router, self.counters, wall_ms, given_ids.check)
         self.topics = Topics(self.shared)
+        self.leader_appends = LeaderAppends(self.topics, self.shared, given_ids)
+        self.leader_offsets = LeaderOffsets(self.topics)
         self.finder = Finder(self.topics, metadata, self.router)
         # replicas and their placement
         self.assignments = Assignments(
@@ -105,6 +111,7 @@ class BrokerParts:
         )
         self.map = ClusterMap(node, metadata, self.topics, self.router, self.gossip)
         self.view = ClusterObserver(node, metadata, self.topics, self.measuring.disk_space, self.moves, self.gossip)
+        self.topic_leaders = TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max)
         self.operations = Operations(
             node, metadata, self.topics, self.router, self.moves, self.balancer, self.view.brokers
         )
@@ -183,6 +190,7 @@ class BrokerParts:
             await part.stop()
         self.groups.close()
         self.consumers.close()
+        self.leader_appends.close()
         self.topics.close()
         await self.metadata.stop()
         try:

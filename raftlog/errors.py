@@ -4,8 +4,10 @@
     ├── RequestError            the caller's fault; repeating the same call fails again
     │   ├── InvalidArgument     a value, name or setting that cannot be used
     │   │   ├── InvalidTopic    a topic name that cannot be used
+    │   │   ├── MissingKey      a record without a key for a compacted topic
     │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a malformed record batch (length, CRC, counts)
+    │   │   ├── CrcMismatch     a batch that was damaged on its way
     │   │   └── UndecodableBatch    a stored batch whose records cannot be decoded; carries its offset and the next
     │   ├── RecordTooLarge      a record or batch above `max.message.bytes`
     │   ├── UnknownTopic · UnknownPartition · TopicExists
@@ -23,6 +25,7 @@
     │   ├── ConsumerExists · ConsumerState · InvalidConsumer    consumer instances (REST)
     │   ├── OutOfOrderSequence  a producer's sequence that jumps: an earlier batch is missing
     │   ├── ProducerFenced      a newer epoch of this producer id has written
+    │   ├── FencedLeaderEpoch   a leader epoch older than the leader's
     │   ├── UnknownProducer     a producer id that was expired or never given out, or a sequence not begun at 0
     │   ├── OffsetOutOfRange    carries the first and the end offset
     │   ├── EntriesTrimmed      entries that were trimmed from the log of a Raft group
@@ -33,7 +36,9 @@
     │   ├── StorageFull         the disk has no room; reads and deletes go on
     │   ├── DescriptorsExhausted   the process has no file descriptor left for a file of a log
     │   ├── NotLeader           another replica leads, or none; carries the leader if known
+    │   │   └── UnknownLeaderEpoch   a leader epoch newer than the leader's
     │   ├── NoLeader            the partition has no leader until the deadline
+    │   ├── NotEnoughReplicas   fewer replicas than `min.insync.replicas` can be reached
     │   ├── OffsetNotAvailable  a new leader has no current high watermark yet (KIP-207)
     │   ├── CoordinatorLoading  a new coordinator still loads its groups
     │   ├── RebalanceInProgress the group rebalances: join again
@@ -82,12 +87,20 @@ class InvalidTopic(InvalidArgument):
     """Invalid topic name."""
 
 
+class MissingKey(InvalidArgument):
+    """Record without a key for a compacted topic, in which it could never be replaced."""
+
+
 class PlacementImpossible(InvalidArgument):
     """Replication factor above the number of hosts."""
 
 
 class InvalidBatch(RequestError):
     """Malformed record batch."""
+
+
+class CrcMismatch(InvalidBatch):
+    """Batch whose CRC does not match: it was damaged on its way."""
 
 
 class UndecodableBatch(InvalidBatch):
@@ -207,6 +220,10 @@ class ProducerFenced(RequestError):
     """Producer id that was used with a newer epoch: this producer has to stop, or to take a new id."""
 
 
+class FencedLeaderEpoch(RequestError):
+    """Leader epoch that is older than the leader's: the metadata of the client is stale (KIP-320)."""
+
+
 class UnknownProducer(RequestError):
     """Unknown producer id: it was never given out or was expired, or its sequence does not begin at 0.
 
@@ -259,6 +276,14 @@ class NotLeader(Unavailable):
     def __init__(self, message: str, leader: object | None = None) -> None:
         super().__init__(message)
         self.leader = leader
+
+
+class UnknownLeaderEpoch(NotLeader):
+    """Leader epoch that is newer than that of this replica, which may be deposed without knowing it (KIP-320)."""
+
+
+class NotEnoughReplicas(Unavailable):
+    """Append that needs more replicas than can be reached (`min.insync.replicas`); nothing was appended."""
 
 
 class NoLeader(Unavailable):

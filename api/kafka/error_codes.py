@@ -53,6 +53,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
     TRANSACTIONAL_ID_NOT_FOUND = 105
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
@@ -81,7 +82,9 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.RequestError: ErrorCode.INVALID_REQUEST,
     errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     errors.PlacementImpossible: ErrorCode.INVALID_REPLICATION_FACTOR,
-    errors.InvalidBatch: ErrorCode.CORRUPT_MESSAGE,
+    errors.MissingKey: ErrorCode.INVALID_RECORD,
+    errors.InvalidBatch: ErrorCode.INVALID_RECORD,
+    errors.CrcMismatch: ErrorCode.CORRUPT_MESSAGE,
     errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -96,6 +99,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.EntriesTrimmed: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -103,6 +107,8 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.DescriptorsExhausted: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.NoLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

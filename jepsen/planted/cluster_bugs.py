@@ -51,7 +51,7 @@ def route_to_deposed_leader() -> None:
         return None
 
     replace_method(PartitionRouter, "call", call_first)
-    replace_method(Replica, "_readable_end", readable_end)
+    replace_method(Replica, "readable_end", readable_end)
     replace_method(Replica, "_know_the_end", believe_any)
     replace_method(Replica, "_confirm", believe_any)
 

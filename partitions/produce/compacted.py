@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
-from raftlog.errors import InvalidArgument, InvalidBatch, UndecodableBatch
+from raftlog.errors import InvalidBatch, MissingKey, UndecodableBatch
 from raftlog.records import BatchHeader, Record, open_in_steps, read_records
 from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer
@@ -22,7 +22,7 @@ _RECORD_COST: Final = 100
 
 
 async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
-    """Raise `InvalidArgument` for a record without a key.
+    """Raise `MissingKey` for a record without a key.
 
     Raises `InvalidBatch` for a batch that cannot be decoded, or opens to too much."""
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
@@ -61,7 +61,7 @@ def _undecodable(number: int, error: UndecodableBatch) -> InvalidBatch:
     return InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}")
 
 
-def no_key(name: str) -> InvalidArgument:
-    return InvalidArgument(
+def no_key(name: str) -> MissingKey:
+    return MissingKey(
         f"{name}: a record has no key, and the topic is compacted (cleanup.policy); send every record with a key"
     )

@@ -42,6 +42,10 @@ class GivenIds:
                 "id from POST /producers"
             )
 
+    def has_given(self, producer_ids: Collection[int]) -> bool:
+        """Return whether all of these ids were allocated, as far as known here."""
+        return self._unknown(producer_ids) is None
+
     def _unknown(self, producer_ids: Collection[int]) -> int | None:
         following = self._metadata.state.next_producer_id
         return next((each for each in producer_ids if following <= each < COMPUTED_PRODUCER_IDS), None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.errors import NotEnoughReplicas, OutcomeUnknown, RaftlogError
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.raft.ready import Status
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
@@ -83,13 +83,13 @@ class PendingAppends:
 
     # held by enough replicas
 
-    def too_few_error(self, copies: int) -> Unavailable | None:
+    def too_few_error(self, copies: int) -> NotEnoughReplicas | None:
         """Return the error for an append that needs more copies than there are active voters, if so."""
         status = self._group.core.status()
         active = [member for member in active_members(status) if status.configuration.has_voter(member)]
         if len(active) >= copies:
             return None
-        return Unavailable(
+        return NotEnoughReplicas(
             f"{self._name}: not enough replicas: {len(active)} of {len(status.configuration.voters)} can be reached, "
             f"and min.insync.replicas is {copies}; nothing was appended"
         )

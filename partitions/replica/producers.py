@@ -75,14 +75,22 @@ def last_sequence(header: BatchHeader) -> int:
 
 
 def judged(
-    name: str, producer: KnownProducer | None, header: BatchHeader, *, is_forgotten: bool = False
+    name: str,
+    producer: KnownProducer | None,
+    header: BatchHeader,
+    *,
+    is_forgotten: bool = False,
+    any_first_sequence: bool = False,
 ) -> WrittenBatch | None:
     """Return None for a batch that follows and is to be appended, otherwise the original that it repeats.
 
-    `is_forgotten`: the state of a producer with this id was expired. Raises `ProducerFenced`, `UnknownProducer`,
+    `is_forgotten`: the state of a producer with this id was expired. `any_first_sequence`: a producer without a state
+    may begin with any sequence, as at Kafka's brokers, so that a retry can be stored twice. Raises `ProducerFenced`, `UnknownProducer`,
     `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
     base, head = header.base_sequence, f"{name}: producer {header.producer_id}"
     if producer is None or not producer.batches:
+        if any_first_sequence:
+            return None
         if is_forgotten:
             raise UnknownProducer(
                 f"{head} was expired here, so a retry of one of its batches could not be distinguished from a new one: "

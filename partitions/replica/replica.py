@@ -36,7 +36,7 @@ from raftlog.partitions.replica.sequence_check import SequenceCheck, has_produce
 from raftlog.partitions.replica.waits import Waits
 from raftlog.partitions.results import ALL, Acks, Fetched
 from raftlog.raft import Ready, Role
-from raftlog.records import read_header
+from raftlog.records import build_empty_batch, read_header
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.rows import ROW_SIZE
@@ -75,7 +75,8 @@ class Replica:
         self._retention = Retention(name, group, self._producers, counters)
         self._compaction_marks = CompactionMarks(name, group, self._producers)
         self._record_deletion = RecordDeletion(name, group, self._producers)
-        self._waits = Waits()
+        self.waits = Waits()
+        """Waits of readers."""
         self._is_closed = False
         self.reconfigure(config)
         group.on_end = self._ended
@@ -83,7 +84,7 @@ class Replica:
     @property
     def waiting_count(self) -> int:
         """Number of fetches that wait for more records."""
-        return len(self._waits)
+        return len(self.waits)
 
     @property
     def is_leader(self) -> bool:
@@ -92,14 +93,17 @@ class Replica:
 
     # appending
 
-    def append(self, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[ReplicaAppended]":
+    def append(
+        self, batches: Sequence[bytearray], acks: Acks, *, any_first_sequence: bool = False
+    ) -> "asyncio.Future[ReplicaAppended]":
         """Append valid client batches, all or nothing; they are stamped in place and must not change any more.
 
         `acks=-1`: done when they are committed, and durable on `min.insync.replicas` replicas; `acks=1` and `acks=0`:
         done once the leader has written them. The future fails with `NotLeader`, `Overloaded`, `StorageFull`,
         `LogDamaged`, `LogClosed`, `Unavailable` (too few replicas): nothing happened; or with `OutcomeUnknown`. It may
         stay pending for long: the caller owns the deadline. Batches of idempotent producers are checked first
-        (`sequencing`); the answer to a duplicate has the offsets of the original."""
+        (`sequence_check`); the answer to a duplicate has the offsets of the original. `any_first_sequence`: see
+        `judged`."""
         group = self.group
         if group.damage is not None or group.is_closed or self._is_closed:
             return self._refused(self._not_writable_error())
@@ -108,7 +112,7 @@ class Replica:
         if too_few is not None:
             return self._refused(too_few)
         if any(map(has_producer, batches)):
-            return self._sequence_check.append(batches, acks, copies)
+            return self._sequence_check.append(batches, acks, copies, any_first_sequence)
         if acks == ALL and not copies:
             return group.propose_as(batches, self._pending_appends.appended)
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
@@ -162,7 +166,7 @@ class Replica:
         `CorruptBatch`."""
         may_wait = True
         while True:
-            end = self._readable_end(offset)
+            end = self.readable_end(offset)
             if offset > end:
                 await self._reach(offset, deadline)
                 continue
@@ -175,13 +179,36 @@ class Replica:
             size = sum(map(len, batches))
             if not may_wait or size >= min_bytes or (batches and read_header(batches[-1]).next_offset < end):
                 break
-            may_wait = await self._waits.wait(min_bytes - size, deadline)
+            may_wait = await self.waits.wait(min_bytes - size, deadline)
         self._counters.fetches += 1
         self._counters.bytes_out += size
         return Fetched(batches, end, self.group.committed_start_offset, self.group.core.term)
 
-    def _readable_end(self, offset: int | None = None) -> Offset:
-        """Return the end of the readable records; raises `NotLeader` and `LogClosed`.
+    def read_now(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
+        """Return committed batches like `fetch`, without a wait; `offset` lies below `end`, the readable end.
+
+        Where all records from `offset` to the end were removed, return one batch without records that spans them, so
+        that readers continue behind it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`."""
+        group = self.group
+        start = group.committed_start_offset
+        if offset < start:
+            raise OffsetOutOfRange(offset, start, end)
+        try:
+            batches = group.read(offset, max_bytes, end)
+        except CorruptBatch as error:
+            raise self._unreadable(error) from None
+        if not batches and group.log.segments.durable_offset >= end:
+            return [memoryview(build_empty_batch(offset, end, group.core.term))]
+        return batches
+
+    async def prove_end(self, offset: int) -> None:
+        """Raise `OffsetOutOfRange` once it is proven that the log ends below `offset`; return when it does not.
+
+        Raises `NotLeader`, `LogClosed` and `OffsetNotAvailable`."""
+        await self._prove_end(offset, deadline_in(_ANSWER_MS))
+
+    def readable_end(self, offset: int | None = None) -> Offset:
+        """Return the end of the records that can be read from `offset` on; raises `NotLeader` and `LogClosed`.
 
         In a group of one every durable record is as good as committed, also while damage keeps it from leading."""
         group, core = self.group, self.group.core
@@ -220,21 +247,23 @@ class Replica:
         """Return when `offset` can be served, or a retry makes sense; otherwise raise.
 
         A caller that does not wait for records still learns whether there are any."""
+        await self._prove_end(offset, Deadline(max(deadline, deadline_in(_ANSWER_MS))))
+        if offset > self.group.high_watermark and not await self.waits.wait(1, deadline):
+            raise self._not_available(f"offset {offset} is not committed yet")
+
+    async def _prove_end(self, offset: int, deadline: Deadline) -> None:
         group = self.group
-        patient = Deadline(max(deadline, deadline_in(_ANSWER_MS)))
-        await self._know_the_end(patient)
+        await self._know_the_end(deadline)
         if offset > group.high_watermark:
-            await self._confirm(patient)
+            await self._confirm(deadline)
         if offset > group.log_end_offset:
             raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
-        if offset > group.high_watermark and not await self._waits.wait(1, deadline):
-            raise self._not_available(f"offset {offset} is not committed yet")
 
     async def _know_the_end(self, deadline: Deadline) -> None:
         """Wait until an entry of the leader's term is delivered. Raises `NotLeader` and `OffsetNotAvailable`."""
         while not self._knows_the_end():
-            self._readable_end()
-            if self.group.damage is not None or not await self._waits.wait(1, deadline):
+            self.readable_end()
+            if self.group.damage is not None or not await self.waits.wait(1, deadline):
                 raise self._not_available("the leader does not know the end of the log yet")
 
     def _knows_the_end(self) -> bool:
@@ -257,12 +286,12 @@ class Replica:
         """Return the log start offset and the high watermark; raises like `fetch`.
 
         `linearizable`: a majority confirms that no newer leader has committed more."""
-        end = self._readable_end()
+        end = self.readable_end()
         if not self._is_alone_and_damaged():
             await self._know_the_end(deadline)
             if linearizable:
                 await self._confirm(deadline)
-            end = self._readable_end()
+            end = self.readable_end()
         return OffsetRange(self.group.committed_start_offset, end)
 
     async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
@@ -278,7 +307,7 @@ class Replica:
         """Delete the records below `offset`, on every replica; return the log start offset.
 
         Raises like `fetch`, and `DeadlineExceeded`."""
-        self._readable_end()
+        self.readable_end()
         await self._know_the_end(deadline)
         if offset > self.group.high_watermark:
             await self._confirm(deadline)
@@ -295,11 +324,11 @@ class Replica:
             self._sequence_check.delivered(ready.apply.last)
         self._producers.stepped()
         self._sequence_check.stepped()
-        if self._waits:
+        if self.waits:
             if ready.role_state is not None:
-                self._waits.wake_all()
+                self.waits.wake_all()
             elif ready.apply is not None:
-                self._waits.advance(self.group.log.size_of(*ready.apply))
+                self.waits.advance(self.group.log.size_of(*ready.apply))
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Use other settings from now on."""
@@ -327,7 +356,7 @@ class Replica:
 
     def stop_waiting(self) -> None:
         """Answer every waiting fetch with the available records, and let none wait from now on."""
-        self._waits.close()
+        self.waits.close()
 
     def close(self) -> None:
         """Refuse further calls and end all waits; the group is closed by the node."""
@@ -340,4 +369,4 @@ class Replica:
     def _ended(self) -> None:
         self._pending_appends.end(self._closed())
         self._sequence_check.end(self._closed())
-        self._waits.wake_all()
+        self.waits.wake_all()

@@ -85,9 +85,10 @@ class _Spot(NamedTuple):
 class _Judged:
     """Batches of a call: places of the duplicates' originals, and the batches to append."""
 
-    __slots__ = ("fresh", "headers", "newcomers", "producers", "spots")
+    __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "producers", "spots")
 
-    def __init__(self) -> None:
+    def __init__(self, any_first_sequence: bool) -> None:
+        self.any_first_sequence = any_first_sequence
         self.spots: list[_Spot | None] = []
         self.headers: list[BatchHeader] = []
         self.fresh: list[bytearray] = []
@@ -126,20 +127,22 @@ class SequenceCheck:
         """Producers ahead that are not in the table."""
         self._expiring: dict[int, asyncio.Future[Committed]] = {}
         """Producers in the table with an uncommitted entry of this leadership that expires them."""
-        self._waiting: deque[tuple[Sequence[bytearray], Acks, int, asyncio.Future[ReplicaAppended]]] = deque()
+        self._waiting: deque[tuple[Sequence[bytearray], Acks, int, bool, asyncio.Future[ReplicaAppended]]] = deque()
         self.heard: dict[int, None] = {}
         """Producers with new batches, until `ProducerExpiry` has recorded them."""
 
     # appending
 
-    def append(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
+    def append(
+        self, batches: Sequence[bytearray], acks: Acks, copies: int, any_first_sequence: bool
+    ) -> "asyncio.Future[ReplicaAppended]":
         """Append like `Replica.append`, where any of the batches is an idempotent producer's.
 
-        With `copies` above 0 so many replicas have to hold them."""
+        With `copies` above 0 so many replicas have to hold them. `any_first_sequence`: see `judged`."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         core = self._group.core
         if not self._waiting and self.can_judge():
-            self._append(batches, acks, copies, future)
+            self._append(batches, acks, copies, any_first_sequence, future)
         elif core.role is not Role.LEADER:
             future.set_exception(NotLeader(f"{self._name}: it does not lead", core.leader))
         elif self._state.problem is not None:
@@ -147,7 +150,7 @@ class SequenceCheck:
         elif len(self._waiting) >= _WAITING_MAX:
             future.set_exception(Overloaded(f"{self._name}: the leader is new, and too many producers wait for it"))
         else:
-            self._waiting.append((batches, acks, copies, future))
+            self._waiting.append((batches, acks, copies, any_first_sequence, future))
             self._state.stepped()
         return future
 
@@ -168,10 +171,15 @@ class SequenceCheck:
         return True
 
     def _append(
-        self, batches: Sequence[bytearray], acks: Acks, copies: int, future: "asyncio.Future[ReplicaAppended]"
+        self,
+        batches: Sequence[bytearray],
+        acks: Acks,
+        copies: int,
+        any_first_sequence: bool,
+        future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
         try:
-            call = self._judge(batches)
+            call = self._judge(batches, any_first_sequence)
             first = self._group.enter(call.fresh).first_index if call.fresh else Index(0)
         except _OF_THE_PAST as error:
             self._group.read_index().add_done_callback(partial(self._refuse, error, future))
@@ -198,9 +206,9 @@ class SequenceCheck:
             why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
             future.set_exception(error if is_confirmed else why)
 
-    def _judge(self, batches: Sequence[bytearray]) -> _Judged:
+    def _judge(self, batches: Sequence[bytearray], any_first_sequence: bool) -> _Judged:
         """Decide on all batches of a call; raises the error of the first refused one, and then nothing is appended."""
-        call = _Judged()
+        call = _Judged(any_first_sequence)
         for batch in batches:
             header = read_header(batch)
             original = self._original(header, call) if header.producer_id >= 0 else None
@@ -216,7 +224,13 @@ class SequenceCheck:
         producer = producers.get(producer_id) or (ahead.producer if ahead else table.get(producer_id))
         is_expiring = producer_id in self._expiring
         is_forgotten = is_expiring or producer_id in table.forgotten
-        original = judged(self._name, None if is_expiring else producer, header, is_forgotten=is_forgotten)
+        original = judged(
+            self._name,
+            None if is_expiring else producer,
+            header,
+            is_forgotten=is_forgotten,
+            any_first_sequence=call.any_first_sequence,
+        )
         if original is None:
             if producer is None:
                 self._make_room(call)
@@ -349,9 +363,9 @@ class SequenceCheck:
         if core.role is not Role.LEADER:
             self.end(NotLeader(f"{self._name}: the leadership ended before anything was appended", core.leader))
         while self._waiting and self.can_judge():
-            batches, acks, copies, future = self._waiting.popleft()
+            batches, acks, copies, any_first_sequence, future = self._waiting.popleft()
             if not future.done():
-                self._append(batches, acks, copies, future)
+                self._append(batches, acks, copies, any_first_sequence, future)
 
     def end(self, why: RaftlogError) -> None:
         """Fail the waiting appends, which did not happen."""

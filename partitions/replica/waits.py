@@ -1,24 +1,39 @@
 """Waits of readers until more records are visible: each for a number of bytes, counted while any reader waits."""
 
 import asyncio
+from typing import Protocol
 
 from raftlog.partitions.deadline import Deadline
+
+
+class ReplicaWatch(Protocol):
+    """Reader that waits at many replicas at once; `place` is its own number of the replica."""
+
+    def advanced(self, place: int, size: int) -> None:
+        """Note that `size` more bytes are visible at the replica, or an unknown greater number."""
+        ...
+
+    def changed(self, place: int) -> None:
+        """Note that the state of the replica has changed, so that the reader looks at it again."""
+        ...
 
 
 class Waits:
     """Waits at one replica. A cancelled wait leaves no entry."""
 
-    __slots__ = ("_is_closed", "_visible_bytes", "_waiting")
+    __slots__ = ("_is_closed", "_visible_bytes", "_waiting", "_watches")
 
     def __init__(self) -> None:
         self._is_closed = False
         self._visible_bytes = 0
         """Total of visible bytes; never falls."""
         self._waiting: dict[asyncio.Future[None], int] = {}
+        self._watches: dict[ReplicaWatch, int] = {}
+        """Readers of many replicas, with their numbers of this one."""
 
     def __len__(self) -> int:
         """Return the number of waits."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._watches)
 
     def advance(self, size: int) -> None:
         """Add `size` visible bytes, and wake the readers for which they suffice."""
@@ -26,18 +41,35 @@ class Waits:
         for woken, threshold in self._waiting.items():
             if threshold <= self._visible_bytes and not woken.done():
                 woken.set_result(None)
+        for watch, place in self._watches.items():
+            watch.advanced(place, size)
 
     def wake_all(self) -> None:
         """Wake all readers, because the replica's state has changed."""
         for woken in self._waiting:
             if not woken.done():
                 woken.set_result(None)
+        for watch, place in self._watches.items():
+            watch.changed(place)
 
     def close(self) -> None:
         """End all waits, and allow none from now on."""
         self._is_closed = True
         for woken in self._waiting:
             _give_up(woken)
+        for watch, place in self._watches.items():
+            watch.changed(place)
+
+    def watch(self, watch: ReplicaWatch, place: int) -> bool:
+        """Report all that happens to this reader until `unwatch`; false when no reader may wait any more."""
+        if self._is_closed:
+            return False
+        self._watches[watch] = place
+        return True
+
+    def unwatch(self, watch: ReplicaWatch) -> None:
+        """End `watch`."""
+        self._watches.pop(watch, None)
 
     async def wait(self, size: int, deadline: Deadline) -> bool:
         """Wait until `size` more bytes are visible, or `wake_all`; false when the deadline passes first."""

@@ -9,6 +9,7 @@ from raftlog.records.build import BatchBuilder, NewRecord, build_batch, build_co
 from raftlog.records.check import split_batches, validate_client_batches
 from raftlog.records.compression import Compression
 from raftlog.records.control import ControlKind, build_control_batch, control_kind, read_control
+from raftlog.records.empty import build_empty_batch
 from raftlog.records.header import COMPUTED_PRODUCER_IDS, HEADER_SIZE, BatchHeader, crc_matches, read_header, stamp
 from raftlog.records.read import Record, open_in_steps, read_records
 
@@ -24,6 +25,7 @@ __all__ = [
     "build_batch",
     "build_columns",
     "build_control_batch",
+    "build_empty_batch",
     "control_kind",
     "crc_matches",
     "open_in_steps",

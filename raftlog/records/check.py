@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 
-from raftlog.errors import InvalidBatch, RecordTooLarge
+from crc32c import crc32c
+
+from raftlog.errors import CrcMismatch, InvalidBatch, RecordTooLarge
 from raftlog.records.compression import Compression
 from raftlog.records.header import (
     COMPRESSION_MASK,
+    CRC_START,
     HEADER_SIZE,
     LENGTH_END,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    batch_crc,
     read_header,
 )
 from raftlog.types import Buffer
@@ -42,6 +44,17 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         position += header.size
 
 
+def _alone(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | None:
+    """Return the only batch of a buffer, as most requests have; None where it takes `split_batches` to tell."""
+    size = len(buffer)
+    if size < HEADER_SIZE:
+        return None
+    header = read_header(buffer)
+    if header.magic != MAGIC or header.batch_length + LENGTH_END != size:
+        return None
+    return ((header, memoryview(buffer)),)
+
+
 def validate_client_batches(
     buffer: Buffer, max_message_bytes: int, count_max: int | None = None
 ) -> list[tuple[BatchHeader, memoryview]]:
@@ -52,9 +65,9 @@ def validate_client_batches(
     second have no coordinator here.
     """
     checked = []
-    for number, (header, batch) in enumerate(split_batches(buffer)):
-        if header.size > max_message_bytes:
-            raise RecordTooLarge(f"batch {number} has {header.size} bytes; max.message.bytes is {max_message_bytes}")
+    for number, (header, batch) in enumerate(_alone(buffer) or split_batches(buffer)):
+        if len(batch) > max_message_bytes:
+            raise RecordTooLarge(f"batch {number} has {len(batch)} bytes; max.message.bytes is {max_message_bytes}")
         if number == count_max:
             raise RecordTooLarge(f"there are more than {count_max} batches; send them in parts, or make larger ones")
         _check_client_batch(number, header, batch)
@@ -65,15 +78,16 @@ def validate_client_batches(
 
 
 def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> None:
-    if batch_crc(batch) != header.crc:
-        raise InvalidBatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
+    if crc32c(batch[CRC_START:]) != header.crc:
+        raise CrcMismatch(f"batch {number}: the CRC does not match; it was damaged in transit, send it again")
     if header.attributes & ~_CLIENT_ATTRIBUTES:
         raise InvalidBatch(
             f"batch {number}: attributes {header.attributes:#06x} are not accepted; "
             "clients cannot write control or transactional batches"
         )
-    if header.compression > _CODEC_MAX:
-        raise InvalidBatch(f"batch {number}: unknown compression codec {header.compression}")
+    compression = header.attributes & COMPRESSION_MASK
+    if compression > _CODEC_MAX:
+        raise InvalidBatch(f"batch {number}: unknown compression codec {compression}")
     if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
         raise InvalidBatch(
             f"batch {number}: recordCount is {header.record_count} and lastOffsetDelta {header.last_offset_delta}; "
@@ -90,5 +104,5 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
             f"batch {number}: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence "
             f"{header.base_sequence}: without an id all three are -1"
         )
-    if not header.compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
+    if not compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
         raise InvalidBatch(f"batch {number}: {header.record_count} records do not fit in {len(batch)} bytes")

@@ -75,12 +75,12 @@ class BatchHeader(NamedTuple):
         return self.attributes & COMPRESSION_MASK
 
 
-_make_header = BatchHeader._make
+_new_tuple = tuple.__new__
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Read the header that starts at `position`. Raises `struct.error` when fewer than 61 bytes are left."""
-    return _make_header(_HEADER.unpack_from(buffer, position))
+    return _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
 def header_bytes(header: BatchHeader) -> bytes:

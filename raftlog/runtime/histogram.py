@@ -32,7 +32,9 @@ class Histogram:
 
     def observe_since(self, began: float) -> None:
         """Observe the time since `stopwatch()` returned `began`."""
-        self.observe(stopwatch() - began)
+        seconds = stopwatch() - began
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, int]]:
         """Return the buckets as Prometheus defines them: upper ends as text, each with the count up to it."""

@@ -12,7 +12,7 @@ from raftlog.errors import (
     OffsetNotAvailable,
     OutcomeUnknown,
     StorageFull,
-    Unavailable,
+    NotEnoughReplicas,
 )
 from raftlog.partitions.deadline import NEVER
 from raftlog.raft import Entry, EntryId, EntryKind
@@ -153,7 +153,7 @@ def test_too_few_active_replicas_are_refused_before_the_append() -> None:
         world.crash(others(leader)[0])
         world.run(3)
         error = world.append(leader, b"y").exception()
-        assert type(error) is Unavailable
+        assert type(error) is NotEnoughReplicas
         assert "not enough replicas: 2 of 3" in str(error)
         world.run(1)
         assert world.group(leader).high_watermark == high_watermark

@@ -23,14 +23,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # what readers see
     _replica(
         "read-uncommitted",
-        "replica/replica:Replica._readable_end",
+        "replica/replica:Replica.readable_end",
         "        if core.role is Role.LEADER:\n            return group.high_watermark",
         "        if core.role is Role.LEADER:\n            return group.log_end_offset",
         _READING,
     ),
     _replica(
         "follower-answers",
-        "replica/replica:Replica._readable_end",
+        "replica/replica:Replica.readable_end",
         "if core.leader is None and offset is not None and offset < group.high_watermark:",
         "if offset is not None and offset < group.high_watermark:",
         _RULES,

@@ -1,0 +1,131 @@
+"""Metadata: brokers of this listener, and the leaders of topics.
+
+A partition without a leader is LEADER_NOT_AVAILABLE, with leader and epoch -1: an epoch is only given together with
+the node that leads in it. While leaders of named topics are being elected the answer is held for a short time, so that
+clients need not ask again. Unknown topics are created where the setting and the request allow it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.wire import schemas
+from raftlog.errors import RaftlogError, TopicExists, UnknownTopic
+from raftlog.partitions.controller.machine.naming import INTERNAL_PREFIX, check_topic_name
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.leader.topic_leaders import PartitionLeader, TopicLeader
+
+VERSIONS: Final = (0, 9)
+HOLD_MS: Final = 500
+"""Longest time that an answer is held while leaders are being elected."""
+_ALL_TOPICS_IS_NULL_FROM: Final = 1
+_NOTHING: Final = -1
+NOT_ASKED: Final = None
+"""Authorized operations that were not asked for; kafka-python encodes it as -2147483648."""
+_AUTO_CREATED_PARTITIONS: Final = 1
+
+
+class MetadataHandler:
+    """Handler of Metadata."""
+
+    def __init__(self, context: KafkaContext) -> None:
+        self._broker, self._listener = context.broker, context.listener
+        self._creates_topics = context.settings.auto_create_topics
+
+    async def handle(self, request: KafkaRequest) -> Any:
+        """Describe brokers and topics."""
+        message = request.message
+        names = None if message.topics is None else [topic.name for topic in message.topics]
+        if names is None or (not names and request.version < _ALL_TOPICS_IS_NULL_FROM):
+            topics = await self._broker.topic_leaders.describe_all()
+        else:
+            topics = await self._named(list(dict.fromkeys(names)), message.allow_auto_topic_creation)
+        return self._answer(topics)
+
+    async def _named(self, names: Sequence[str], may_create: bool) -> list[TopicLeader]:
+        refused = {name: error for name in names if (error := _name_error(name)) is not None}
+        valid = [name for name in names if name not in refused]
+        found = {each.name: each for each in await self._broker.topic_leaders.describe(valid, HOLD_MS)}
+        if self._creates_topics and may_create:
+            unknown = [name for name, each in found.items() if isinstance(each.error, UnknownTopic)]
+            refused |= await self._create([name for name in unknown if not name.startswith(INTERNAL_PREFIX)])
+            created = [name for name in unknown if name not in refused]
+            if created:
+                found |= {each.name: each for each in await self._broker.topic_leaders.describe(created, HOLD_MS)}
+        found |= {name: TopicLeader(name, False, (), error) for name, error in refused.items()}
+        return [found[name] for name in names]
+
+    async def _create(self, names: Sequence[str]) -> dict[str, RaftlogError]:
+        """Create topics; return the errors by name."""
+        problems: dict[str, RaftlogError] = {}
+        for name in names:
+            try:
+                await self._broker.create_topic(name, _AUTO_CREATED_PARTITIONS, deadline=deadline_in(NO_DEADLINE_MS))
+            except TopicExists:
+                continue
+            except RaftlogError as error:
+                problems[name] = error
+        return problems
+
+    def _answer(self, topics: Sequence[TopicLeader]) -> Any:
+        broker = self._broker
+        addresses = broker.kafka_addresses(self._listener)
+        known = {node_id for node_id, *_ in addresses}
+        controller = broker.controller_id
+        if controller not in known:  # any broker takes requests for the controller
+            controller = broker.node_id if broker.node_id in known else None
+        answer = schemas.answer_class(ApiKey.METADATA)
+        return answer(
+            brokers=[
+                answer.MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in addresses
+            ],
+            cluster_id=broker.cluster_id or None,
+            controller_id=_NOTHING if controller is None else controller,
+            topics=[_topic(answer.MetadataResponseTopic, each, known) for each in topics],
+            authorized_operations=NOT_ASKED,
+        )
+
+
+def _name_error(name: str) -> RaftlogError | None:
+    try:
+        check_topic_name(name.removeprefix(INTERNAL_PREFIX) if name != INTERNAL_PREFIX else name)
+    except RaftlogError as error:
+        return error
+    return None
+
+
+def _topic(topic_answer: Any, topic: TopicLeader, known: set[Any]) -> Any:
+    return topic_answer(
+        error_code=ErrorCode.NONE if topic.error is None else _topic_code(topic.error),
+        name=topic.name,
+        is_internal=topic.is_internal,
+        partitions=[_partition(topic_answer.MetadataResponsePartition, each, known) for each in topic.partitions],
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _topic_code(error: RaftlogError) -> ErrorCode:
+    """Return the code of a topic; clients ask again for a topic about which the controller did not answer."""
+    code = code_of(error)
+    return ErrorCode.LEADER_NOT_AVAILABLE if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
+
+
+def _partition(partition_answer: Any, partition: PartitionLeader, known: set[Any]) -> Any:
+    """Return the row of a partition; a leader that does not serve this listener cannot be reached."""
+    has_leader = partition.leader is not None and partition.leader in known
+    return partition_answer(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.partition,
+        leader_id=partition.leader if has_leader else _NOTHING,
+        leader_epoch=partition.leader_epoch if has_leader else _NOTHING,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.in_sync),
+        offline_replicas=list(partition.offline),
+    )
+
+
+def apis(context: KafkaContext) -> list[KafkaApi]:
+    """Return the API."""
+    return [KafkaApi(ApiKey.METADATA, VERSIONS, MetadataHandler(context).handle)]

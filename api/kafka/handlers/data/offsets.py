@@ -1,0 +1,159 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords, each served by the leader of a partition alone.
+
+A new leader that does not know the end of its log is OFFSET_NOT_AVAILABLE, which clients before ListOffsets 5 know as
+LEADER_NOT_AVAILABLE (KIP-207)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
+
+from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.wire import schemas
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.leader.offsets import NO_OFFSET, UNKNOWN, FoundOffset, LeaderOffsets
+
+LIST_OFFSETS_VERSIONS: Final = (1, 6)
+EPOCH_VERSIONS: Final = (2, 4)
+DELETE_VERSIONS: Final = (0, 2)
+LATEST, EARLIEST = -1, -2
+_NOT_AVAILABLE_FROM: Final = 5
+_END_MS: Final = 1_000
+"""Time for a new leader to learn the end of its log, and for a majority to confirm it."""
+_AT_ONCE: Final = 256
+"""Partitions of a request that are looked up at the same time."""
+HIGH_WATERMARK: Final = -1
+"""Offset of DeleteRecords that stands for all committed records."""
+
+T = TypeVar("T")
+
+
+class OffsetsHandler:
+    """Handler of the three APIs."""
+
+    def __init__(self, reads: LeaderOffsets) -> None:
+        self._reads = reads
+
+    # ListOffsets
+
+    async def list_offsets(self, request: KafkaRequest) -> Any:
+        """Return the first or last offset of partitions, or that of a time."""
+        version = request.version
+
+        async def one(topic: Any, partition: Any) -> Any:
+            found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
+            try:
+                found = await self._found(topic.name, partition)
+            except RaftlogError as error:
+                code = code_of(error)
+                if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_FROM:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
+            return topic_answer.ListOffsetsPartitionResponse(
+                partition_index=partition.partition_index,
+                error_code=code,
+                timestamp=found.timestamp,
+                offset=found.offset,
+                leader_epoch=found.leader_epoch,
+            )
+
+        answer = schemas.answer_class(ApiKey.LIST_OFFSETS)
+        topic_answer = answer.ListOffsetsTopicResponse
+        return answer(
+            topics=[
+                topic_answer(name=topic.name, partitions=rows)
+                for topic, rows in await _for_each(request.message.topics, one)
+            ]
+        )
+
+    async def _found(self, topic: str, partition: Any) -> FoundOffset:
+        number, epoch, timestamp = partition.partition_index, partition.current_leader_epoch, partition.timestamp
+        if timestamp == LATEST:
+            return await self._reads.end_offset(topic, number, epoch, deadline_in(_END_MS))
+        if timestamp == EARLIEST:
+            return await self._reads.first_offset(topic, number, epoch, deadline_in(_END_MS))
+        if timestamp < 0:
+            raise InvalidArgument(f"the timestamp {timestamp} has no meaning; use -1, -2 or a time")
+        return await self._reads.offset_for_timestamp(topic, number, epoch, timestamp, deadline_in(_END_MS))
+
+    # OffsetForLeaderEpoch
+
+    async def end_of_epochs(self, request: KafkaRequest) -> Any:
+        """Return the ends of leader epochs."""
+
+        async def one(topic: Any, partition: Any) -> Any:
+            found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
+            try:
+                found = self._reads.end_of_epoch(
+                    topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch
+                )
+            except RaftlogError as error:
+                code = code_of(error)
+            return topic_answer.EpochEndOffset(
+                error_code=code,
+                partition=partition.partition,
+                leader_epoch=found.leader_epoch,
+                end_offset=found.offset,
+            )
+
+        answer = schemas.answer_class(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+        topic_answer = answer.OffsetForLeaderTopicResult
+        return answer(
+            topics=[
+                topic_answer(topic=topic.topic, partitions=rows)
+                for topic, rows in await _for_each(request.message.topics, one)
+            ]
+        )
+
+    # DeleteRecords
+
+    async def delete_records(self, request: KafkaRequest) -> Any:
+        """Delete the records of partitions below an offset each."""
+        timeout_ms = request.message.timeout_ms
+        deadline = deadline_in(min(timeout_ms, NO_DEADLINE_MS) if timeout_ms > 0 else NO_DEADLINE_MS)
+
+        async def one(topic: Any, partition: Any) -> Any:
+            low, code = UNKNOWN, ErrorCode.NONE
+            try:
+                low = await self._delete(topic.name, partition.partition_index, partition.offset, deadline)
+            except RaftlogError as error:
+                code = code_of(error)
+            return topic_answer.DeleteRecordsPartitionResult(
+                partition_index=partition.partition_index, low_watermark=low, error_code=code
+            )
+
+        answer = schemas.answer_class(ApiKey.DELETE_RECORDS)
+        topic_answer = answer.DeleteRecordsTopicResult
+        return answer(
+            topics=[
+                topic_answer(name=topic.name, partitions=rows)
+                for topic, rows in await _for_each(request.message.topics, one)
+            ]
+        )
+
+    async def _delete(self, topic: str, number: int, offset: int, deadline: Deadline) -> int:
+        before = None if offset == HIGH_WATERMARK else offset
+        return await self._reads.delete_before(topic, number, before, deadline)
+
+
+async def _for_each(
+    topics: Sequence[Any], work: Callable[[Any, Any], Coroutine[Any, Any, T]]
+) -> list[tuple[Any, list[T]]]:
+    """Return the results for all partitions by topic, in order; a bounded number is worked on at the same time."""
+    asked = [(topic, partition) for topic in topics for partition in topic.partitions]
+    found: list[T] = []
+    for at in range(0, len(asked), _AT_ONCE):
+        found += await asyncio.gather(*(work(*each) for each in asked[at : at + _AT_ONCE]))
+    results = iter(found)
+    return [(topic, [next(results) for _ in topic.partitions]) for topic in topics]
+
+
+def apis(context: KafkaContext) -> list[KafkaApi]:
+    """Return the APIs."""
+    handler = OffsetsHandler(context.broker.leader_offsets)
+    return [
+        KafkaApi(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS, handler.list_offsets),
+        KafkaApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_VERSIONS, handler.end_of_epochs),
+        KafkaApi(ApiKey.DELETE_RECORDS, DELETE_VERSIONS, handler.delete_records),
+    ]

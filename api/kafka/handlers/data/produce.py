@@ -1,0 +1,138 @@
+"""Produce: batches are proposed at once, in the order of requests, and answered when they are as durable as asked.
+
+The partitions of a request are appended in parallel, with a result each. With acks 0 the client gets no answer; an
+error ends the connection, which is how a client without answers learns that it has to refresh its metadata. Producers
+with transactions are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it is the code that every client takes as
+final."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.api.kafka.wire import produce as codec
+from raftlog.api.kafka.wire.produce import ProduceAnswer, ProducedPartition, ProducedRecords, ProduceRequest
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.leader.appends import LeaderAppend, LeaderAppends
+from raftlog.partitions.replica import ReplicaAppended
+from raftlog.partitions.results import Acks
+
+VERSIONS: Final = (0, 9)
+SERVED_FROM: Final = 3
+_MAGIC_AT: Final = 16
+_MAGIC: Final = 2
+_ACKS: Final[dict[int, Acks]] = {-1: -1, 0: 0, 1: 1}
+_MESSAGE_MAX: Final = 1_000
+"""Characters of an error message in an answer."""
+
+Rows = list[ProducedPartition | None]
+
+
+class ProduceHandler:
+    """Handler of Produce."""
+
+    def __init__(self, appends: LeaderAppends) -> None:
+        self._appends = appends
+
+    async def handle(self, request: KafkaRequest) -> ProduceAnswer | None:
+        """Append the batches of a request; all that depends on the order happens before the first wait."""
+        message: ProduceRequest = request.message
+        acks = _ACKS.get(message.acks)
+        if acks is None:
+            return _refused(message, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}; use -1, 0 or 1")
+        if message.transactional_id is not None:
+            return _refused(
+                message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions", acks
+            )
+        wait_ms = min(message.timeout_ms, NO_DEADLINE_MS) if message.timeout_ms > 0 else NO_DEADLINE_MS
+        deadline = deadline_in(wait_ms)
+        begun: list[LeaderAppend] = []
+        answer: list[tuple[str, Rows]] = []
+        for topic, partitions in message.topics:
+            rows: Rows = []
+            for partition in partitions:
+                rows.append(self._begin(topic, partition, acks, deadline, begun))
+            answer.append((topic, rows))
+        outcomes = await self._appends.outcomes(begun)
+        _fill(answer, begun, outcomes)
+        if acks == 0:
+            _raise_first([each for _, rows in answer for each in rows])
+            return None
+        return answer  # type: ignore[return-value]  # no row is missing any more
+
+    def _begin(
+        self, topic: str, produced: ProducedRecords, acks: Acks, deadline: Deadline, begun: list[LeaderAppend]
+    ) -> ProducedPartition | None:
+        """Begin an append; None when its outcome comes later, otherwise the refusal."""
+        number, records = produced
+        if records is None or len(records) <= _MAGIC_AT:
+            return ProducedPartition(number, ErrorCode.INVALID_RECORD, error_message="no record batch was sent")
+        if records[_MAGIC_AT] != _MAGIC:
+            text = f"magic {records[_MAGIC_AT]}: only record batches of version 2 are stored"
+            return ProducedPartition(number, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, error_message=text)
+        try:
+            begun.append(self._appends.begin(topic, number, records, acks, deadline))
+        except RaftlogError as error:
+            return _failed(number, error)
+        return None
+
+
+def _fill(
+    answer: list[tuple[str, Rows]], begun: Sequence[LeaderAppend], outcomes: Sequence[ReplicaAppended | RaftlogError]
+) -> None:
+    """Put the outcomes into the missing rows; they have the same order."""
+    ended = iter(zip(begun, outcomes, strict=True))
+    for topic, rows in answer:
+        for place, row in enumerate(rows):
+            if row is None:
+                append, outcome = next(ended)
+                rows[place] = _row(append, outcome)
+
+
+def _row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) -> ProducedPartition:
+    if isinstance(outcome, RaftlogError):
+        return _failed(append.number, outcome)
+    return ProducedPartition(
+        append.number, ErrorCode.NONE, outcome.base_offset, append.replica.group.committed_start_offset
+    )
+
+
+def _failed(partition: int, error: RaftlogError) -> ProducedPartition:
+    return ProducedPartition(partition, code_of(error), error_message=str(error)[:_MESSAGE_MAX])
+
+
+def _refused(
+    message: ProduceRequest, code: ErrorCode, why: str, acks: Acks | None = None
+) -> Sequence[tuple[str, Sequence[ProducedPartition]]]:
+    """Return an answer that refuses every partition. Raises `InvalidArgument` where the client expects none."""
+    if acks == 0:
+        raise InvalidArgument(why)
+    return [
+        (topic, [ProducedPartition(each.partition, code, error_message=why) for each in partitions])
+        for topic, partitions in message.topics
+    ]
+
+
+def _raise_first(rows: Sequence[ProducedPartition | None]) -> None:
+    """Raise an error for the first failed row: the connection ends, since the client gets no answer."""
+    for row in rows:
+        if row is not None and row.error_code != ErrorCode.NONE:
+            raise InvalidArgument(f"Produce with acks 0 failed for partition {row.partition}: {row.error_message}")
+
+
+def apis(context: KafkaContext) -> list[KafkaApi]:
+    """Return the API."""
+    handler = ProduceHandler(context.broker.leader_appends)
+    return [
+        KafkaApi(
+            ApiKey.PRODUCE,
+            VERSIONS,
+            handler.handle,
+            served_from=SERVED_FROM,
+            decode=codec.decode,
+            encode=codec.encode,
+            is_pipelined=True,
+        )
+    ]

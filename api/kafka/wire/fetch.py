@@ -1,0 +1,171 @@
+"""Codec of Fetch 4 to 12: the rows of a topic's partitions are unpacked at once, stored batches are not copied.
+
+    row of a request   v4: partition, offset, max bytes      v5: and log start     v9: and leader epoch
+                       v12: and last fetched epoch, tagged fields
+
+Called by `dispatcher`; no I/O."""
+
+from collections.abc import Sequence
+from itertools import repeat
+from struct import Struct
+from typing import Final, NamedTuple
+
+from raftlog.api.kafka.wire.reader import RequestReader
+from raftlog.api.kafka.wire.writer import FlexibleWriter, PlainWriter
+from raftlog.types import Buffer
+
+FLEXIBLE_FROM: Final = 12
+_SESSIONS_FROM: Final = 7
+_LOG_START_FROM: Final = 5
+_EPOCH_FROM: Final = 9
+_RACK_FROM: Final = 11
+_HEAD: Final = Struct(">iiiib")
+_SESSION: Final = Struct(">ii")
+_NO_EPOCH: Final = -1
+_ROW_4, _ROW_5, _ROW_9, _ROW_12 = Struct(">iqi"), Struct(">iqqi"), Struct(">iiqqi"), Struct(">iiqiqi")
+_ROW_12_TAGGED: Final = Struct(">iiqiqiB")
+_PARTITION: Final = 4
+_NUMBERS, _NUMBERS_5 = Struct(">ihqq"), Struct(">ihqqq")
+_PREFERRED: Final = Struct(">i").pack(-1)
+_ANSWER_HEAD: Final = Struct(">ihi")
+_NO_THROTTLE: Final = bytes(4)
+
+PartitionRow = tuple[int, int, int, int]
+"""Partition, leader epoch, offset, largest number of bytes."""
+
+
+class FetchRequest(NamedTuple):
+    """Decoded request. `topics` are names with rows of partitions."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: Sequence[tuple[str, Sequence[PartitionRow]]]
+
+
+class AnsweredPartition(NamedTuple):
+    """Answer for one partition; the last stable offset is the high watermark."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    batches: Sequence[Buffer]
+
+
+class FetchAnswer(NamedTuple):
+    """Answer; it never has a session. `has_aborted_list`: an empty list of aborted transactions, otherwise null."""
+
+    error_code: int
+    has_aborted_list: bool
+    topics: Sequence[tuple[str, Sequence[AnsweredPartition]]]
+
+
+def decode(body: memoryview, version: int) -> FetchRequest:
+    """Decode the body of a request. Raises `MalformedRequest`."""
+    reader, is_compact = RequestReader(body), version >= FLEXIBLE_FROM
+    _, max_wait_ms, min_bytes, max_bytes, isolation_level = reader.numbers(_HEAD)
+    session_id, session_epoch = reader.numbers(_SESSION) if version >= _SESSIONS_FROM else (0, _NO_EPOCH)
+    topics = []
+    for _ in range(reader.count(is_compact=is_compact) or 0):
+        name = reader.string(is_compact=is_compact) or ""
+        topics.append((name, _rows(reader, version)))
+        if is_compact:
+            reader.skip_tagged_fields()
+    if version >= _SESSIONS_FROM:
+        _skip_forgotten(reader, is_compact)
+    if version >= _RACK_FROM:
+        reader.string(is_compact=is_compact)
+    if is_compact:
+        reader.skip_tagged_fields()
+    reader.finish()
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics)
+
+
+def _rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:
+    if version >= FLEXIBLE_FROM:
+        return _flexible_rows(reader)
+    layout = _ROW_9 if version >= _EPOCH_FROM else _ROW_5 if version >= _LOG_START_FROM else _ROW_4
+    count = reader.count(is_compact=False, element_bytes_min=layout.size) or 0
+    rows = layout.iter_unpack(reader.view(count * layout.size))
+    if version >= _EPOCH_FROM:
+        return [(partition, epoch, offset, size) for partition, epoch, offset, _, size in rows]
+    if version >= _LOG_START_FROM:
+        return [(partition, _NO_EPOCH, offset, size) for partition, offset, _, size in rows]
+    return [(partition, _NO_EPOCH, offset, size) for partition, offset, size in rows]
+
+
+def _flexible_rows(reader: RequestReader) -> Sequence[PartitionRow]:
+    """Read rows with tagged fields; normally none has any, and all have the same size."""
+    count = reader.count(is_compact=True, element_bytes_min=_ROW_12_TAGGED.size) or 0
+    begin = reader.position
+    rows = list(_ROW_12_TAGGED.iter_unpack(reader.view(count * _ROW_12_TAGGED.size)))
+    if not any(row[-1] for row in rows):
+        return [(partition, epoch, offset, size) for partition, epoch, offset, _, _, size, _ in rows]
+    reader.position = begin
+    found = []
+    for _ in repeat(None, count):
+        partition, epoch, offset, _, _, size = reader.numbers(_ROW_12)
+        reader.skip_tagged_fields()
+        found.append((partition, epoch, offset, size))
+    return found
+
+
+def _skip_forgotten(reader: RequestReader, is_compact: bool) -> None:
+    for _ in range(reader.count(is_compact=is_compact) or 0):
+        reader.string(is_compact=is_compact)
+        reader.view(_PARTITION * (reader.count(is_compact=is_compact, element_bytes_min=_PARTITION) or 0))
+        if is_compact:
+            reader.skip_tagged_fields()
+
+
+def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
+    """Encode the body of an answer: heads, and between them the stored batches as they are."""
+    is_flexible = version >= FLEXIBLE_FROM
+    writer = FlexibleWriter() if is_flexible else PlainWriter()
+    pieces: list[Buffer] = []
+    out = writer.out
+    out += _ANSWER_HEAD.pack(0, answer.error_code, 0) if version >= _SESSIONS_FROM else _NO_THROTTLE
+    writer.count(len(answer.topics))
+    middle, last = _constant_fields(answer.has_aborted_list, version)
+    has_log_start = version >= _LOG_START_FROM
+    pack, pack_5 = _NUMBERS.pack, _NUMBERS_5.pack
+    for name, partitions in answer.topics:
+        writer.string(name)
+        writer.count(len(partitions))
+        for partition, error_code, watermark, log_start, batches in partitions:
+            if has_log_start:
+                out += pack_5(partition, error_code, watermark, watermark, log_start)
+            else:
+                out += pack(partition, error_code, watermark, watermark)
+            if not batches:
+                out += last
+                continue
+            out += middle
+            writer.count(sum(map(len, batches)))
+            pieces.append(out)
+            pieces += batches
+            out = writer.out = bytearray()
+            writer.tags()
+        writer.tags()
+    writer.tags()
+    pieces.append(out)
+    return pieces
+
+
+def _constant_fields(has_aborted_list: bool, version: int) -> tuple[bytes, bytes]:
+    """Return the bytes between the numbers and the records of a partition, and those of one without records."""
+    writer = FlexibleWriter() if version >= FLEXIBLE_FROM else PlainWriter()
+    if has_aborted_list:
+        writer.count(0)
+    else:
+        writer.null_array()
+    if version >= _RACK_FROM:
+        writer.out += _PREFERRED
+    middle = bytes(writer.out)
+    writer.count(0)
+    writer.tags()
+    return middle, bytes(writer.out)

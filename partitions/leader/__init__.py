@@ -1,0 +1,10 @@
+"""Requests that only the leader of a partition serves, at this node or not at all: Kafka's clients find the leader.
+
+    append                    LeaderAppends → Replica.append, without the queue of `produce`
+    fetch                     PartitionsFetch: one wait for many partitions
+    offsets, epochs, deletion LeaderOffsets
+    leaders of topics         TopicLeaders, the only part that asks other nodes
+
+A replica that does not lead is refused at once (`NotLeader`), and nothing is forwarded. Called by the broker's faces."""
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.leader"

@@ -1,0 +1,378 @@
+"""Appends of Kafka's producers to partitions that this node leads.
+
+    checked → turn → proposed → answered    the usual path: appends that begin in one turn of the loop are proposed together
+    checked → waiting line → proposed       while the partition has no room, or a check has to wait
+    open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
+
+Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
+of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Each append of an
+idempotent producer is a proposal of its own, since its sequence can be refused. A refused append is definite; after the
+proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader_appends`."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from raftlog.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    InvalidTopic,
+    LogClosed,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    RaftlogError,
+    RecordTooLarge,
+    UnknownTopic,
+)
+from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
+from raftlog.partitions.produce import GivenIds
+from raftlog.partitions.produce.compacted import check_stored_keys
+from raftlog.partitions.produce.pending import copied_error
+from raftlog.partitions.replica import Replica, ReplicaAppended
+from raftlog.partitions.results import Acks
+from raftlog.partitions.routing.partition import (
+    CALL_BATCHES_MAX,
+    CALL_BYTES_MAX,
+    CALL_PRODUCERS_MAX,
+    Partition,
+    Shared,
+)
+from raftlog.partitions.routing.topics import Topics
+from raftlog.records import BatchHeader, validate_client_batches
+from raftlog.runtime.histogram import stopwatch
+from raftlog.types import Buffer, Offset
+
+_LINE_MAX: Final = 1_000
+"""Appends that wait in the line of one partition; more are refused."""
+_RETRY_S: Final = 0.005
+"""Pause before the head of a line is proposed again."""
+_TOGETHER_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that are proposed together, unless one append has more."""
+
+
+class LeaderAppend:
+    """Append to one partition; `future` gets its outcome."""
+
+    __slots__ = (
+        "acks",
+        "arrived",
+        "batches",
+        "count",
+        "deadline",
+        "future",
+        "is_checked",
+        "is_proposed",
+        "is_sequenced",
+        "number",
+        "replica",
+        "size",
+    )
+
+    def __init__(
+        self,
+        replica: Replica,
+        number: int,
+        batches: Sequence[bytearray],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
+        is_sequenced: bool,
+        future: "asyncio.Future[ReplicaAppended]",
+    ) -> None:
+        self.replica, self.number, self.batches, self.count, self.size = replica, number, batches, count, size
+        self.acks, self.deadline, self.is_sequenced, self.future = acks, deadline, is_sequenced, future
+        self.arrived = stopwatch()
+        self.is_checked = True
+        """Whether all checks have passed."""
+        self.is_proposed = False
+        """Whether it may be in the log, so that a deadline makes its outcome unknown."""
+
+
+class LeaderAppends:
+    """Appends at the leader; one instance for each process."""
+
+    def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds) -> None:
+        self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
+        self._given_ids = given_ids
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[LeaderAppend, None] = {}
+        """Appends that a caller waits for."""
+        self._turn: dict[Replica, list[LeaderAppend]] = {}
+        """Appends that began in this turn of the loop."""
+        self._lines: dict[Replica, deque[LeaderAppend]] = {}
+        """Appends that wait for room or for a check; no line is empty."""
+        self._checks: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        self._sweep = DeadlineSweep(self._expire)
+        self._is_closed = False
+
+    # arrival
+
+    def begin(self, topic: str, number: int, records: Buffer, acks: Acks, deadline: Deadline) -> LeaderAppend:
+        """Check a client's batches, which are copied, and propose them at the end of this turn; `outcomes` must follow.
+
+        The order of calls is the order in the log. Raises definite errors: `UnknownTopic`, `UnknownPartition`,
+        `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `RecordTooLarge` and `LogClosed`."""
+        found = self._topics.get(topic)
+        if found is None:
+            raise UnknownTopic(f"topic {topic!r} does not exist; create it first")
+        if found.is_internal:
+            raise InvalidTopic(f"topic {topic} is internal; only brokers write to it")
+        partition = found.partition(number)
+        replica = partition.replica
+        if replica is None or not replica.is_leader:
+            raise NotLeader(f"{partition.name}: this broker does not lead it")
+        config = partition.config
+        checked = validate_client_batches(records, config.max_message_bytes, CALL_BATCHES_MAX)
+        size, count = len(records), 0
+        batches, producers = [], set()
+        for header, batch in checked:
+            count += header.record_count
+            if header.producer_id >= 0:
+                producers.add(header.producer_id)
+            batches.append(bytearray(batch))
+        if size > CALL_BYTES_MAX:
+            raise RecordTooLarge(f"{partition.name}: {size} bytes in one request; the limit is {CALL_BYTES_MAX}")
+        if len(producers) > CALL_PRODUCERS_MAX:
+            raise InvalidArgument(
+                f"{partition.name}: batches of {len(producers)} producers in one request; the limit is "
+                f"{CALL_PRODUCERS_MAX}"
+            )
+        if self._is_closed:
+            raise LogClosed(f"{partition.name}: the broker stops")
+        future: asyncio.Future[ReplicaAppended] = self._loop.create_future()
+        append = LeaderAppend(replica, number, batches, count, size, acks, deadline, bool(producers), future)
+        self._counters.produces += 1
+        self._open[append] = None
+        if deadline < self._sweep.earliest:
+            self._sweep.note(deadline)
+        if config.is_compacted or (producers and not self._given_ids.has_given(producers)):
+            if self._wait_in_line([*self._turn.pop(replica, ()), append]):
+                self._check_slowly(partition, append, checked, producers)
+        elif replica in self._lines:
+            self._wait_in_line([append])
+        else:
+            if not self._turn:
+                self._loop.call_soon(self._propose_turn)
+            turn = self._turn.get(replica)
+            if turn is None:
+                self._turn[replica] = [append]
+            else:
+                turn.append(append)
+        return append
+
+    async def outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
+        """Wait for the outcome of each, until its deadline at most."""
+        found: list[ReplicaAppended | RaftlogError] = []
+        try:
+            for append in appends:
+                try:
+                    found.append(await append.future)
+                except RaftlogError as error:
+                    found.append(error)
+                    self._count_failure(error)
+        finally:
+            for append in appends:
+                self._open.pop(append, None)
+                future = append.future
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # it was not retrieved when the caller was cancelled
+        return found
+
+    def _count_failure(self, error: RaftlogError) -> None:
+        if error.outcome == "unknown":
+            self._counters.produce_unknown += 1
+        else:
+            self._counters.produce_failures += 1
+
+    # proposals
+
+    def _propose_turn(self) -> None:
+        turn, self._turn = self._turn, {}
+        for replica, appends in turn.items():
+            if replica in self._lines:
+                self._wait_in_line(appends)
+                continue
+            left = self._propose_in_parts(appends)
+            if left:
+                self._wait_in_line(left)
+
+    def _propose_in_parts(self, appends: Sequence[LeaderAppend]) -> Sequence[LeaderAppend]:
+        """Propose appends to one replica; return those for which there is no room now."""
+        begin, size = 0, 0
+        for at, append in enumerate(appends):
+            if at > begin and (
+                append.is_sequenced
+                or appends[begin].is_sequenced
+                or append.acks != appends[begin].acks
+                or size + append.size > _TOGETHER_BYTES
+            ):
+                if not self._maybe_propose(appends[begin:at], size):
+                    return appends[begin:]
+                begin, size = at, 0
+            size += append.size
+        return () if self._maybe_propose(appends[begin:], size) else appends[begin:]
+
+    def _maybe_propose(self, appends: Sequence[LeaderAppend], size: int) -> bool:
+        """Propose appends to one replica together; false when there is no room now."""
+        if not self._budget.maybe_take(size):
+            return False
+        first = appends[0]
+        batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
+        proposed = first.replica.append(batches, first.acks, any_first_sequence=True)
+        if proposed.done() and isinstance(proposed.exception(), Overloaded):
+            self._budget.give(size)
+            return False
+        for append in appends:
+            append.is_proposed = True
+        proposed.add_done_callback(partial(self._landed, appends, size))
+        return True
+
+    def _landed(
+        self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]"
+    ) -> None:
+        self._budget.give(size)
+        if self._lines:
+            self._drain_all()
+        error = OutcomeUnknown("the process stops") if proposed.cancelled() else proposed.exception()
+        if error is not None:
+            for append in appends:
+                if not append.future.done():
+                    append.future.set_exception(copied_error(error))
+            if not isinstance(error, RaftlogError):
+                raise error
+            return
+        appended = proposed.result()
+        self._count(appends, size, appended)
+        if len(appends) == 1:
+            if not appends[0].future.done():
+                appends[0].future.set_result(appended)
+            return
+        base, _, *rest = appended
+        for append in appends:
+            after = Offset(base + append.count)
+            if not append.future.done():
+                append.future.set_result(ReplicaAppended(base, after, *rest))
+            base = after
+
+    def _count(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:
+        counters = self._counters
+        counters.append_times.observe_since(appends[0].arrived)
+        if appended.is_duplicate:
+            counters.duplicates += 1
+            return
+        counters.appends += 1
+        counters.bytes_in += size
+        for append in appends:
+            counters.batches_in += len(append.batches)
+            counters.records_in += append.count
+
+    # waiting line
+
+    def _wait_in_line(self, appends: Sequence[LeaderAppend]) -> bool:
+        """Queue appends to one replica; when the line is full, refuse the rest and return false."""
+        replica = appends[0].replica
+        line = self._lines.setdefault(replica, deque())
+        for append in appends:
+            if len(line) >= _LINE_MAX:
+                append.future.set_exception(Overloaded(f"{replica.name}: {_LINE_MAX} appends wait for room; retry"))
+            else:
+                line.append(append)
+        self._counters.throttled += len(appends)
+        self._retry_soon()
+        return line[-1] is appends[-1]
+
+    def _check_slowly(
+        self,
+        partition: Partition,
+        append: LeaderAppend,
+        checked: Sequence[tuple[BatchHeader, Buffer]],
+        producers: set[int],
+    ) -> None:
+        append.is_checked = False
+        # The frame of the request may be reused after the checks that ran so far.
+        own = [(header, batch) for (header, _), batch in zip(checked, append.batches, strict=True)]
+        task = self._loop.create_task(self._check(partition, append, own, producers), name="check of an append")
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    async def _check(
+        self,
+        partition: Partition,
+        append: LeaderAppend,
+        checked: Sequence[tuple[BatchHeader, Buffer]],
+        producers: set[int],
+    ) -> None:
+        try:
+            if partition.config.is_compacted:
+                await check_stored_keys(partition.name, checked, partition.config.max_message_bytes)
+            if producers:
+                await self._given_ids.check(partition.name, producers, append.deadline)
+        except RaftlogError as error:
+            if not append.future.done():
+                append.future.set_exception(error)
+        append.is_checked = True
+        self._drain(append.replica)
+
+    def _drain_all(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for replica in list(self._lines):
+            self._drain(replica)
+
+    def _drain(self, replica: Replica) -> None:
+        """Propose the appends at the head of a line, as far as there is room."""
+        line = self._lines.get(replica)
+        if line is None:
+            return
+        ready = []
+        while line and (line[0].is_checked or line[0].future.done()):
+            append = line.popleft()
+            if not append.future.done():
+                ready.append(append)
+        left = self._propose_in_parts(ready) if ready else ()
+        line.extendleft(reversed(left))
+        if not line:
+            del self._lines[replica]
+        elif line[0].is_checked:
+            self._retry_soon()
+
+    def _retry_soon(self) -> None:
+        if self._retry is None and not self._is_closed:
+            self._retry = self._loop.call_later(_RETRY_S, self._drain_all)
+
+    # deadlines and end
+
+    def _expire(self, now: float) -> float:
+        earliest: float = NEVER
+        for append in self._open:
+            if append.deadline > now:
+                earliest = min(earliest, append.deadline)
+            elif not append.future.done():
+                append.future.set_exception(_late(append))
+        return earliest
+
+    def close(self) -> None:
+        """Fail the appends that wait in lines, which did not happen."""
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        for task in self._checks:
+            task.cancel()
+        lines, self._lines = self._lines, {}
+        for replica, line in lines.items():
+            for append in line:
+                if not append.future.done():
+                    append.future.set_exception(LogClosed(f"{replica.name}: the broker stops"))
+
+
+def _late(append: LeaderAppend) -> RaftlogError:
+    name = append.replica.name
+    if append.is_proposed:
+        return DeadlineExceeded(f"{name}: appended, but no majority had it on disk before the deadline")
+    return Overloaded(f"{name}: the deadline passed before the append; nothing was appended; send more slowly")

@@ -1,0 +1,260 @@
+"""Fetch from many partitions that this node leads, with one wait for all of them.
+
+    read every partition → enough bytes, an error or a full partition: done
+    otherwise wait → read those that have advanced → …          until the deadline
+
+bytes of the answer ≤ `max_bytes`, except for its first batch. A partition is full when more of its records are at hand
+than fit: then the answer does not wait for others. The cost of a wake-up depends on the partitions that have advanced,
+not on all. Called by faces through `Broker.fetch_partitions`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from raftlog.errors import (
+    FencedLeaderEpoch,
+    NotLeader,
+    OffsetOutOfRange,
+    RaftlogError,
+    UnknownLeaderEpoch,
+    UnknownTopic,
+)
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.topics import Topics
+from raftlog.records import read_header
+from raftlog.types import Offset
+
+_NOTHING: Final = Offset(-1)
+NO_EPOCH: Final = -1
+"""Leader epoch of a request that does not check it."""
+
+
+class PartitionFetch(NamedTuple):
+    """Request for the records of one partition from an offset on."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    """Epoch of the leader as the client knows it; `NO_EPOCH` checks nothing."""
+    offset: int
+    max_bytes: int
+
+
+class FetchedPartition(NamedTuple):
+    """Records of one partition, or the error; the offsets are -1 when they are not known."""
+
+    batches: Sequence[memoryview]
+    high_watermark: Offset
+    log_start_offset: Offset
+    error: RaftlogError | None = None
+
+
+class PartitionsFetch:
+    """One fetch; use `run` once."""
+
+    __slots__ = (
+        "_changed",
+        "_counters",
+        "_is_full",
+        "_max_bytes",
+        "_missing",
+        "_replicas",
+        "_requests",
+        "_results",
+        "_sizes",
+        "_total",
+        "_unproven",
+        "_woken",
+    )
+
+    def __init__(
+        self, topics: Topics, counters: Counters, requests: Sequence[PartitionFetch], max_bytes: int
+    ) -> None:
+        self._requests, self._max_bytes, self._counters = requests, max_bytes, counters
+        self._results: list[FetchedPartition] = []
+        self._sizes = [0] * len(requests)
+        """Bytes of each partition in the answer."""
+        self._total = 0
+        """Sum of `_sizes`."""
+        self._is_full = False
+        """Whether the answer does not wait: an error, or a full partition."""
+        self._unproven: list[int] = []
+        """Partitions whose log seems to end below the requested offset."""
+        self._changed: dict[int, None] = {}
+        """Partitions that have advanced since they were read."""
+        self._missing = 0
+        """Bytes that have to become visible before the next look."""
+        self._woken: asyncio.Future[None] | None = None
+        self._replicas: list[Replica | None] = []
+        topic = None
+        name = ""
+        for request in requests:
+            if topic is None or name != request[0]:
+                name = request[0]
+                topic = topics.get(name)
+            partitions: Sequence[Partition] = () if topic is None else topic.partitions
+            if 0 <= request[1] < len(partitions):
+                replica = partitions[request[1]].replica
+                why: RaftlogError = NotLeader(f"{name}/{request[1]}: this broker has no replica of it")
+            else:
+                replica, why = None, UnknownTopic(f"no partition {request[1]} of a topic {name!r}")
+            self._replicas.append(replica)
+            if replica is None:
+                self._is_full = True
+                self._results.append(FetchedPartition((), _NOTHING, _NOTHING, why))
+            else:
+                self._results.append(FetchedPartition((), _NOTHING, _NOTHING))
+
+    async def run(self, min_bytes: int, deadline: Deadline) -> list[FetchedPartition]:
+        """Return the result of each request, in their order, with `min_bytes` or as many as there are in time."""
+        for place, replica in enumerate(self._replicas):
+            if replica is not None:
+                self._read(place, replica)
+        if self._unproven:
+            await self._prove_ends()
+        if not self._is_enough(min_bytes):
+            await self._wait(min_bytes, deadline)
+        self._counters.fetches += 1
+        self._counters.bytes_out += self._total
+        return self._results
+
+    def _is_enough(self, min_bytes: int) -> bool:
+        return self._is_full or self._total >= min_bytes
+
+    # reading
+
+    def _read(self, place: int, replica: Replica) -> None:
+        """Read a partition into its result."""
+        _, _, epoch, offset, partition_max = self._requests[place]
+        group = replica.group
+        self._total -= self._sizes[place]
+        self._sizes[place] = 0
+        try:
+            if epoch >= 0 and epoch != group.core.term:
+                check_epoch(replica, epoch)
+            left = min(partition_max, self._max_bytes - self._total)
+            end = replica.readable_end()
+            if offset >= end or (left <= 0 and self._total):
+                batches: Sequence[memoryview] = ()
+                if offset > group.log_end_offset:
+                    self._unproven.append(place)
+                elif offset < end:
+                    self._is_full = True
+            else:
+                batches = self._within(replica.read_now(offset, max(1, left), end), left, end)
+            start = group.committed_start_offset
+            if offset < start:
+                raise OffsetOutOfRange(offset, start, end)
+            self._results[place] = FetchedPartition(batches, end, start)
+        except RaftlogError as error:
+            self._is_full = True
+            self._results[place] = FetchedPartition((), _NOTHING, _NOTHING, error)
+            return
+        if batches:
+            self._sizes[place] = size = sum(map(len, batches))
+            self._total += size
+
+    def _within(self, batches: list[memoryview], left: int, end: Offset) -> Sequence[memoryview]:
+        """Return the batches that fit, and of the first partition with records at least one (KIP-74)."""
+        if not batches:
+            return batches
+        if len(batches[0]) > left and self._total:
+            self._is_full = True
+            return ()
+        if read_header(batches[-1]).next_offset < end:
+            self._is_full = True
+        return batches
+
+    async def _prove_ends(self) -> None:
+        """Find out which of the requested offsets lie behind the end of their log."""
+        places, self._unproven = self._unproven, []
+        proofs = (self._prove_end(place) for place in places)
+        await asyncio.gather(*proofs)
+
+    async def _prove_end(self, place: int) -> None:
+        replica = self._replicas[place]
+        assert replica is not None, f"no replica of request {place}"
+        try:
+            await replica.prove_end(self._requests[place].offset)
+        except RaftlogError as error:
+            self._is_full = True
+            self._results[place] = self._results[place]._replace(error=error)
+        else:
+            self._read(place, replica)
+
+    # waiting
+
+    def advanced(self, place: int, size: int) -> None:
+        """See `ReplicaWatch`."""
+        self._changed[place] = None
+        self._missing -= size
+        if self._missing <= 0:
+            self._wake()
+
+    def changed(self, place: int) -> None:
+        """See `ReplicaWatch`."""
+        self._changed[place] = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def _wait(self, min_bytes: int, deadline: Deadline) -> None:
+        watched = [replica for replica in self._replicas if replica is not None]
+        may_wait = True
+        for place, replica in enumerate(self._replicas):
+            if replica is not None and not replica.waits.watch(self, place):
+                may_wait = False
+        try:
+            while may_wait:
+                self._missing = min_bytes - self._total
+                may_wait = await self._turn(deadline)
+                self._read_changed()
+                if self._is_enough(min_bytes):
+                    return
+        finally:
+            for replica in watched:
+                replica.waits.unwatch(self)
+
+    async def _turn(self, deadline: Deadline) -> bool:
+        """Wait until enough may be visible; false when the deadline passes first."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= deadline:
+            return False
+        self._woken = woken = loop.create_future()
+        timer = loop.call_at(deadline, _give_up, woken)
+        try:
+            await woken
+        except TimeoutError:
+            return False
+        finally:
+            timer.cancel()
+        return True
+
+    def _read_changed(self) -> None:
+        places, self._changed = self._changed, {}
+        for place in places:
+            replica = self._replicas[place]
+            if replica is not None:
+                self._read(place, replica)
+        self._unproven.clear()  # a log that was cut behind the requested offset is looked at by the next request
+
+
+def check_epoch(replica: Replica, epoch: int) -> None:
+    """Raise `NotLeader`, `FencedLeaderEpoch` or `UnknownLeaderEpoch` for a request with this leader epoch (KIP-320)."""
+    core = replica.group.core
+    if not replica.is_leader and epoch <= core.term:
+        raise NotLeader(f"{replica.name}: this broker does not lead it", core.leader)
+    if 0 <= epoch < core.term:
+        raise FencedLeaderEpoch(f"{replica.name}: epoch {epoch} is older than the leader's, {core.term}")
+    if epoch > core.term:
+        raise UnknownLeaderEpoch(f"{replica.name}: epoch {epoch} is newer than {core.term} here", core.leader)
+
+
+def _give_up(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_exception(TimeoutError())

@@ -1,0 +1,95 @@
+"""Offsets, leader epochs and deletion of records of partitions that this node leads. Called by faces.
+
+The end of a partition never goes back across leaders: a majority confirms the leader before it reports one. Requests
+with the client's leader epoch are refused when it is not the leader's (KIP-320)."""
+
+from typing import Final, NamedTuple
+
+from raftlog.errors import InvalidTopic, NotLeader, UnknownTopic
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.leader.fetch import check_epoch
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.runtime.log.epochs import end_of_term, term_of_record
+from raftlog.types import Offset
+
+UNKNOWN: Final = -1
+"""Offset, timestamp or epoch that there is none of."""
+NO_OFFSET: Final = Offset(UNKNOWN)
+
+
+class FoundOffset(NamedTuple):
+    """Offset with the epoch of its record; for a lookup by time also its timestamp."""
+
+    offset: Offset
+    leader_epoch: int
+    timestamp: int = UNKNOWN
+
+
+class LeaderOffsets:
+    """Reads at the leader; one instance for each process."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def _topic(self, name: str) -> Topic:
+        found = self._topics.get(name)
+        if found is None:
+            raise UnknownTopic(f"topic {name!r} does not exist; create it first")
+        return found
+
+    def _replica(self, topic: str, number: int, leader_epoch: int) -> Replica:
+        """Return the replica that leads. Raises `UnknownTopic`, `UnknownPartition`, and the errors of `check_epoch`."""
+        partition = self._topic(topic).partition(number)
+        if partition.replica is None:
+            raise NotLeader(f"{partition.name}: this broker has no replica of it")
+        check_epoch(partition.replica, leader_epoch)
+        return partition.replica
+
+    async def first_offset(self, topic: str, number: int, leader_epoch: int, deadline: Deadline) -> FoundOffset:
+        """Return the log start offset; its epoch is unknown in an empty log. Raises like `Replica.offsets`."""
+        replica = self._replica(topic, number, leader_epoch)
+        beginning, end = await replica.offsets(False, deadline)
+        return FoundOffset(beginning, _epoch_at(replica, beginning) if beginning < end else UNKNOWN)
+
+    async def end_offset(self, topic: str, number: int, leader_epoch: int, deadline: Deadline) -> FoundOffset:
+        """Return the high watermark, and the epoch of the record before it."""
+        replica = self._replica(topic, number, leader_epoch)
+        beginning, end = await replica.offsets(True, deadline)
+        return FoundOffset(end, _epoch_at(replica, end - 1) if beginning < end else UNKNOWN)
+
+    async def offset_for_timestamp(
+        self, topic: str, number: int, leader_epoch: int, timestamp_ms: int, deadline: Deadline
+    ) -> FoundOffset:
+        """Return the first record whose timestamp is at least this; `NO_OFFSET` without one (KIP-79)."""
+        replica = self._replica(topic, number, leader_epoch)
+        found = await replica.offset_for_timestamp(timestamp_ms, deadline)
+        if found is None:
+            return FoundOffset(NO_OFFSET, UNKNOWN)
+        return FoundOffset(found[0], _epoch_at(replica, found[0]), found[1])
+
+    def end_of_epoch(self, topic: str, number: int, leader_epoch: int, asked_epoch: int) -> FoundOffset:
+        """Return the end of the greatest epoch up to `asked_epoch`, and that epoch; nothing for a later epoch than now.
+
+        Uncommitted records count, since the log of a new leader has everything that was committed."""
+        replica = self._replica(topic, number, leader_epoch)
+        if not 0 <= asked_epoch <= replica.group.core.term:
+            return FoundOffset(NO_OFFSET, UNKNOWN)
+        epoch, end = end_of_term(replica.group.log, asked_epoch)
+        return FoundOffset(end, epoch)
+
+    async def delete_before(self, topic: str, number: int, offset: int | None, deadline: Deadline) -> Offset:
+        """Delete the records below `offset`, or all committed ones; return the log start offset.
+
+        Raises like `Replica.delete_before`, and `InvalidTopic` for an internal topic."""
+        if self._topic(topic).is_internal:
+            raise InvalidTopic(f"topic {topic} is internal; only brokers delete from it")
+        replica = self._replica(topic, number, UNKNOWN)
+        if offset is None:
+            offset = (await replica.offsets(True, deadline)).end
+        return await replica.delete_before(offset, deadline)
+
+
+def _epoch_at(replica: Replica, offset: int) -> int:
+    term = term_of_record(replica.group.log, offset)
+    return UNKNOWN if term is None else term

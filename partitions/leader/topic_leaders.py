@@ -1,0 +1,154 @@
+"""Leaders of topics for clients that connect to the leader, as this node knows them at once.
+
+    leader and epoch belong together: the epoch is the term in which that node leads, and is given with no other leader
+
+The replicas here answer for their partitions, other brokers for the rest. Replicas in sync are exact for partitions
+that this node leads; for others the replicas whose brokers are alive. Called by `Broker.topic_leaders`."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from raftlog.errors import RaftlogError, UnknownTopic
+from raftlog.partitions.cluster_view import ClusterObserver
+from raftlog.partitions.controller import ControllerHost
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.node import Node
+from raftlog.partitions.replica.description import voters_in_sync
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import PartitionRouter
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.raft import Role
+from raftlog.types import NodeId
+
+_ASK_MS: Final = 500
+"""Time for other brokers to answer."""
+_CONTROLLER_MS: Final = 3_000
+"""Time for the controller to answer whether topics exist."""
+
+
+class PartitionLeader(NamedTuple):
+    """Leader of a partition, its epoch, and its replicas; without a known leader there is no epoch."""
+
+    partition: int
+    leader: NodeId | None
+    leader_epoch: int | None
+    replicas: Sequence[NodeId]
+    in_sync: Sequence[NodeId]
+    offline: Sequence[NodeId]
+
+
+class TopicLeader(NamedTuple):
+    """Leaders of a topic's partitions, or the error of the topic."""
+
+    name: str
+    is_internal: bool
+    partitions: Sequence[PartitionLeader]
+    error: RaftlogError | None = None
+
+
+class TopicLeaders:
+    """Finder of leaders; one instance for each process."""
+
+    def __init__(
+        self,
+        node: Node,
+        metadata: ControllerHost,
+        topics: Topics,
+        router: PartitionRouter,
+        view: ClusterObserver,
+        lag_ticks_max: int,
+    ) -> None:
+        self._node, self._metadata, self._topics, self._router, self._view = node, metadata, topics, router, view
+        self._lag_ticks_max = lag_ticks_max
+        self._me = node.identity.node_id
+
+    async def describe_all(self) -> list[TopicLeader]:
+        """Return all topics, by name."""
+        topics = sorted(self._topics, key=lambda topic: topic.name)
+        leaders = await self._leaders([each for topic in topics for each in topic.partitions])
+        return [self._described(topic, leaders) for topic in topics]
+
+    async def describe(self, names: Sequence[str], hold_ms: int) -> list[TopicLeader]:
+        """Return these topics, in this order; wait up to `hold_ms` for partitions whose leader is being elected."""
+        until = deadline_in(hold_ms)
+        problem = await self._learn(names)
+        topics = [self._topics.get(name) for name in names]
+        open_ = {each: None for topic in topics if topic is not None for each in topic.partitions}
+        leaders: dict[Partition, PartitionLeader] = {}
+        while open_:
+            leaders.update(await self._leaders(list(open_)))
+            open_ = {each: None for each in open_ if leaders[each].leader is None}
+            if not open_ or asyncio.get_running_loop().time() >= until:
+                break
+            await self._router.leader_changes(next(iter(open_)), until)
+        return [
+            TopicLeader(name, False, (), problem or UnknownTopic(f"topic {name!r} does not exist"))
+            if topic is None
+            else self._described(topic, leaders)
+            for name, topic in zip(names, topics, strict=True)
+        ]
+
+    async def _learn(self, names: Iterable[str]) -> RaftlogError | None:
+        """Ask the controller once if any of these topics is not known here; return the error if it does not answer."""
+        if all(name in self._topics for name in names):
+            return None
+        try:
+            await self._metadata.barrier(deadline_in(_CONTROLLER_MS))
+        except RaftlogError as error:
+            return error
+        return None
+
+    def _described(self, topic: Topic, leaders: dict[Partition, PartitionLeader]) -> TopicLeader:
+        return TopicLeader(topic.name, topic.is_internal, [leaders[each] for each in topic.partitions])
+
+    async def _leaders(self, partitions: Sequence[Partition]) -> dict[Partition, PartitionLeader]:
+        alive = self._alive(partitions)
+        found = {each: self._local(each, alive) for each in partitions if each.replica is not None}
+        others = [each for each in partitions if each.replica is None]
+        if others:
+            rows = await self._view.leaders(others, deadline_in(_ASK_MS))
+            for each in others:
+                leader, term, in_sync = rows.get(each.group_id.bytes) or (None, 0, None)
+                found[each] = self._row(each, alive, leader, term, in_sync)
+        return found
+
+    def _alive(self, partitions: Iterable[Partition]) -> set[NodeId]:
+        """Return those of the partitions' brokers that are alive."""
+        nodes = {replica.node_id for each in partitions for replica in each.assigned}
+        return {node for node in nodes if self._is_alive(node)}
+
+    def _is_alive(self, node: NodeId) -> bool:
+        return node == self._me or self._node.is_alive(node)
+
+    def _local(self, partition: Partition, alive: set[NodeId]) -> PartitionLeader:
+        replica = partition.replica
+        assert replica is not None, f"{partition.name}: no replica here"
+        core = replica.group.core
+        in_sync = None
+        if core.role is Role.LEADER:
+            in_sync = [each.node_id for each in voters_in_sync(core.status(), self._lag_ticks_max)]
+        return self._row(partition, alive, core.leader.node_id if core.leader else None, core.term, in_sync)
+
+    def _row(
+        self,
+        partition: Partition,
+        alive: set[NodeId],
+        leader: NodeId | None,
+        term: int,
+        in_sync: Collection[NodeId] | None,
+    ) -> PartitionLeader:
+        """Return the row of a partition; a leader that is not alive counts as unknown."""
+        replicas = [each.node_id for each in partition.assigned]
+        if leader is not None and not self._is_alive(leader):
+            leader = None
+        if in_sync is None:
+            in_sync = alive
+        return PartitionLeader(
+            partition.number,
+            leader,
+            None if leader is None else term,
+            replicas,
+            [node for node in replicas if node in in_sync],
+            [node for node in replicas if node not in alive],
+        )
