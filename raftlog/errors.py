@@ -4,6 +4,7 @@
     ├── RequestError            the caller's fault; repeating the same call fails again
     │   ├── InvalidArgument     a value, name or setting that cannot be used
     │   │   ├── InvalidTopic    a topic name that cannot be used
+    │   │   ├── InvalidGroup    a name that no consumer group can have
     │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a malformed record batch (length, CRC, counts)
     │   │   └── UndecodableBatch    a stored batch whose records cannot be decoded; carries its offset and the next
@@ -80,6 +81,10 @@ class InvalidArgument(RequestError):
 
 class InvalidTopic(InvalidArgument):
     """Invalid topic name."""
+
+
+class InvalidGroup(InvalidArgument):
+    """Invalid name of a consumer group."""
 
 
 class PlacementImpossible(InvalidArgument):

@@ -80,6 +80,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.RaftlogError: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.RequestError: ErrorCode.INVALID_REQUEST,
     errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidGroup: ErrorCode.INVALID_GROUP_ID,
     errors.PlacementImpossible: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.InvalidBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,

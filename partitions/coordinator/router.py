@@ -4,12 +4,13 @@ Every request names the internal topic by its uuid and the partition, as `routin
 that was definitely refused because another broker coordinates is sent to that broker; one whose answer was lost is
 sent again only if it is repeatable. Called by the services of the machine (`groups.service`, `consumers.service`)."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
+from raftlog.errors import InvalidArgument, NoLeader, NotLeader, RaftlogError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.coordinator.coordinators import C, Coordinators
 from raftlog.partitions.coordinator.operation import A, CoordinatorOperation, Q
@@ -173,6 +174,18 @@ class CoordinatorRouter(Generic[C]):
         """Return the node id of the partition's leader; −1 when it is not known."""
         leader = self._router.leader_of(partition)
         return -1 if leader is None else int(leader)
+
+    async def coordinator_of(self, key: str, deadline: Deadline) -> NodeId:
+        """Return the node that coordinates a key; create the internal topic when it is missing.
+
+        Raises `NoLeader` without a known leader until the deadline."""
+        partition = await self.partition_for(key, deadline)
+        loop = asyncio.get_running_loop()
+        while (leader := self._router.leader_of(partition)) is None:
+            if loop.time() >= deadline:
+                raise NoLeader(f"{partition.name} has no leader yet, which would coordinate {key!r}; retry")
+            await self._router.leader_changes(partition, deadline)
+        return leader
 
     def leader_of(self, key: str) -> NodeId | None:
         """Return the node that coordinates a key, as far as known here."""
