@@ -6,8 +6,9 @@ sent again only if it is repeatable. Called by the services of the machine (`gro
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Self
 from uuid import UUID
 
 from raftlog.errors import InvalidArgument, NoLeader, NotLeader, RaftlogError
@@ -62,6 +63,13 @@ class CoordinatorRouter(Generic[C]):
         self._parts, self._topic, self._coordinators = parts, topic, coordinators
         self._topics, self._router, self._check_ready = parts.topics, parts.router, parts.check_ready
         self._serving: dict[str, Callable[..., Any]] = {}
+        self._forwards = True
+
+    def direct(self) -> Self:
+        """Return a router that calls coordinators of this node only; otherwise it raises `NotLeader`."""
+        router = copy(self)
+        router._forwards = False
+        return router
 
     def register(self, operations: Iterable[CoordinatorOperation[Any, Any]], *bound: object) -> None:
         """Serve these operations, here and for other brokers; their functions take `bound` before the coordinator."""
@@ -103,6 +111,9 @@ class CoordinatorRouter(Generic[C]):
         is_repeatable: bool | None = None,
     ) -> A:
         """Call `operation` at the coordinator of a partition; `key` may be empty."""
+        if not self._forwards:
+            found: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
+            return found
 
         async def here(_: Replica) -> A:
             served: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)

@@ -10,11 +10,13 @@ raises `OutcomeUnknown`. A changing or loading coordinator is waited for until t
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Final
+from contextlib import suppress
+from copy import copy
+from typing import Final, Self
 
 import msgspec
 
-from raftlog.errors import InvalidArgument, RaftlogError, RequestError, UnknownGroup
+from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RequestError, UnknownGroup
 from raftlog.partitions.coordinator.coordinators import Coordinators
 from raftlog.partitions.coordinator.operation import operations_of
 from raftlog.partitions.coordinator.router import ClusterParts, CoordinatorRouter, InternalTopic
@@ -98,6 +100,14 @@ class Groups:
         if digest != self._topics_digest:
             self._topics_digest = digest
             self.coordinators.topics_changed()
+
+    def direct(self) -> Self:
+        """Return these groups for clients that find coordinators themselves: no call is forwarded.
+
+        Where another node coordinates, calls raise `NotLeader` at once."""
+        groups = copy(self)
+        groups.router = self.router.direct()
+        return groups
 
     def close(self) -> None:
         """Stop the coordinators, because the broker stops; waiting clients retry at other brokers."""
@@ -211,9 +221,12 @@ class Groups:
         """Return the groups that this node coordinates, sorted."""
         if not await self.router.has_topic(deadline):
             return []
-        here = [each for each in self.router.partitions() if self.router.coordinator_id(each) == self._node_id]
-        parts = await asyncio.gather(*(self._listed(partition, deadline) for partition in here))
-        return sorted(row for part in parts for row in part)
+        rows: list[GroupListing] = []
+        for partition in self.router.partitions():
+            if self.router.coordinator_id(partition) == self._node_id:
+                with suppress(NotLeader):  # another node coordinates these now, and lists them
+                    rows += await self._listed(partition, deadline)
+        return sorted(rows)
 
     async def _listed(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
         rows = await self.router.call_at(operations.LIST, partition, "", None, deadline)

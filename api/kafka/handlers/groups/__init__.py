@@ -1,7 +1,7 @@
 """Handlers of consumer groups: Kafka's classic protocol, committed offsets and administration.
 
-A broker answers NOT_COORDINATOR for a group that it does not coordinate, so that clients look for the coordinator and
-send to it directly. Requests that were accepted meanwhile follow the group by one hop, as those of other faces do."""
+A broker answers NOT_COORDINATOR for a group that it does not coordinate, also to requests that wait while the group
+moves: clients look for the coordinator and send to it directly, so nothing is forwarded."""
 
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.context import KafkaContext
@@ -15,7 +15,7 @@ __all__ = ["apis"]
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the APIs of consumer groups."""
-    groups = context.broker.groups
+    groups = context.broker.groups.direct()
     return [
         *DiscoveryHandlers(context).apis(),
         *MembershipHandlers(groups).apis(),
