@@ -1,1 +1,1 @@
-"""Handlers of Kafka's requests, by resource: each room has `apis`, which returns what it serves."""
+"""Handlers of Kafka's APIs by resource; each package has `apis(context)`, which `listener` calls."""
