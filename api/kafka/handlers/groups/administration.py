@@ -24,12 +24,12 @@ class AdministrationHandlers:
 
     def apis(self) -> list[KafkaApi]:
         return [
-            KafkaApi(ApiKey.DESCRIBE_GROUPS, (0, 5), self.describe),
-            KafkaApi(ApiKey.LIST_GROUPS, (0, 4), self.list),
-            KafkaApi(ApiKey.DELETE_GROUPS, (0, 2), self.delete),
+            KafkaApi(ApiKey.DESCRIBE_GROUPS, (0, 5), self.describe_groups),
+            KafkaApi(ApiKey.LIST_GROUPS, (0, 4), self.list_groups),
+            KafkaApi(ApiKey.DELETE_GROUPS, (0, 2), self.delete_groups),
         ]
 
-    async def describe(self, request: KafkaRequest) -> Any:
+    async def describe_groups(self, request: KafkaRequest) -> Any:
         """Describe groups; an unknown one is in the state Dead, without an error."""
         deadline = deadline_in(NO_DEADLINE_MS)
         answer = answer_class(ApiKey.DESCRIBE_GROUPS)
@@ -59,7 +59,7 @@ class AdministrationHandlers:
             members=_members(kind.DescribedGroupMember, found),
         )
 
-    async def list(self, request: KafkaRequest) -> Any:
+    async def list_groups(self, request: KafkaRequest) -> Any:
         """Return the groups that this broker coordinates; clients ask all brokers."""
         answer = answer_class(ApiKey.LIST_GROUPS)
         try:
@@ -75,7 +75,7 @@ class AdministrationHandlers:
             ]
         )
 
-    async def delete(self, request: KafkaRequest) -> Any:
+    async def delete_groups(self, request: KafkaRequest) -> Any:
         """Delete groups without members, with their offsets; each has its own error."""
         deadline = deadline_in(NO_DEADLINE_MS)
         answer = answer_class(ApiKey.DELETE_GROUPS)
