@@ -28,7 +28,7 @@ class Face:
     async def call(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request of this version and return the answer, both through the wire's format."""
         request = schemas.request_class(key)(version=version, **fields)
-        message = schemas.decode(key, memoryview(bytes(request.encode(version=version))), version)
+        message = schemas.decode(key, body=memoryview(bytes(request.encode(version=version))), version=version)
         caller = Caller(ANONYMOUS, "client-7", "192.0.2.7", LISTENER)
         answer = await self.apis[key].handle(KafkaRequest(key, version, message, caller))
         data = b"".join(schemas.encode(answer, version))
