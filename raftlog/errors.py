@@ -5,6 +5,7 @@
     │   ├── InvalidArgument     a value, name or setting that cannot be used
     │   │   ├── InvalidTopic    a topic name that cannot be used
     │   │   ├── MissingKey      a record without a key for a compacted topic
+    │   │   ├── InvalidGroup    a name that no consumer group can have
     │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a malformed record batch (length, CRC, counts)
     │   │   ├── CrcMismatch     a batch that was damaged on its way
@@ -89,6 +90,10 @@ class InvalidTopic(InvalidArgument):
 
 class MissingKey(InvalidArgument):
     """Record without a key for a compacted topic, in which it could never be replaced."""
+
+
+class InvalidGroup(InvalidArgument):
+    """Invalid name of a consumer group."""
 
 
 class PlacementImpossible(InvalidArgument):

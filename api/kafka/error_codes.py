@@ -81,6 +81,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.RaftlogError: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.RequestError: ErrorCode.INVALID_REQUEST,
     errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidGroup: ErrorCode.INVALID_GROUP_ID,
     errors.PlacementImpossible: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.MissingKey: ErrorCode.INVALID_RECORD,
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,

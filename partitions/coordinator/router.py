@@ -4,12 +4,14 @@ Every request names the internal topic by its uuid and the partition, as `routin
 that was definitely refused because another broker coordinates is sent to that broker; one whose answer was lost is
 sent again only if it is repeatable. Called by the services of the machine (`groups.service`, `consumers.service`)."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Self
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
+from raftlog.errors import InvalidArgument, NoLeader, NotLeader, RaftlogError
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.coordinator.coordinators import C, Coordinators
 from raftlog.partitions.coordinator.operation import A, CoordinatorOperation, Q
@@ -61,6 +63,13 @@ class CoordinatorRouter(Generic[C]):
         self._parts, self._topic, self._coordinators = parts, topic, coordinators
         self._topics, self._router, self._check_ready = parts.topics, parts.router, parts.check_ready
         self._serving: dict[str, Callable[..., Any]] = {}
+        self._forwards = True
+
+    def direct(self) -> Self:
+        """Return a router that calls coordinators of this node only; otherwise it raises `NotLeader`."""
+        router = copy(self)
+        router._forwards = False
+        return router
 
     def register(self, operations: Iterable[CoordinatorOperation[Any, Any]], *bound: object) -> None:
         """Serve these operations, here and for other brokers; their functions take `bound` before the coordinator."""
@@ -102,6 +111,9 @@ class CoordinatorRouter(Generic[C]):
         is_repeatable: bool | None = None,
     ) -> A:
         """Call `operation` at the coordinator of a partition; `key` may be empty."""
+        if not self._forwards:
+            found: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
+            return found
 
         async def here(_: Replica) -> A:
             served: A = await self._serving[operation.name](self._coordinators.of(partition), request, deadline)
@@ -173,6 +185,18 @@ class CoordinatorRouter(Generic[C]):
         """Return the node id of the partition's leader; −1 when it is not known."""
         leader = self._router.leader_of(partition)
         return -1 if leader is None else int(leader)
+
+    async def coordinator_of(self, key: str, deadline: Deadline) -> NodeId:
+        """Return the node that coordinates a key; create the internal topic when it is missing.
+
+        Raises `NoLeader` without a known leader until the deadline."""
+        partition = await self.partition_for(key, deadline)
+        loop = asyncio.get_running_loop()
+        while (leader := self._router.leader_of(partition)) is None:
+            if loop.time() >= deadline:
+                raise NoLeader(f"{partition.name} has no leader yet, which would coordinate {key!r}; retry")
+            await self._router.leader_changes(partition, deadline)
+        return leader
 
     def leader_of(self, key: str) -> NodeId | None:
         """Return the node that coordinates a key, as far as known here."""

@@ -199,15 +199,17 @@ class Machine:
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
         """Raise unless this member may commit now: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
 
-        RebalanceInProgress: it has to sync first. `member_id` "" with generation −1 is a commit without a member,
-        which only a group without members allows (UnknownMember). A member's permitted commit counts as a heartbeat."""
+        RebalanceInProgress: it has to sync first. A generation below 0 is a commit without a member, which only a group
+        without members allows (UnknownMember), whatever ids it names: a Kafka consumer that assigns itself partitions
+        names its instance id. A member's permitted commit counts as a heartbeat."""
         found = self._groups.get(group)
         if found is not None and found.state is ConsumerGroupState.DEAD:
             raise NotLeader(f"the group {group} is being deleted")
-        if not member_id and instance_id is None and generation < 0:
-            if found is not None and found.state is not ConsumerGroupState.EMPTY:
+        if generation < 0:
+            if found is None or found.state is ConsumerGroupState.EMPTY:
+                return
+            if not member_id and instance_id is None:
                 raise UnknownMember(f"the group {group} has members: only they can commit")
-            return
         found, member = self._current(group, member_id, instance_id, generation)
         if found.state is ConsumerGroupState.COMPLETING:
             raise RebalanceInProgress(f"the group {group} has a new generation: sync first")

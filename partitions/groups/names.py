@@ -2,12 +2,12 @@
 
 import re
 
-from raftlog.errors import InvalidArgument
+from raftlog.errors import InvalidGroup
 
 _GROUP = re.compile(r"[^\x00-\x1f\x7f/\ud800-\udfff]{1,255}")
 
 
 def check_group(name: str) -> None:
-    """Raise `InvalidArgument` for a name that no group can have."""
+    """Raise `InvalidGroup` for a name that no group can have."""
     if not _GROUP.fullmatch(name):
-        raise InvalidArgument("a group name has 1 to 255 characters, no slash and no control characters")
+        raise InvalidGroup("a group name has 1 to 255 characters, no slash and no control characters")

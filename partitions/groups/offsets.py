@@ -1,13 +1,14 @@
 """Committed offsets of a coordinator's groups: commit, read, reset, delete.
 
     a member's commit      fenced by its generation, applied in its order, backwards too
+    with generation −1     as it is, backwards too, for groups without members: Kafka's commit without a member
     without a member       a watermark that only rises, for groups without members
 
 Both are checked against the appends that are still pending, and appended in the same turn, so the log has them in
 the order of the decisions. Owned by a coordinator; called by its operations."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -147,8 +148,10 @@ class Offsets:
             raise UnknownGroup(f"there is no group {group!r}")
         await self._coordinator.written(entries, deadline)
 
-    async def delete_topic(self, group: str, topic: str, topic_id: UUID, deadline: Deadline) -> list[int]:
-        """Delete a group's offsets in a topic; return the partitions.
+    async def delete_topic(
+        self, group: str, topic: str, topic_id: UUID, deadline: Deadline, partitions: Collection[int] | None = None
+    ) -> list[int]:
+        """Delete a group's offsets in a topic, or in these partitions of it; return the partitions.
 
         Raises `UnknownGroup`, and `GroupNotEmpty` while a member subscribes to it."""
         await self._coordinator.current(deadline)
@@ -156,7 +159,9 @@ class Offsets:
         found = self._folded.latest_offsets(group)
         if not found and self._coordinator.machine.group(group) is None:
             raise UnknownGroup(f"there is no group {group!r}")
-        keys = [key for key in found if key.topic_id == topic_id]
+        keys = [
+            key for key in found if key.topic_id == topic_id and (partitions is None or key.partition in partitions)
+        ]
         await self._coordinator.written([GroupEntry(key, None) for key in keys], deadline)
         return [key.partition for key in keys]
 

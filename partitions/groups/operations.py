@@ -25,6 +25,7 @@ from raftlog.partitions.groups.results import (
     MemberDescription,
     MemberIdGiven,
     OffsetMove,
+    PartitionOffsets,
     Place,
     Sync,
     SyncedGeneration,
@@ -49,9 +50,16 @@ async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadlin
 
 def describe_group(group: ConsumerGroup) -> GroupDetails:
     """Describe a group that has or had members; the broker that asked adds the coordinator's node id."""
+    is_stable = group.state is ConsumerGroupState.STABLE
     members = [
         MemberDescription(
-            each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(group, each.assignment)
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            _assigned(each.assignment) if is_stable else {},
+            each.metadata(group.protocol) if is_stable else b"",
+            each.assignment if is_stable else b"",
         )
         for each in group.members.values()
     ]
@@ -61,12 +69,11 @@ def describe_group(group: ConsumerGroup) -> GroupDetails:
     )
 
 
-def _assigned(group: ConsumerGroup, assignment: bytes) -> Mapping[str, Sequence[int]]:
+def _assigned(assignment: bytes) -> Mapping[str, Sequence[int]]:
     """Return the partitions in a member's assignment, by topic; none when it cannot be decoded."""
     found: dict[str, list[int]] = {}
     try:
-        is_assigned = assignment and group.state is ConsumerGroupState.STABLE
-        partitions = decode_assignment(assignment).partitions if is_assigned else ()
+        partitions = decode_assignment(assignment).partitions
     except InvalidArgument:
         return {}  # of another protocol than the consumer protocol
     for topic, number in sorted(partitions):
@@ -105,6 +112,11 @@ async def _delete_offsets(coordinator: GroupCoordinator, asked: TopicOffsets, de
     return await coordinator.offsets.delete_topic(*asked, deadline)
 
 
+async def _delete_partition_offsets(coordinator: GroupCoordinator, asked: PartitionOffsets, deadline: Deadline) -> None:
+    group, topic, topic_id, partitions = asked
+    await coordinator.offsets.delete_topic(group, topic, topic_id, deadline, partitions)
+
+
 async def _reset(coordinator: GroupCoordinator, asked: OffsetMove, deadline: Deadline) -> dict[Place, int]:
     return await coordinator.offsets.reset(*asked, deadline)
 
@@ -121,4 +133,7 @@ DESCRIBE: Final = CoordinatorOperation("groups.describe", _describe, str, GroupD
 LIST: Final = CoordinatorOperation("groups.list", _list, type(None), list[GroupListing], only_reads=True)
 DELETE: Final = CoordinatorOperation("groups.delete", _delete, str, is_repeatable=False)
 DELETE_OFFSETS: Final = CoordinatorOperation("groups.delete_offsets", _delete_offsets, TopicOffsets, list[int])
+DELETE_PARTITION_OFFSETS: Final = CoordinatorOperation(
+    "groups.delete_partition_offsets", _delete_partition_offsets, PartitionOffsets
+)
 RESET: Final = CoordinatorOperation("groups.reset", _reset, OffsetMove, dict[Place, int], is_repeatable=False)

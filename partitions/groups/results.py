@@ -160,6 +160,15 @@ class TopicOffsets(NamedTuple):
     topic_id: UUID
 
 
+class PartitionOffsets(NamedTuple):
+    """Request for a group's offsets in some partitions of a topic."""
+
+    group: str
+    topic: str
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
 # reads
 
 
@@ -171,6 +180,10 @@ class MemberDescription(GroupResult, frozen=True):
     client_id: str
     client_host: str
     assignment: Mapping[str, Sequence[int]]
+    metadata: bytes = b""
+    """Subscription for the chosen protocol, in the member's bytes; empty while the group rebalances."""
+    assignment_bytes: bytes = b""
+    """Assignment in the group leader's bytes; empty while the group rebalances."""
 
 
 class GroupListing(GroupResult, frozen=True, order=True):

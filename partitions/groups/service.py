@@ -10,11 +10,13 @@ raises `OutcomeUnknown`. A changing or loading coordinator is waited for until t
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Final
+from contextlib import suppress
+from copy import copy
+from typing import Final, Self
 
 import msgspec
 
-from raftlog.errors import InvalidArgument, UnknownGroup
+from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RequestError, UnknownGroup
 from raftlog.partitions.coordinator.coordinators import Coordinators
 from raftlog.partitions.coordinator.operation import operations_of
 from raftlog.partitions.coordinator.router import ClusterParts, CoordinatorRouter, InternalTopic
@@ -41,6 +43,7 @@ from raftlog.partitions.groups.results import (
     MemberIdGiven,
     OffsetCommit,
     OffsetMove,
+    PartitionOffsets,
     Place,
     ResetTo,
     Sync,
@@ -75,6 +78,9 @@ class Groups:
     ) -> None:
         self._node, self._metadata, self._topics, self._finder = parts[:4]
         self._check_ready, self._environment = parts.check_ready, environment
+        self._node_id = parts.node.identity.node_id
+        self.settings = environment.settings
+        """Limits of requests and groups at this node."""
         self._topics_digest = b""
         self._heartbeats = 0
         """Heartbeats that wait for their answers."""
@@ -94,6 +100,14 @@ class Groups:
         if digest != self._topics_digest:
             self._topics_digest = digest
             self.coordinators.topics_changed()
+
+    def direct(self) -> Self:
+        """Return these groups for clients that find coordinators themselves: no call is forwarded.
+
+        Where another node coordinates, calls raise `NotLeader` at once."""
+        groups = copy(self)
+        groups.router = self.router.direct()
+        return groups
 
     def close(self) -> None:
         """Stop the coordinators, because the broker stops; waiting clients retry at other brokers."""
@@ -149,7 +163,8 @@ class Groups:
         """Commit offsets durably; return all committed offsets of the group afterwards.
 
         With a member: in its order, backwards too, fenced by its generation. Without one: watermarks that only rise,
-        and only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
+        and only while the group has no members. With a generation below 0: as given, and only while the group has no
+        members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed."""
         await self.router.partition_for(group, deadline)
         by_place = await self._environment.places.find(offsets, deadline)
@@ -159,6 +174,27 @@ class Groups:
         asked = CommitOffsets(group, by_place, member)
         committed = await self.router.call(operations.COMMIT, group, asked, deadline, is_repeatable=member is None)
         return self._environment.places.committed(committed)
+
+    async def commit_each(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetCommit], *, member: MemberIdentity, deadline: Deadline
+    ) -> dict[TopicPartition, RaftlogError]:
+        """Commit the offsets of partitions that exist, as `commit` does, and return the errors of the others.
+
+        Raises the errors of the group as a whole: nothing was committed, unless it is `OutcomeUnknown`."""
+        await self.router.partition_for(group, deadline)
+        places, failed = self._environment.places, dict[TopicPartition, RaftlogError]()
+        found: dict[Place, OffsetCommit] = {}
+        for key, offset in offsets.items():
+            try:
+                place = await places.of(key, deadline)
+                check_offsets({place: offset})
+            except RequestError as error:
+                failed[key] = error
+            else:
+                found[place] = offset
+        if found:
+            await self.router.call(operations.COMMIT, group, CommitOffsets(group, found, member), deadline)
+        return failed
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
         """Return the group's committed offsets (linearizable); none for an unknown group."""
@@ -180,6 +216,17 @@ class Groups:
             return []
         parts = await asyncio.gather(*(self._listed(partition, deadline) for partition in self.router.partitions()))
         return sorted(row for part in parts for row in part)
+
+    async def local_listings(self, *, deadline: Deadline) -> list[GroupListing]:
+        """Return the groups that this node coordinates, sorted."""
+        if not await self.router.has_topic(deadline):
+            return []
+        rows: list[GroupListing] = []
+        for partition in self.router.partitions():
+            if self.router.coordinator_id(partition) == self._node_id:
+                with suppress(NotLeader):  # another node coordinates these now, and lists them
+                    rows += await self._listed(partition, deadline)
+        return sorted(rows)
 
     async def _listed(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
         rows = await self.router.call_at(operations.LIST, partition, "", None, deadline)
@@ -229,6 +276,15 @@ class Groups:
         asked = TopicOffsets(group, topic, topic_id)
         return await self.router.call(operations.DELETE_OFFSETS, group, asked, deadline)
 
+    async def delete_partition_offsets(
+        self, group: str, topic: str, partitions: Collection[int], *, deadline: Deadline
+    ) -> None:
+        """Delete a group's offsets in some partitions of a topic, where there are any. Raises like `delete_offsets`."""
+        self._check_ready()
+        topic_id = (await self._finder.topic(topic, deadline)).row.topic_id
+        asked = PartitionOffsets(group, topic, topic_id, tuple(partitions))
+        await self.router.call(operations.DELETE_PARTITION_OFFSETS, group, asked, deadline)
+
     async def reset(
         self,
         group: str,
@@ -261,6 +317,16 @@ class Groups:
         was = await self.router.call(operations.RESET, group, OffsetMove(group, offsets), deadline, creates=True)
         names = dict(zip(offsets, wanted, strict=True))
         return resets({names[place]: offset for place, offset in was.items()}, targets)
+
+    async def coordinator(self, group: str, *, deadline: Deadline) -> NodeId:
+        """Return the node that coordinates a group; create the internal topic when it is missing.
+
+        Raises `NoLeader` without a known coordinator until the deadline, and `InvalidArgument` for an invalid name."""
+        return await self.router.coordinator_of(group, deadline)
+
+    def coordinates(self, group: str) -> bool:
+        """Return whether this node coordinates a group, as far as known here."""
+        return self.leader_of(group) == self._node_id
 
     def leader_of(self, group: str) -> NodeId | None:
         """Return the node that coordinates a group, as far as known here."""

@@ -243,6 +243,20 @@ def test_without_a_member_only_groups_without_members_take_commits() -> None:
     desk.commit()
 
 
+def test_ids_in_a_commit_without_a_generation_count_only_in_groups_with_members() -> None:
+    desk = Desk()
+    desk.commit("somebody", instance_id="i")  # a consumer that assigns itself partitions
+    (one,) = desk.stable(1)
+    with pytest.raises(StaleGeneration):
+        desk.commit(one.member_id)
+    with pytest.raises(UnknownMember):
+        desk.commit("somebody")
+    with pytest.raises(UnknownMember):
+        desk.commit(one.member_id, instance_id="i")
+    desk.leave(one.member_id)
+    desk.commit(one.member_id, instance_id="i")
+
+
 # leaving
 
 

@@ -1,0 +1,24 @@
+"""Handlers of consumer groups: Kafka's classic protocol, committed offsets and administration.
+
+A broker answers NOT_COORDINATOR for a group that it does not coordinate, also to requests that wait while the group
+moves: clients look for the coordinator and send to it directly, so nothing is forwarded."""
+
+from raftlog.api.kafka.api import KafkaApi
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.handlers.groups.administration import AdministrationHandlers
+from raftlog.api.kafka.handlers.groups.discovery import DiscoveryHandlers
+from raftlog.api.kafka.handlers.groups.membership import MembershipHandlers
+from raftlog.api.kafka.handlers.groups.offsets import OffsetHandlers
+
+__all__ = ["apis"]
+
+
+def apis(context: KafkaContext) -> list[KafkaApi]:
+    """Return the APIs of consumer groups."""
+    groups = context.broker.groups.direct()
+    return [
+        *DiscoveryHandlers(context).apis(),
+        *MembershipHandlers(groups).apis(),
+        *OffsetHandlers(groups).apis(),
+        *AdministrationHandlers(groups).apis(),
+    ]

@@ -1,0 +1,52 @@
+"""FindCoordinator, versions 0 to 3: the broker that coordinates a group, at the listener that received the request."""
+
+from typing import Any, Final
+
+from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.api.kafka.handlers.groups.group_errors import member_code
+from raftlog.api.kafka.wire.schemas import answer_class
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import deadline_in
+
+_WAIT_MS: Final = 3_000
+"""Time for the creation of the internal topic and for an election; clients retry afterwards."""
+_GROUP: Final = 0
+"""Key type of groups; 1 stands for transactions."""
+
+
+class DiscoveryHandlers:
+    """Handler of FindCoordinator."""
+
+    def __init__(self, context: KafkaContext) -> None:
+        self._broker, self._listener = context.broker, context.listener
+
+    def apis(self) -> list[KafkaApi]:
+        return [KafkaApi(ApiKey.FIND_COORDINATOR, (0, 3), self.find)]
+
+    async def find(self, request: KafkaRequest) -> Any:
+        """Return address and node id of a group's coordinator."""
+        asked = request.message
+        if asked.key_type != _GROUP:
+            return _refused(
+                ErrorCode.INVALID_REQUEST,
+                f"key type {asked.key_type} has no coordinator here: only consumer groups (0) have one; this release "
+                "has no transactions",
+            )
+        try:
+            node = await self._broker.groups.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
+        except RaftlogError as error:
+            return _refused(member_code(error), str(error))
+        for node_id, host, port, _ in self._broker.kafka_addresses(self._listener):
+            if node_id == node:
+                return answer_class(ApiKey.FIND_COORDINATOR)(node_id=node, host=host, port=port)
+        return _refused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"broker {node} coordinates group {asked.key} and has no Kafka listener {self._listener}; start it with "
+            "--kafka",
+        )
+
+
+def _refused(code: ErrorCode, message: str) -> Any:
+    return answer_class(ApiKey.FIND_COORDINATOR)(error_code=code, error_message=message, node_id=-1, host="", port=-1)

@@ -1,0 +1,52 @@
+"""Error codes of requests about groups, where they differ from those of records, and the check of the coordinator.
+
+Clients stop on codes that they do not expect from a group's coordinator. So a temporary failure is one of 14 to 16, on
+which they wait or look for the coordinator again; an unknown outcome is 15 where the request can be repeated without
+harm (membership), and 7 where it commits, deletes or resets something."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from raftlog import errors
+from raftlog.api.kafka.error_codes import ErrorCode, code_of
+from raftlog.errors import NotLeader, RaftlogError
+from raftlog.partitions.groups.names import check_group
+from raftlog.partitions.groups.service import Groups
+
+_CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
+    errors.Unavailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.NotLeader: ErrorCode.NOT_COORDINATOR,
+    errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
+    errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.StorageError: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Rows for requests about groups; an error without one has the code of `error_codes`."""
+
+
+def check_coordinator(groups: Groups, group: str) -> None:
+    """Raise `NotLeader` unless this node coordinates the group, and `InvalidGroup` for an invalid name."""
+    check_group(group)
+    if not groups.coordinates(group):
+        raise NotLeader(f"this broker does not coordinate group {group}")
+
+
+def group_code(error: RaftlogError) -> ErrorCode:
+    """Return the code of an error of a request that changes offsets or whole groups, or reads them."""
+    if error.outcome == "unknown":
+        return code_of(error)
+    for kind in type(error).__mro__:
+        found = _CODES.get(kind)
+        if found is not None:
+            return found
+    return code_of(error)
+
+
+def member_code(error: RaftlogError) -> ErrorCode:
+    """Return the code of an error of a request of a member: join, sync, heartbeat or leave.
+
+    A lost answer and a coordinator that loads are 15: all of these requests can be repeated, and clients do not expect
+    7 or, in answers to heartbeats, 14."""
+    if error.outcome == "unknown" or isinstance(error, errors.CoordinatorLoading):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return group_code(error)

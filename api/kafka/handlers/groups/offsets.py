@@ -1,0 +1,157 @@
+"""OffsetCommit 2 to 8, OffsetFetch 1 to 7 and OffsetDelete 0.
+
+A commit with generation −1 (a consumer that assigns itself partitions, or an administrator) sets the offset as it is,
+backwards too, as Kafka does; the coordinator accepts it only while the group has no members."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.api.kafka.handlers.groups.group_errors import check_coordinator, group_code
+from raftlog.api.kafka.wire.schemas import answer_class
+from raftlog.errors import GroupNotEmpty, RaftlogError, UnknownGroup
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetRecord
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.service import Groups
+from raftlog.types import Offset, TopicPartition
+
+_GROUP_ERROR_SINCE: Final = 2
+"""First version of OffsetFetch with an error of the whole group; before it, each partition has it."""
+_NONE: Final = OffsetRecord(Offset(-1), -1, "", 0)
+"""Answer for a partition in which nothing was committed."""
+
+
+class OffsetHandlers:
+    """Handlers of committed offsets."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def apis(self) -> list[KafkaApi]:
+        return [
+            KafkaApi(ApiKey.OFFSET_COMMIT, (2, 8), self.commit),
+            KafkaApi(ApiKey.OFFSET_FETCH, (1, 7), self.fetch),
+            KafkaApi(ApiKey.OFFSET_DELETE, (0, 0), self.delete),
+        ]
+
+    async def commit(self, request: KafkaRequest) -> Any:
+        """Commit offsets; each partition has its own error."""
+        asked = request.message
+        offsets, codes = _commits(asked)
+        member = MemberIdentity(asked.member_id, asked.generation_id_or_member_epoch, asked.group_instance_id)
+        try:
+            check_coordinator(self._groups, asked.group_id)
+            failed = await self._groups.commit_each(
+                asked.group_id, offsets, member=member, deadline=deadline_in(NO_DEADLINE_MS)
+            )
+        except RaftlogError as error:
+            codes |= dict.fromkeys(offsets, group_code(error))
+        else:
+            codes |= {place: group_code(error) for place, error in failed.items()}
+        answer = answer_class(ApiKey.OFFSET_COMMIT)
+        topic_row = answer.OffsetCommitResponseTopic
+        row = topic_row.OffsetCommitResponsePartition
+        return answer(
+            topics=[
+                topic_row(
+                    name=topic.name,
+                    partitions=[
+                        row(
+                            partition_index=each.partition_index,
+                            error_code=codes.get(TopicPartition(topic.name, each.partition_index), ErrorCode.NONE),
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in asked.topics
+            ]
+        )
+
+    async def fetch(self, request: KafkaRequest) -> Any:
+        """Return committed offsets: of the named partitions, or all of the group."""
+        asked = request.message
+        code, committed = ErrorCode.NONE, dict[TopicPartition, OffsetRecord]()
+        try:
+            check_coordinator(self._groups, asked.group_id)
+            committed = await self._groups.committed(asked.group_id, deadline=deadline_in(NO_DEADLINE_MS))
+        except RaftlogError as error:
+            code = group_code(error)
+        has_group_error = request.version >= _GROUP_ERROR_SINCE
+        answer = answer_class(ApiKey.OFFSET_FETCH)
+        if code and has_group_error:
+            return answer(error_code=code, topics=[])
+        wanted: Mapping[str, list[int]]
+        if asked.topics is None:
+            wanted = _by_topic(committed)
+        else:
+            wanted = {topic.name: topic.partition_indexes for topic in asked.topics}
+        topic_row = answer.OffsetFetchResponseTopic
+        row = topic_row.OffsetFetchResponsePartition
+
+        def partition(topic: str, number: int) -> Any:
+            found = committed.get(TopicPartition(topic, number), _NONE)
+            return row(
+                partition_index=number,
+                committed_offset=found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                metadata=found.metadata,
+                error_code=code,
+            )
+
+        return answer(
+            topics=[
+                topic_row(name=topic, partitions=[partition(topic, number) for number in numbers])
+                for topic, numbers in wanted.items()
+            ],
+        )
+
+    async def delete(self, request: KafkaRequest) -> Any:
+        """Delete committed offsets; a topic that a member subscribes to keeps them."""
+        asked = request.message
+        answer = answer_class(ApiKey.OFFSET_DELETE)
+        topic_row = answer.OffsetDeleteResponseTopic
+        row = topic_row.OffsetDeleteResponsePartition
+        deadline = deadline_in(NO_DEADLINE_MS)
+        topics = []
+        try:
+            check_coordinator(self._groups, asked.group_id)
+            for topic in asked.topics:
+                numbers = [each.partition_index for each in topic.partitions]
+                code = ErrorCode.NONE
+                try:
+                    await self._groups.delete_partition_offsets(asked.group_id, topic.name, numbers, deadline=deadline)
+                except UnknownGroup:
+                    raise
+                except GroupNotEmpty:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                except RaftlogError as error:
+                    code = group_code(error)
+                rows = [row(partition_index=number, error_code=code) for number in numbers]
+                topics.append(topic_row(name=topic.name, partitions=rows))
+        except RaftlogError as error:
+            return answer(error_code=group_code(error), topics=[])
+        return answer(topics=topics)
+
+
+def _commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[TopicPartition, ErrorCode]]:
+    """Return the offsets to commit, and codes of the partitions whose metadata is too large."""
+    offsets, codes = dict[TopicPartition, OffsetCommit](), dict[TopicPartition, ErrorCode]()
+    for topic in asked.topics:
+        for each in topic.partitions:
+            place = TopicPartition(topic.name, each.partition_index)
+            metadata = each.committed_metadata or ""
+            if len(metadata.encode()) > METADATA_BYTES_MAX:
+                codes[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                epoch = max(-1, each.committed_leader_epoch)
+                offsets[place] = OffsetCommit(Offset(each.committed_offset), metadata, epoch)
+    return offsets, codes
+
+
+def _by_topic(committed: Mapping[TopicPartition, OffsetRecord]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(committed):
+        found.setdefault(topic, []).append(number)
+    return found
