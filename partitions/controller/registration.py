@@ -57,8 +57,9 @@ class BrokerRegistration:
         """Whether this start is registered without addresses that the feature level allows now."""
         identity = self._node.identity
         registered = self._copy.state.broker_of(identity.replica)
-        is_mine = registered is not None and registered.boot_epoch == identity.boot_epoch
-        return is_mine and registered.addresses != self._allowed()
+        if registered is None or registered.boot_epoch != identity.boot_epoch:
+            return False
+        return registered.addresses != self._allowed()
 
     async def register(self) -> None:
         """Retry the registration until it succeeds; every attempt has a deadline, and a repetition changes nothing."""

@@ -28,6 +28,7 @@ HEALTHY = {
     "lagging_count": 0,
     "electing_partitions": [],
     "electing_count": 0,
+    "notes": [],
 }
 REASON = "node 3 does not answer"
 UNHEALTHY = HEALTHY | {
@@ -49,6 +50,12 @@ def test_a_healthy_cluster(ask: Any, scripted: ScriptedBroker) -> None:
     ]
     shown = json.loads(ask("cluster", "health", "--json").out)
     assert shown == HEALTHY
+
+
+def test_notes_of_a_healthy_cluster(ask: Any, scripted: ScriptedBroker) -> None:
+    note = "the nodes [3] do not serve Kafka"
+    scripted.answers["/v1/cluster/health_overview"] = 200, HEALTHY | {"notes": [note]}
+    assert ["notes", *note.split()] in [line.split() for line in ask("cluster", "health").out.splitlines()]
 
 
 def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(ask: Any, scripted: ScriptedBroker) -> None:
