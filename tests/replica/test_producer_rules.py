@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence
 from raftlog.partitions.replica.expiry import ProducerExpiry
-from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, judged
+from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, encode_expired, judged
 from raftlog.types import Index, Offset
 from tests.replica.producing import Producing
 from tests.replica.test_producer_table import header_of
@@ -45,6 +45,15 @@ def test_a_new_epoch_behind_a_roll_begins_anew() -> None:
     known = since.get(7)
     assert known is not None
     assert (known.epoch, [batch[:2] for batch in known.batches]) == (1, [(0, 1)])
+
+
+def test_an_expiry_of_an_older_epoch_leaves_the_producer() -> None:
+    """The producer came back with a newer epoch while the entry was on its way."""
+    table = table_of((0, 2), epoch=1)
+    table.expire(encode_expired([(7, 0)]))
+    assert table.get(7) is not None
+    table.expire(encode_expired([(7, 1)]))
+    assert table.get(7) is None
 
 
 def test_pieces_of_two_snapshots_are_not_put_together() -> None:

@@ -111,9 +111,11 @@ def test_a_cut_without_descriptors_is_repeated(monkeypatch: pytest.MonkeyPatch, 
             refused.append(failing)
             raise OSError(errno.EMFILE, "Too many open files")
 
-        file, method = {"size": (files.index, "size"), "log": (files.log, "truncate"), "index": (files.index, "truncate")}[
-            failing
-        ]
+        file, method = {
+            "size": (files.index, "size"),
+            "log": (files.log, "truncate"),
+            "index": (files.index, "truncate"),
+        }[failing]
         monkeypatch.setattr(file, method, refuse)
         follower.append(2, term + 2, first + 2, [SMALL_SIZE])
         world.run_until(lambda: len(refused) > 1)

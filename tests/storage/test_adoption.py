@@ -74,3 +74,13 @@ def test_a_row_reveals_a_damaged_term_in_a_header() -> None:
     s.disk.flip_bit(s.files.log.path, s.rows[2].position + EPOCH_AT, 0)  # 2 becomes 3, as later entries have it
     s.adopt(term_max=3)
     assert [each.index for each in s.damage] == [3]
+
+
+def test_a_flipped_bit_of_a_record_is_found_where_no_row_tells_of_the_batch() -> None:
+    """Its header is sound in every field, so that the CRC alone reveals it."""
+    s = Stopped()
+    s.files.index.truncate(0)
+    s.disk.flip_bit(s.files.log.path, s.rows[3].position + HEADER_SIZE, 0)
+    adopted = s.adopt()
+    assert "no sound batch" in str(adopted.broken)
+    assert s.next_index == 4

@@ -81,7 +81,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "replica/producers:ProducerTable.expire",
         "if producer is not None and producer.epoch <= epoch:",
         "if producer is not None:",
-        _BOTH,
+        ("tests/replica/test_producer_rules.py",),
     ),
     _producers(
         "snapshot-hides-what-came-before",

@@ -347,7 +347,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "adoption:Adoption._batch_at",
         "if header.last_offset_delta < -1 or not crc_matches(batch, header):",
         "if header.last_offset_delta < -1:",
-        (*_REPLICA, *_DAMAGED),
+        ("tests/storage/test_adoption.py",),
     ),
     _storage(
         "adopt-a-short-file",
