@@ -397,7 +397,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return not (self._order.pending or self._next or self._rest or self._frame or self._head)
 
     def finish(self) -> None:
-        """End an idle connection: nothing more is answered, and what still arrives is dropped until the client closes.
+        """End an idle connection: send an end of file, and drop further input until the client closes.
 
         A socket that is closed with unread bytes can lose answers that the client has not read yet."""
         if self._transport is not None and not self.is_ending:

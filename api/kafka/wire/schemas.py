@@ -84,12 +84,15 @@ def _import() -> _Classes:
     classes = _Classes({}, {})
     for name in _MODULES:
         module = importlib.import_module(name)
-        found: Any
         for found in vars(module).values():
-            if isinstance(found, type) and hasattr(found, "API_KEY") and found.__module__.startswith(name):
+            if _is_message(found) and found.__module__.startswith(name):
                 by_key = classes.requests if found.is_request() else classes.answers
                 by_key[found.API_KEY] = found
     return classes
+
+
+def _is_message(found: Any) -> bool:
+    return isinstance(found, type) and hasattr(found, "API_KEY")
 
 
 @lru_cache(maxsize=512)
