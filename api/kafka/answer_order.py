@@ -52,7 +52,7 @@ class AnswerOrder:
 
     def __init__(self) -> None:
         self.pending: list[Exchange] = []
-        """Those whose answers did not leave yet; the first one has none, or is failed."""
+        """Requests without a sent answer; the first one is not done, or is failed."""
         self._is_pipelined = True
         """Whether all of them are pipelined."""
 

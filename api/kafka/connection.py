@@ -40,7 +40,7 @@ _CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH})
 
 
 class ConnectionOwner(Protocol):
-    """What the connections of a listener share."""
+    """Shared state of the connections of a listener."""
 
     name: str
     settings: KafkaSettings
@@ -277,7 +277,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        """Begin the request that waits, split what was read, and read on, as far as all of that is allowed now."""
+        """Begin the waiting request, split the bytes at hand, and resume reading, as far as each is allowed now."""
         waiting = self._next
         if waiting is not None and self._order.may_begin(waiting.route) and not self._is_unread and not self.is_ending:
             self._next = None
