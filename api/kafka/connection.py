@@ -10,21 +10,20 @@ import asyncio
 from struct import Struct
 from typing import Final, Protocol
 
+from raftlog.api.kafka.answer_order import AnswerOrder, Exchange
 from raftlog.api.kafka.api import ApiKey
-from raftlog.api.kafka.dispatcher import Answer, ConnectionRefused, Dispatcher, Route
+from raftlog.api.kafka.dispatcher import ConnectionRefused, Dispatcher
 from raftlog.api.kafka.first_step import start
 from raftlog.api.kafka.incoming_frame import UNCHARGED_BYTES_MAX, IncomingFrame
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import (
     HEAD_BYTES,
-    answer_head,
     body_at,
     client_id_of,
     read_head,
 )
 from raftlog.partitions.caller import ANONYMOUS, Caller
-from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer
 
@@ -41,7 +40,7 @@ _CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH})
 
 
 class ConnectionOwner(Protocol):
-    """What the connections of a listener share."""
+    """Shared state of the connections of a listener."""
 
     name: str
     settings: KafkaSettings
@@ -65,38 +64,6 @@ class ConnectionOwner(Protocol):
         ...
 
 
-class Exchange:
-    """One request and its answer; also the owner of the request's memory, unless that is `owner`."""
-
-    __slots__ = (
-        "answer",
-        "began",
-        "body",
-        "caller",
-        "charged",
-        "correlation_id",
-        "is_done",
-        "is_failed",
-        "owner",
-        "route",
-        "task",
-    )
-
-    def __init__(
-        self, route: Route, correlation_id: int, body: memoryview, caller: Caller, charged: int, owner: object
-    ) -> None:
-        self.route, self.correlation_id, self.body, self.caller = route, correlation_id, body, caller
-        self.charged = charged
-        """Bytes that count as uncharged ones of the connection; 0 when `owner` holds memory of the budget."""
-        self.owner = owner
-        self.began = stopwatch()
-        self.answer: Answer = None
-        self.is_done = False
-        self.is_failed = False
-        """Whether there is no answer, so that the connection ends before its place in the order."""
-        self.task: asyncio.Task[None] | None = None
-
-
 class KafkaConnection(asyncio.BufferedProtocol):
     """Protocol of one connection; see the module."""
 
@@ -104,16 +71,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "_client_id",
         "_frame",
         "_head",
-        "_is_pipelining",
         "_is_read_paused",
         "_is_splitting",
         "_is_unread",
         "_is_waiting_for_memory",
         "_loop",
         "_next",
+        "_order",
         "_out",
         "_owner",
-        "_pending",
         "_rest",
         "_sent",
         "_swept_at",
@@ -139,10 +105,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Bytes that were read and are not split yet; nothing is read while there are any."""
         self._next: Exchange | None = None
         """Request that waits for the end of earlier ones."""
-        self._pending: list[Exchange] = []
-        """Begun requests in their order; the answer of the first one is missing."""
-        self._is_pipelining = True
-        """Whether all of those are pipelined."""
+        self._order = AnswerOrder()
         self._uncharged = 0
         self._is_read_paused = self._is_waiting_for_memory = False
         self._is_unread = False
@@ -181,7 +144,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop(self._next)
             self._next = None
         self._rest = None
-        for exchange in self._pending:
+        for exchange in self._order.pending:
             if exchange.task is not None and exchange.route.key in _CANCELLED_AT_DISCONNECT:
                 exchange.task.cancel()
         self._owner.lost(self)
@@ -222,7 +185,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._next is None
             and not self._is_unread
             and not self.is_ending
-            and len(self._pending) < self._owner.settings.pipelined_requests_max
+            and len(self._order.pending) < self._owner.settings.pipelined_requests_max
         )
 
     def _split(self, data: memoryview, end: int) -> None:
@@ -314,9 +277,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        """Begin the request that waits, split what was read, and read on, as far as all of that is allowed now."""
+        """Begin the waiting request, split the bytes at hand, and resume reading, as far as each is allowed now."""
         waiting = self._next
-        if waiting is not None and self._may_begin(waiting.route) and not self._is_unread and not self.is_ending:
+        if waiting is not None and self._order.may_begin(waiting.route) and not self._is_unread and not self.is_ending:
             self._next = None
             self._begin(waiting)
         while self._rest is not None and self._frame is None and self._may_read:
@@ -347,17 +310,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         dispatcher.counters.requests[route.name] += 1
         self._uncharged += uncharged
         exchange = Exchange(route, correlation_id, body, self.caller, uncharged, owner)
-        if self._may_begin(route):
+        if self._order.may_begin(route):
             self._begin(exchange)
         else:
             self._next = exchange
 
-    def _may_begin(self, route: Route) -> bool:
-        return not self._pending or (route.is_pipelined and self._is_pipelining)
-
     def _begin(self, exchange: Exchange) -> None:
-        self._pending.append(exchange)
-        self._is_pipelining = exchange.route.is_pipelined
+        self._order.begin(exchange)
         run = self._run(exchange)
         # A pipelined handler waits for a commit anyway, and a task is the cheaper way to wait.
         exchange.task = self._loop.create_task(run) if exchange.route.is_pipelined else start(run, self._loop)
@@ -388,25 +347,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         exchange.task = None
         exchange.body = memoryview(b"")
         self._drop(exchange)
-        if self._pending[0] is not exchange:
-            return
-        done = 0
-        out = self._out
-        for each in self._pending:
-            if not each.is_done or each.is_failed:
-                break
-            done += 1
-            if each.answer is not None:
-                size = sum(map(len, each.answer))
-                out.append(answer_head(each.correlation_id, size, is_tagged=each.route.is_answer_tagged))
-                out.extend(each.answer)
-        del self._pending[:done]
+        self._out += self._order.take_ready()
         if not self._is_splitting:
             self._flush()
-        if self._pending and self._pending[0].is_failed:
+        if self._order.is_broken:
             self._close()
-        elif not self._pending:
-            self._is_pipelining = True
+        elif not self._order.pending:
             if self.is_ending:
                 self._close()
             elif self._owner.is_stopping and self.is_idle and not self._is_splitting:
@@ -435,7 +381,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.is_ending = True
             self._owner.report(self, why)
             self._pause_reading()
-            if not self._pending:
+            if not self._order.pending:
                 self._close()
 
     def _close(self) -> None:
@@ -448,10 +394,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether no request is begun, waits or is arriving."""
-        return not (self._pending or self._next or self._rest or self._frame or self._head)
+        return not (self._order.pending or self._next or self._rest or self._frame or self._head)
 
     def finish(self) -> None:
-        """End an idle connection: nothing more is answered, and what still arrives is dropped until the client closes.
+        """End an idle connection: send an end of file, and drop further input until the client closes.
 
         A socket that is closed with unread bytes can lose answers that the client has not read yet."""
         if self._transport is not None and not self.is_ending:
@@ -466,7 +412,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def cancel(self) -> None:
         """Cancel all requests."""
-        for exchange in self._pending:
+        for exchange in self._order.pending:
             if exchange.task is not None:
                 exchange.task.cancel()
 
@@ -484,7 +430,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if now - self._swept_at > STALL_S:
                 self._owner.report(self, f"{unsent} bytes of answers were not read for {STALL_S:.0f} s")
                 self.abort()
-        elif unsent or self.is_active or self._pending:
+        elif unsent or self.is_active or self._order.pending:
             self.is_active = False
             self._swept_sent, self._swept_at = self._sent - unsent, now
         elif now - self._swept_at > self._owner.settings.idle_ms_max / 1000:

@@ -21,7 +21,7 @@ _SCRATCH_BYTES: Final = 64 * 1024
 
 
 class KafkaConnections:
-    """Factory of the protocols of a listener, and what they share."""
+    """Factory of the protocols of a listener, and their shared state."""
 
     def __init__(
         self, name: str, settings: KafkaSettings, dispatcher: Dispatcher, requests: MemoryBudget, answers: MemoryBudget

@@ -35,7 +35,7 @@ class ConnectionRefused(Exception):
     """The connection ends because of a request; the message is the reason for operators."""
 
 
-class Route:
+class KafkaRoute:
     """One version of one API, with all that depends on it."""
 
     __slots__ = (
@@ -79,22 +79,21 @@ class Dispatcher:
 
     def __init__(self, apis: Sequence[KafkaApi], counters: KafkaCounters) -> None:
         self.counters = counters
-        self._loading: asyncio.Future[None] | None = None
         versions = ApiVersionsHandler()
         apis = (*apis, versions.api())
         assert len({api.key for api in apis}) == len(apis), "two handlers for one API"
         versions.set_apis(apis)
-        self._routes: dict[tuple[int, int], Route] = {}
+        self._routes: dict[tuple[int, int], KafkaRoute] = {}
         for api in apis:
             times = self._count_api(api.key)
             first, last = api.versions
             refused = api._replace(handle=refuse_version, decode=None, encode=None, is_pipelined=False)
             for version in range(first, last + 1):
                 is_served = version >= (first if api.served_from is None else api.served_from)
-                self._routes[api.key, version] = Route(api if is_served else refused, version, times)
+                self._routes[api.key, version] = KafkaRoute(api if is_served else refused, version, times)
             if api.key is ApiKey.API_VERSIONS:
                 unsupported = api._replace(handle=versions.refuse, decode=lambda body, version: None)
-                self._unsupported_versions = Route(unsupported, 0, times, skips_body=True)
+                self._unsupported_versions = KafkaRoute(unsupported, 0, times, skips_body=True)
 
     def _count_api(self, key: ApiKey) -> Histogram:
         name, counters = name_of(key), self.counters
@@ -102,7 +101,7 @@ class Dispatcher:
         counters.errors.setdefault(name, 0)
         return counters.times.setdefault(name, Histogram())
 
-    def route(self, key: int, version: int) -> Route:
+    def route(self, key: int, version: int) -> KafkaRoute:
         """Return the route of a request. Raises `ConnectionRefused`."""
         route = self._routes.get((key, version))
         if route is not None:
@@ -117,7 +116,7 @@ class Dispatcher:
         if not schemas.is_loaded():
             await asyncio.to_thread(schemas.load)
 
-    async def answer(self, route: Route, body: memoryview, caller: Caller) -> Answer:
+    async def answer(self, route: KafkaRoute, body: memoryview, caller: Caller) -> Answer:
         """Return the encoded body of the answer; None when the client expects none. Raises `ConnectionRefused`."""
         if route.needs_schemas and not schemas.is_loaded():
             await self.warm_up()
@@ -132,7 +131,7 @@ class Dispatcher:
             self.counters.errors[route.name] += 1
             return await self._failure(route, error)
 
-    def failed(self, route: Route, error: Exception) -> None:
+    def failed(self, route: KafkaRoute, error: Exception) -> None:
         """Log an error that no handler may raise; a broken invariant is the process's, as everywhere."""
         self.counters.errors[route.name] += 1
         if isinstance(error, AssertionError):
@@ -141,7 +140,7 @@ class Dispatcher:
         else:
             logger.error("a handler of %r failed", route, exc_info=error)
 
-    async def _failure(self, route: Route, error: RaftlogError) -> Answer:
+    async def _failure(self, route: KafkaRoute, error: RaftlogError) -> Answer:
         """Return an answer that consists of an error code. Raises `ConnectionRefused` where the schema has none."""
         await self.warm_up()
         answer = schemas.failure(route.key, route.version, code_of(error))

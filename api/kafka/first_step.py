@@ -85,7 +85,7 @@ async def _rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
 
 @awaitable_generator
 def _continued(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Wait for what the first step waited for, then go on; errors are raised where the coroutine waits."""
+    """Continue the coroutine at the end of its first wait; errors are raised at the place of the wait."""
     while True:
         try:
             yield waits_for

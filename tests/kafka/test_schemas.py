@@ -3,6 +3,7 @@
 import random
 import time
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -62,14 +63,8 @@ def test_changed_bytes_are_decoded_or_refused(key: ApiKey) -> None:
                     changed[rng.randrange(len(changed))] = rng.choice(
                         (0, 1, 0x7F, 0x80, 0xFE, 0xFF, rng.randrange(256))
                     )
-            try:
+            with suppress(MalformedRequest):  # any other error fails the test
                 schemas.decode(key, memoryview(changed), version)
-            except MalformedRequest as error:
-                assert str(error)
-
-
-def metadata(topics: bytes) -> bytes:
-    return topics + bytes(3)
 
 
 MALFORMED: dict[str, tuple[ApiKey, int, bytes]] = {

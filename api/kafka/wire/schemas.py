@@ -27,7 +27,7 @@ class _Classes(NamedTuple):
     answers: dict[int, Any]
 
 
-class _Part(NamedTuple):
+class _FieldReader(NamedTuple):
     """Reader of one or more adjacent fields."""
 
     names: tuple[str, ...]
@@ -84,12 +84,15 @@ def _import() -> _Classes:
     classes = _Classes({}, {})
     for name in _MODULES:
         module = importlib.import_module(name)
-        found: Any
         for found in vars(module).values():
-            if isinstance(found, type) and hasattr(found, "API_KEY") and found.__module__.startswith(name):
+            if _is_message(found) and found.__module__.startswith(name):
                 by_key = classes.requests if found.is_request() else classes.answers
                 by_key[found.API_KEY] = found
     return classes
+
+
+def _is_message(found: Any) -> bool:
+    return isinstance(found, type) and hasattr(found, "API_KEY")
 
 
 @lru_cache(maxsize=512)
@@ -99,7 +102,7 @@ def _message_reader(key: ApiKey, version: int) -> Read:
     return _struct_reader(request._struct, request, version, is_flexible(key, version)).read
 
 
-def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -> _Part:
+def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -> _FieldReader:
     parts = _parts(struct.untagged_fields(version), version, flexible)
     tags = {field.tag: _field_part(field, version, flexible) for field in struct.tagged_fields(version)._fields}
     new = object.__new__
@@ -118,10 +121,10 @@ def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -
             _read_tags(reader, tags, message)
         return message
 
-    return _Part((), read, sum(part.bytes_min for part in parts) + flexible)
+    return _FieldReader((), read, sum(part.bytes_min for part in parts) + flexible)
 
 
-def _read_tags(reader: RequestReader, tags: dict[int, _Part], message: Any) -> None:
+def _read_tags(reader: RequestReader, tags: dict[int, _FieldReader], message: Any) -> None:
     if not tags:
         reader.skip_tagged_fields()
         return
@@ -138,9 +141,9 @@ def _read_tags(reader: RequestReader, tags: dict[int, _Part], message: Any) -> N
             reader.elements_left = inner.elements_left
 
 
-def _parts(fields: Sequence[Any], version: int, flexible: bool) -> list[_Part]:
+def _parts(fields: Sequence[Any], version: int, flexible: bool) -> list[_FieldReader]:
     """Return the readers of fields; adjacent numbers are read together."""
-    parts: list[_Part] = []
+    parts: list[_FieldReader] = []
     run: list[Any] = []
     for field in (*fields, None):
         if field is not None and field.is_batchable():
@@ -154,38 +157,40 @@ def _parts(fields: Sequence[Any], version: int, flexible: bool) -> list[_Part]:
     return parts
 
 
-def _numbers(fields: Sequence[Any]) -> _Part:
+def _numbers(fields: Sequence[Any]) -> _FieldReader:
     layout = Struct(">" + "".join(field._type.fmt for field in fields))
     names = tuple(field.name for field in fields)
     if len(names) == 1:
-        return _Part(names, lambda reader: reader.numbers(layout)[0], layout.size)
-    return _Part(names, lambda reader: reader.numbers(layout), layout.size)
+        return _FieldReader(names, lambda reader: reader.numbers(layout)[0], layout.size)
+    return _FieldReader(names, lambda reader: reader.numbers(layout), layout.size)
 
 
-def _field_part(field: Any, version: int, flexible: bool, *, is_element: bool = False) -> _Part:
+def _field_part(field: Any, version: int, flexible: bool, *, is_element: bool = False) -> _FieldReader:
     names, is_nullable = (field.name,), not is_element and field.nullable_for_version_q(version)
     if field.is_array():
         return _array(field, version, flexible, is_nullable)
     if field.is_struct():
         inner = _struct_reader(field, field.data_class, version, flexible)
         if not is_nullable:
-            return _Part(names, inner.read, inner.bytes_min)
-        return _Part(names, lambda reader: None if reader.view(1)[0] == 0xFF else inner.read(reader), 1)
+            return _FieldReader(names, inner.read, inner.bytes_min)
+        return _FieldReader(names, lambda reader: None if reader.view(1)[0] == 0xFF else inner.read(reader), 1)
     if field.is_batchable():
         return _numbers((field,))
     kind = field._type_str
     length_bytes = 1 if flexible else 2 if kind == "string" else 4
     if kind == "string":
-        return _Part(names, lambda reader: reader.string(is_compact=flexible, is_nullable=is_nullable), length_bytes)
+        return _FieldReader(
+            names, lambda reader: reader.string(is_compact=flexible, is_nullable=is_nullable), length_bytes
+        )
     if kind in ("bytes", "records"):
-        return _Part(
+        return _FieldReader(
             names, lambda reader: reader.byte_string(is_compact=flexible, is_nullable=is_nullable), length_bytes
         )
     assert kind == "uuid", f"requests have no fields of type {kind}"
-    return _Part(names, RequestReader.uuid, 16)
+    return _FieldReader(names, RequestReader.uuid, 16)
 
 
-def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _Part:
+def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _FieldReader:
     element = field.array_of
     part = (
         _struct_reader(element, element.data_class, version, flexible)
@@ -198,7 +203,7 @@ def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _Part
         count = reader.count(is_compact=flexible, is_nullable=is_nullable, element_bytes_min=bytes_min)
         return None if count is None else [read_element(reader) for _ in range(count)]
 
-    return _Part((field.name,), read, 1 if flexible else 4)
+    return _FieldReader((field.name,), read, 1 if flexible else 4)
 
 
 def failure(key: ApiKey, version: int, code: int) -> Any:

@@ -1,0 +1,86 @@
+"""Order of the requests and answers of one connection.
+
+A request begins when all earlier ones have ended, unless it and those are pipelined; answers leave in the order of the
+requests, whatever the order of their ends. A request without an answer because of a failure ends the connection at its
+place: a later answer there would be taken for its own. Pure; used by `connection`."""
+
+import asyncio
+
+from raftlog.api.kafka.dispatcher import Answer, KafkaRoute
+from raftlog.api.kafka.wire.headers import answer_head
+from raftlog.partitions.caller import Caller
+from raftlog.runtime.histogram import stopwatch
+from raftlog.types import Buffer
+
+
+class Exchange:
+    """One request and its answer; also the owner of the request's memory, unless that is `owner`."""
+
+    __slots__ = (
+        "answer",
+        "began",
+        "body",
+        "caller",
+        "charged",
+        "correlation_id",
+        "is_done",
+        "is_failed",
+        "owner",
+        "route",
+        "task",
+    )
+
+    def __init__(
+        self, route: KafkaRoute, correlation_id: int, body: memoryview, caller: Caller, charged: int, owner: object
+    ) -> None:
+        self.route, self.correlation_id, self.body, self.caller = route, correlation_id, body, caller
+        self.charged = charged
+        """Bytes that count as uncharged ones of the connection; 0 when `owner` holds memory of the budget."""
+        self.owner = owner
+        self.began = stopwatch()
+        self.answer: Answer = None
+        self.is_done = False
+        self.is_failed = False
+        """Whether there is no answer, so that the connection ends before its place in the order."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class AnswerOrder:
+    """Begun requests in their order."""
+
+    __slots__ = ("_is_pipelined", "pending")
+
+    def __init__(self) -> None:
+        self.pending: list[Exchange] = []
+        """Requests without a sent answer; the first one is not done, or is failed."""
+        self._is_pipelined = True
+        """Whether all of them are pipelined."""
+
+    def may_begin(self, route: KafkaRoute) -> bool:
+        """Return whether one more request may begin."""
+        return not self.pending or (route.is_pipelined and self._is_pipelined)
+
+    def begin(self, exchange: Exchange) -> None:
+        """Add a request."""
+        self.pending.append(exchange)
+        self._is_pipelined = exchange.route.is_pipelined
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the next answer will never come."""
+        return bool(self.pending) and self.pending[0].is_failed
+
+    def take_ready(self) -> list[Buffer]:
+        """Remove the requests at the front that have ended; return their answers with headers."""
+        done = 0
+        ready: list[Buffer] = []
+        for each in self.pending:
+            if not each.is_done or each.is_failed:
+                break
+            done += 1
+            if each.answer is not None:
+                size = sum(map(len, each.answer))
+                ready.append(answer_head(each.correlation_id, size, is_tagged=each.route.is_answer_tagged))
+                ready.extend(each.answer)
+        del self.pending[:done]
+        return ready
