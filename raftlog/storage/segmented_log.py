@@ -46,6 +46,8 @@ class SegmentedLog(ReadableLog):
         """Segments with batches that are not durable or rows that are not published, oldest first."""
         self._directory_dirty = False
         """Whether a file was created since a flush of everything returned."""
+        self._row_of_cut: Row | None = None
+        """Row behind a cut that an `OSError` stopped half way: it may be gone from the file."""
 
     # appending
 
@@ -241,25 +243,30 @@ class SegmentedLog(ReadableLog):
         """Keep the entries up to `index`, and only those; files of later segments are deleted, newest first.
 
         Nothing is synced: the cut is durable in the caller's journal. Index 0 leaves no segment. Raises `CorruptBatch`,
-        and changes nothing, where the end of entry `index` cannot be determined."""
+        and changes nothing, where the end of entry `index` cannot be determined. After an `OSError` the same cut, or a
+        deeper one, can be repeated."""
         first = self.segments[0].base_index if self.segments else 1
         assert index == 0 or first <= index, f"cut to index {index} below the first entry {first}"
         assert index <= self.last_index, f"cut to index {index} behind the last entry {self.last_index}"
         kept = [segment for segment in self.segments if segment.base_index <= index]
         inside = kept and index < kept[-1].next_index - 1
         row = self._row_behind(index) if inside else None
+        self._row_of_cut = row
         self.generation += 1
         try:
             while len(self.segments) > len(kept):
                 self._drop_newest()
             if row:
                 self.active.cut_to(index + 1 - self.active.base_index, row)
+            self._row_of_cut = None
             self._settle_cut()
         finally:
             self.generation += 1
 
     def _row_behind(self, index: Index) -> Row:
         """Return the row behind `index`, in the same segment, or one made from the end of entry `index`."""
+        if self._row_of_cut and self._row_of_cut.index == index + 1:
+            return self._row_of_cut
         try:
             return self.checked_row_at(Index(index + 1))
         except CorruptBatch:

@@ -30,6 +30,14 @@ MUTANTS: Final = (
         ("tests/runtime/test_cuts.py",),
     ),
     Mutant(
+        "disk-repeated-cut-without-its-row",
+        "raftlog/storage/segmented_log.py",
+        "SegmentedLog.cut_to_index",
+        "self._row_of_cut = row",
+        "self._row_of_cut = None",
+        ("tests/runtime/test_cuts.py",),
+    ),
+    Mutant(
         "disk-trim-before-it-is-durable",
         "raftlog/runtime/process/persister.py",
         "Persister.trim",

@@ -192,16 +192,16 @@ class GroupLog(LogView):
     def settle_cut(self) -> None:
         """Cut the files, after the cut is durable in the journal.
 
-        Raises `CorruptBatch` when the new end is damaged, and `DescriptorsExhausted`; then nothing changed."""
+        Raises `CorruptBatch` when the new end is damaged, and `DescriptorsExhausted`; then the cut still waits."""
         assert self._cut_to is not None, "no cut waits"
-        if self._cut_to > self._boundary.index:
-            try:
+        try:
+            if self._cut_to > self._boundary.index:
                 self.segments.checked_row_at(self._cut_to)
-            except OSError as error:
-                if not lacks_descriptors(error):
-                    raise
-                raise self._unreadable(self._cut_to, error) from None
-        self.segments.cut_to_index(self._cut_to)
+            self.segments.cut_to_index(self._cut_to)
+        except OSError as error:
+            if not lacks_descriptors(error):
+                raise
+            raise descriptors_exhausted(self.segments.path, error) from None
         self._end = self._end_of_files()
         self._written = min(self._written, self._cut_to)
         self._cut_to = None
