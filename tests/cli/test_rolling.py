@@ -404,6 +404,8 @@ async def test_a_command_for_each_broker(tmp_path: Path) -> None:
     restarter = CommandRestarter("sh -c 'echo no unit of this name; exit 5'", brokers, 5)
     with pytest.raises(CommandFailed, match="exit code 5: no unit of this name"):
         await restarter.restart(RestartUnit(1, (1,)))
+    with pytest.raises(CommandFailed, match=r"^false ended with exit code 1, and without output$"):
+        await CommandRestarter("false", brokers, 5).restart(RestartUnit(1, (1,)))
     with pytest.raises(CommandFailed, match="did not end within"):
         await CommandRestarter("sleep 60", brokers, 0.05).restart(RestartUnit(1, (1,)))
     with pytest.raises(CommandFailed, match=r"no \{host\} that a command could be given"):

@@ -81,7 +81,8 @@ class CommandRestarter:
             raise CommandFailed(f"{shlex.join(words)} did not end within {self._timeout_s:g} s") from None
         if process.returncode:
             last_output = output[-OUTPUT_SHOWN_BYTES:].decode(errors="replace").strip()
-            raise CommandFailed(f"{shlex.join(words)} ended with exit code {process.returncode}: {last_output}")
+            more = f": {last_output}" if last_output else ", and without output"
+            raise CommandFailed(f"{shlex.join(words)} ended with exit code {process.returncode}{more}")
         return {}
 
     def description(self, unit: RestartUnit) -> str:
