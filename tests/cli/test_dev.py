@@ -100,7 +100,7 @@ def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
 def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: Any, run: Any, tmp_path: Path) -> None:
     flags = ("--data-dir", str(tmp_path / "my dev"), "--base-port", str(free_base_port(34)))
     process = spawn("dev", *flags)
-    lines = []
+    lines: list[str] = []
     while not lines or lines[-1] != "Ctrl-C stops all nodes.":
         lines.append(process.stdout.readline().decode().rstrip("\n"))
         assert not process.poll(), lines

@@ -317,3 +317,12 @@ def test_verify_finds_a_flipped_bit_on_disk(tmp_path: Path) -> None:
         [problem] = log.verify().problems
         assert problem.file == str(file)
         assert problem.position <= 1500 < problem.position + 200
+
+
+def test_a_clone_beside_a_program_does_not_shadow_the_package(tmp_path: Path) -> None:
+    """A directory `raftlog` without modules is a namespace package, which wins over an import hook."""
+    (tmp_path / "raftlog" / "docs").mkdir(parents=True)
+    program = tmp_path / "program.py"
+    program.write_text("import raftlog; print(raftlog.Log.__name__)")
+    done = subprocess.run([sys.executable, program], capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    assert done.stdout == b"Log\n", done.stderr.decode()
