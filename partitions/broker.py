@@ -199,7 +199,8 @@ class Broker:
         return await self._finder.topic(name, deadline)
 
     async def _partition(self, topic: str, number: int, deadline: Deadline) -> Partition:
-        return (await self._topic(topic, deadline)).partition(number)
+        self.check_ready()
+        return await self._finder.partition(topic, number, deadline)
 
     def leader_of(self, topic: str, partition: int) -> NodeId | None:
         """Return the node that leads a partition, as far as known here; API servers look up its address."""
@@ -242,6 +243,8 @@ class Broker:
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable(topic, deadline)
+        if partition is not None:
+            await self._finder.look_up(target, (partition,) if type(partition) is int else partition, deadline)  # type: ignore[arg-type]
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
@@ -268,6 +271,7 @@ class Broker:
 
         Raises `InvalidBatch`, `RecordTooLarge`, and the errors that `produce_records` has in its results."""
         found = await self._writable(topic, deadline)
+        await self._finder.look_up(found, (partition,), deadline)
         target = found.partition(partition)
         try:
             produced = await target.produce_batches(body, acks, deadline)
@@ -278,7 +282,8 @@ class Broker:
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """Open a stream of records to append. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
         found = await self._writable(topic, deadline)
-        return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors)
+        await self._finder.look_up(found, (partition,), deadline)
+        return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors, self._finder.look_up)
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)
@@ -357,14 +362,40 @@ class Broker:
         topic = None if validate_only else self._topics.by_id(created.topic_id)
         if topic is None:  # not created, or deleted already
             return self._view.planned(created, self.settings.topic_config.updated(config or {}))
-        await self._led(topic, Deadline(min(deadline, deadline_in(LEADERS_MS))))
+        await self._led(topic.partitions, deadline)
         return self._view.outline(topic)
 
-    async def _led(self, topic: Topic, deadline: Deadline) -> None:
+    async def create_partitions(
+        self,
+        topic: str,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        deadline: Deadline,
+        validate_only: bool = False,
+    ) -> TopicState:
+        """Add partitions to a topic, so that it has `total`; return once a majority of the controller's disks has them.
+
+        Normally the new ones have leaders then; `assignments` has the node ids of each of them. Keys go to other
+        partitions from now on. Raises `UnknownTopic`, and `InvalidArgument` unless the topic gets more partitions."""
+        self.check_ready()
+        added = await self.parts.changes.add_partitions(
+            topic, total, assignments, deadline, validate_only=validate_only
+        )
+        found = self._topics.by_id(added.topic_id)
+        if found is None:  # deleted already
+            raise UnknownTopic(f"topic {topic!r} was deleted after its partitions were added")
+        if validate_only:
+            return self._view.grown(found, added)
+        await self._led(found.partitions[added.partition_count :], deadline)
+        return self._view.outline(found)
+
+    async def _led(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
         """Wait until the partitions can be written, a short time at most."""
-        await self.parts.assignments.settled(deadline)
-        for partition in topic.partitions:
-            await self.node.wait_for_leader(partition.group_id, deadline)
+        until = Deadline(min(deadline, deadline_in(LEADERS_MS)))
+        await self.parts.assignments.settled(until)
+        for partition in partitions:
+            await self.node.wait_for_leader(partition.group_id, until)
 
     async def delete_topic(self, name: str, *, deadline: Deadline) -> None:
         """Delete a topic with its records and the offsets that consumer groups committed for it."""

@@ -7,7 +7,7 @@ A share is all or nothing; shares of one block succeed and fail independently.
 
 Blocks keep their order when each is appended after the answer to the previous one. Used by `api`."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 from raftlog.errors import RaftlogError
@@ -48,11 +48,13 @@ class ProduceStream:
         partition: int | None,
         wall_ms: Callable[[], int],
         refresh_errors: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
+        look_up: Callable[[Topic, Iterable[int | None], Deadline], Awaitable[None]],
     ) -> None:
-        """Keep the parts; raise `UnknownPartition`. `refresh_errors`: see `Finder`."""
+        """Keep the parts; raise `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
         self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, refresh_errors
+        self._look_up = look_up
         self.bounds = StreamBounds.of(topic.config)
 
     async def append(
@@ -65,6 +67,8 @@ class ProduceStream:
         now_ms = self._wall_ms()
         queued = []
         choice = named if self._partition is None else self._partition
+        if named is not None and self._partition is None:
+            await self._look_up(self._topic, named, deadline)
         for number, places in spread(self._topic, choice, records).items():
             some = records_at(places, records)
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))

@@ -146,7 +146,7 @@ class Assignments(BackgroundLoop):
         if name is None:
             return None
         moved = state.moved.get(name)  # called for every group that is led here, each second: no row is made for it
-        replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
+        replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).origin(name.partition).replicas
         return next((replica for replica in replicas if not state.is_excluded(replica.node_id)), None)
 
     def _is_excluded(self, node: NodeId) -> bool:
@@ -258,8 +258,9 @@ class Assignments(BackgroundLoop):
         """Yield the partitions that are assigned to this disk and have no replica here."""
         me, driver = self._node.identity.replica, self._node.driver
         for topic in self._topics:
-            created = topic.row.creation.partitions
-            for number, replicas in enumerate(self._metadata.state.replicas_of(topic.row)):
+            row = topic.row
+            created = row.first_replicas
+            for number, replicas in enumerate(self._metadata.state.replicas_of(row)):
                 key = topic.partitions[number].group_id.bytes
                 if me in replicas and key not in driver.groups:
                     was_here = driver.persister.checkpoints.was_removed(key)
@@ -281,7 +282,7 @@ class Assignments(BackgroundLoop):
     async def _create(self, missing: list[_Missing]) -> None:
         """Create first replicas, from their first rolls."""
         creations: list[tuple[Roll, str | None]] = [
-            (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number, *_ in missing
+            (first_roll(topic.row, number), f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
         groups = self._node.driver.groups
         try:
