@@ -1,7 +1,7 @@
 """Commands drawn by hypothesis from a small world, so that they meet: five nodes, eight disks, four names and uuids.
 
-`CURRENT` as an expected version, `CURRENT_COUNT` as a number of partitions, `ITS_NAME` as a name and `SOME_TOPIC` as a uuid stand for what holds when a command is
-proposed (`aimed`): otherwise most commands would be refused.
+`CURRENT` as an expected version, `CURRENT_COUNT` as a number of partitions, `ITS_NAME` as a name and `SOME_TOPIC` as a
+uuid stand for what holds when a command is proposed (`aimed`): otherwise most commands would be refused.
 """
 
 from dataclasses import replace
