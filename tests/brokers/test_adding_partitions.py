@@ -15,12 +15,13 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.controller import first_start
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.records import NewRecord, read_records
 from raftlog.records.partitioner import murmur2
-from raftlog.types import NodeId, Offset, TopicPartition
+from raftlog.types import FEATURE_LEVEL_KNOWN, NodeId, Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member
 from tests.waiting import until, until_async
@@ -272,6 +273,20 @@ async def test_a_broker_whose_copy_is_old_looks_a_partition_up(topic: Brokers, m
     assert await by_number == 3
     assert [(each.partition, each.error) for each in await by_list] == [(0, None), (2, None)]
     assert (await offsets).beginning == 0
+
+
+async def test_a_cluster_of_an_earlier_level_has_to_finish_its_upgrade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 1)
+    async with brokers_in(tmp_path) as three:
+        await three.start()
+        await three[1].create_topic("t", 2, deadline=soon())
+        for validate_only in (False, True):
+            with pytest.raises(InvalidArgument, match=r"needs feature level 2.*`raftlog cluster upgrade --finish`"):
+                await three[2].create_partitions("t", 4, deadline=soon(), validate_only=validate_only)
+        assert await three[3].operations.cluster.finish_upgrade(deadline=soon()) == FEATURE_LEVEL_KNOWN
+        assert len((await three[2].create_partitions("t", 4, deadline=soon())).partitions) == 4
 
 
 # consumers
