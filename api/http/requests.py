@@ -250,7 +250,7 @@ class NewTopicBody(Body, frozen=True, kw_only=True):
 class GrownTopicBody(Body, frozen=True, kw_only=True):
     """New number of partitions of a topic, above the present one."""
 
-    partitions_count: Annotated[int, shown_as(bounds.PARTITIONS_COUNT)]
+    partitions_count: Annotated[int, shown_as(bounds.GROWN_PARTITIONS_COUNT)]
     validate_only: bool = False
 
 
