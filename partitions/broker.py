@@ -243,8 +243,11 @@ class Broker:
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable(topic, deadline)
-        if partition is not None:
-            await self._finder.look_up(target, (partition,) if type(partition) is int else partition, deadline)  # type: ignore[arg-type]
+        if type(partition) is int:
+            if partition >= len(target.partitions):
+                await self._finder.look_up(target, (partition,), deadline)
+        elif partition is not None:
+            await self._finder.look_up(target, partition, deadline)
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:

@@ -23,10 +23,9 @@ from raftlog.partitions.node.requests import Request
 from raftlog.partitions.node.status import describe_damage, problems_of
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
-from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState
+from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState, planned_states
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
-from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.calls import Answer, row_of
 from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
@@ -88,12 +87,12 @@ class ClusterObserver:
 
     def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """Return a topic that does not exist, as it would be created."""
-        return _shape(creation, config, dict(creation.configs), _planned(creation.partitions, 0))
+        return _shape(creation, config, dict(creation.configs), planned_states(creation.partitions))
 
     def grown(self, topic: Topic, command: AddPartitions) -> TopicState:
         """Return a topic with partitions that do not exist, as they would be added."""
-        before = self.outline(topic)
-        return before._replace(partitions=[*before.partitions, *_planned(command.partitions, command.partition_count)])
+        before, added = self.outline(topic), planned_states(command.partitions, command.partition_count)
+        return before._replace(partitions=[*before.partitions, *added])
 
     async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
         """Describe topics by the answers of the partitions' leaders; each broker gets one request for all."""
@@ -382,14 +381,6 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool =
         dict(damaged),
         caught_up=caught_up,
     )
-
-
-def _planned(placed: Sequence[Sequence[ReplicaId]], first: int) -> list[PartitionState]:
-    """Return the states of partitions that do not exist."""
-    return [
-        PartitionState(number, None, [replica.node_id for replica in replicas], (), None)
-        for number, replicas in enumerate(placed, first)
-    ]
 
 
 def _catching_up(behind: Iterable[ReplicaLag]) -> list[str]:

@@ -2,7 +2,7 @@
 
     start ≤ next ≤ end of each partition, unless the log lost records that the stream had read
 
-Partitions that are new to the stream are added at their earliest offset, and stay in it. Called by the stream's reader."""
+New partitions are added at their earliest offset, and stay in the stream. Called by the reader of the stream."""
 
 from collections.abc import Mapping, Sequence
 
