@@ -243,7 +243,7 @@ class Broker:
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable(topic, deadline)
-        if type(partition) is int:
+        if isinstance(partition, int):
             if partition >= len(target.partitions):
                 await self._finder.look_up(target, (partition,), deadline)
         elif partition is not None:
