@@ -7,13 +7,13 @@ A share is all or nothing; shares of one block succeed and fail independently.
 
 Blocks keep their order when each is appended after the answer to the previous one. Used by `api`."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import RECORD_OVERHEAD_BYTES, record_size
-from raftlog.partitions.produce.shares import QueuedShare, Share, Streamed, records_at, spread
+from raftlog.partitions.produce.shares import PartitionChoice, QueuedShare, Share, Streamed, records_at, spread
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.partitions.routing.topics import Topic
@@ -48,7 +48,7 @@ class ProduceStream:
         partition: int | None,
         wall_ms: Callable[[], int],
         refresh_errors: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
-        look_up: Callable[[Topic, Iterable[int | None], Deadline], Awaitable[None]],
+        look_up: Callable[[Topic, PartitionChoice, Deadline], Awaitable[None]],
     ) -> None:
         """Keep the parts; raise `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
         if partition is not None:
@@ -67,8 +67,8 @@ class ProduceStream:
         now_ms = self._wall_ms()
         queued = []
         choice = named if self._partition is None else self._partition
-        if named is not None and self._partition is None:
-            await self._look_up(self._topic, named, deadline)
+        if choice is not None:
+            await self._look_up(self._topic, choice, deadline)
         for number, places in spread(self._topic, choice, records).items():
             some = records_at(places, records)
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))

@@ -4,14 +4,13 @@ For a topic or partition that is not known here the controller is asked once; th
 or until the controller's state changes. Called by the broker."""
 
 import asyncio
-from collections.abc import Iterable
 from typing import TypeVar
 from uuid import UUID
 
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.controller.host import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.produce.shares import Share
+from raftlog.partitions.produce.shares import PartitionChoice, Share
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import RecordResult
 from raftlog.partitions.routing.partition import Partition
@@ -56,16 +55,24 @@ class Finder:
 
     async def partition(self, name: str, number: int, deadline: Deadline) -> Partition:
         """Return a partition. Raises `UnknownTopic`, `UnknownPartition`, and `NoLeader` as `topic` does."""
-        topic = await self.topic(name, deadline)
+        return await self.partition_of(await self.topic(name, deadline), number, deadline)
+
+    async def partition_of(self, topic: Topic, number: int, deadline: Deadline) -> Partition:
+        """Return a partition of a topic. Raises `UnknownPartition`, and `NoLeader` as `topic` does."""
         if number >= len(topic.partitions):
-            await self.look_up(topic, (number,), deadline)
+            await self.look_up(topic, number, deadline)
         return topic.partition(number)
 
-    async def look_up(self, topic: Topic, numbers: Iterable[int | None], deadline: Deadline) -> None:
-        """Ask the controller whether the topic has grown, if it lacks one of these partitions here.
+    async def look_up(self, topic: Topic, choice: PartitionChoice, deadline: Deadline) -> None:
+        """Ask the controller whether the topic has grown, if it lacks one of the named partitions here.
 
         Raises `NoLeader` when the controller does not answer in time."""
-        highest = max((number for number in numbers if number is not None), default=0)
+        if choice is None:
+            return
+        if isinstance(choice, int):
+            highest = choice
+        else:
+            highest = max((number for number in choice if number is not None), default=0)
         key = f"{topic.name}/{highest}"  # no topic has such a name
         loop = asyncio.get_running_loop()
         if highest < len(topic.partitions) or self._unknown_until.get(key, 0.0) > loop.time():

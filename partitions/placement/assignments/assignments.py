@@ -11,7 +11,7 @@ changes one after another; it starts again whenever the state changed meanwhile.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
@@ -39,6 +39,8 @@ _NOT_OURS = ("lost+found",)
 _RETRY_S = 1.0
 """Pause after a full disk, or before a directory that is still in use is examined again."""
 _BARRIER_MS = 2_000
+LEADERS_MS = 3_000
+"""Longest time to wait for leaders of new partitions."""
 _REMOVED_TOGETHER = 64
 """Replicas removed in one turn of the loop."""
 
@@ -111,6 +113,13 @@ class Assignments(BackgroundLoop):
         except TimeoutError:
             return False
         return True
+
+    async def led(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
+        """Wait until new partitions can be written, a short time at most."""
+        until = Deadline(min(deadline, deadline_in(LEADERS_MS)))
+        await self.settled(until)
+        for partition in partitions:
+            await self._node.wait_for_leader(partition.group_id, until)
 
     def set_aside_unknown(self) -> None:
         """Move directories that belong to no group aside, and report them; their files are kept. Blocking.
