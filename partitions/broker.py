@@ -15,11 +15,11 @@ from typing import Final, Self
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.addresses import joined
 from raftlog.partitions.caller import Caller
-from raftlog.partitions.composition import LEADERS_MS, BrokerParts
+from raftlog.partitions.composition import BrokerParts
 from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
-from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.gossip.cluster_map import Picture
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.kafka_addresses import KafkaAddress, kafka_addresses
@@ -100,9 +100,8 @@ class Broker:
     async def open(cls, settings: BrokerSettings, environment: NodeEnvironment | None = None) -> Self:
         """Open the data directory and recover everything in it.
 
-        `environment` replace the real clock, disk and network. Raises `DirectoryLocked`, `FormatError`,
-        `InvalidArgument` and
-        `StorageError`. A damaged partition does not stop the broker."""
+        `environment` replaces the real clock, disk and network. Raises `DirectoryLocked`, `FormatError`,
+        `InvalidArgument` and `StorageError`. A damaged partition does not stop the broker."""
         node_settings = settings.node_settings()
         environment = environment or real_environment(node_settings)
         node = await Node.open(node_settings, environment)
@@ -199,7 +198,8 @@ class Broker:
         return await self._finder.topic(name, deadline)
 
     async def _partition(self, topic: str, number: int, deadline: Deadline) -> Partition:
-        return (await self._topic(topic, deadline)).partition(number)
+        self.check_ready()
+        return await self._finder.partition(topic, number, deadline)
 
     def leader_of(self, topic: str, partition: int) -> NodeId | None:
         """Return the node that leads a partition, as far as known here; API servers look up its address."""
@@ -234,14 +234,14 @@ class Broker:
     ) -> list[RecordResult]:
         """Append records and return one result each, in their order. A large call (`is_large`) is processed in slices.
 
-        `partition` is a number for all records, or `None` to choose by key and in turn without one, or a list with
-        one of these
-        for each record. Records of an idempotent `producer` all go to one named partition, as one batch. Errors of
-        the whole
-        call (`UnknownTopic`) are raised; errors of a record or a partition are in the results."""
+        `partition` is a number for all records, or `None` to choose by key and in turn without one, or a list with one
+        of these for each record. Records of an idempotent `producer` all go to one named partition, as one batch.
+        Errors of the whole call (`UnknownTopic`) are raised; errors of a record or a partition are in the results."""
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
             target = await self._writable(topic, deadline)
+        if partition is not None:
+            await self._finder.look_up(target, partition, deadline)
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         elif is_large:
@@ -268,7 +268,7 @@ class Broker:
 
         Raises `InvalidBatch`, `RecordTooLarge`, and the errors that `produce_records` has in its results."""
         found = await self._writable(topic, deadline)
-        target = found.partition(partition)
+        target = await self._finder.partition_of(found, partition, deadline)
         try:
             produced = await target.produce_batches(body, acks, deadline)
         except UnknownTopic as error:
@@ -278,7 +278,8 @@ class Broker:
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """Open a stream of records to append. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
         found = await self._writable(topic, deadline)
-        return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors)
+        await self._finder.look_up(found, partition, deadline)
+        return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors, self._finder.look_up)
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)
@@ -331,7 +332,7 @@ class Broker:
 
         Raises `OffsetOutOfRange` above the high watermark, and `InvalidArgument` for an internal topic. Can be
         repeated."""
-        target = (await self._writable(topic, deadline)).partition(partition)
+        target = await self._finder.partition_of(await self._writable(topic, deadline), partition, deadline)
         return await self._reader.delete_before(target, before_offset, deadline)
 
     # ---- topics
@@ -357,14 +358,30 @@ class Broker:
         topic = None if validate_only else self._topics.by_id(created.topic_id)
         if topic is None:  # not created, or deleted already
             return self._view.planned(created, self.settings.topic_config.updated(config or {}))
-        await self._led(topic, Deadline(min(deadline, deadline_in(LEADERS_MS))))
+        await self.parts.assignments.led(topic.partitions, deadline)
         return self._view.outline(topic)
 
-    async def _led(self, topic: Topic, deadline: Deadline) -> None:
-        """Wait until the partitions can be written, a short time at most."""
-        await self.parts.assignments.settled(deadline)
-        for partition in topic.partitions:
-            await self.node.wait_for_leader(partition.group_id, deadline)
+    async def create_partitions(
+        self,
+        topic: str,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        deadline: Deadline,
+        validate_only: bool = False,
+    ) -> TopicState:
+        """Add partitions to a topic, so that it has `total`; return as `create_topic` does. Keys can move.
+
+        `assignments` has the node ids of each. Raises `UnknownTopic`, and `InvalidArgument` unless there are more."""
+        self.check_ready()
+        new = await self.parts.changes.add_partitions(topic, total, assignments, deadline, validate_only=validate_only)
+        found = self._topics.by_id(new.topic_id)
+        if found is None:
+            raise UnknownTopic(f"topic {topic!r} was deleted after its partitions were added")
+        if validate_only:
+            return self._view.grown(found, new)
+        await self.parts.assignments.led(found.partitions[new.partition_count :], deadline)
+        return self._view.outline(found)
 
     async def delete_topic(self, name: str, *, deadline: Deadline) -> None:
         """Delete a topic with its records and the offsets that consumer groups committed for it."""

@@ -13,9 +13,8 @@ from msgspec.structs import asdict
 import raftlog
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.controller import ControllerHost
-from raftlog.partitions.controller.machine import CreateTopic
+from raftlog.partitions.controller.machine import AddPartitions, CreateTopic, GroupName
 from raftlog.partitions.controller.machine import RegisteredBroker as BrokerRow
-from raftlog.partitions.controller.machine.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.kafka_addresses import kafka_note
@@ -24,7 +23,7 @@ from raftlog.partitions.node.requests import Request
 from raftlog.partitions.node.status import describe_damage, problems_of
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.moves import Moves, lost_majority
-from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState
+from raftlog.partitions.results import PartitionState, ReplicaLag, TopicState, planned_states
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.runtime.rpc.calls import Answer, row_of
@@ -88,11 +87,12 @@ class ClusterObserver:
 
     def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """Return a topic that does not exist, as it would be created."""
-        partitions = [
-            PartitionState(number, None, [replica.node_id for replica in replicas], (), None)
-            for number, replicas in enumerate(creation.partitions)
-        ]
-        return _shape(creation, config, dict(creation.configs), partitions)
+        return _shape(creation, config, dict(creation.configs), planned_states(creation.partitions))
+
+    def grown(self, topic: Topic, command: AddPartitions) -> TopicState:
+        """Return a topic with partitions that do not exist, as they would be added."""
+        before, added = self.outline(topic), planned_states(command.partitions, command.partition_count)
+        return before._replace(partitions=[*before.partitions, *added])
 
     async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
         """Describe topics by the answers of the partitions' leaders; each broker gets one request for all."""
@@ -128,7 +128,7 @@ class ClusterObserver:
         """Return whether a disk on which the partition was created has been replaced."""
         state = self._metadata.state
         topic = state.topics.get(partition.topic_id)
-        first = () if topic is None else topic.creation.partitions[partition.number]
+        first = () if topic is None else topic.origin(partition.number).replicas
         return any(replica.disk_uuid in state.retired for replica in first)
 
     async def _ask_leaders(
@@ -280,7 +280,7 @@ class ClusterObserver:
                 described = self._seen(partition, rows.get(partition.group_id.bytes))
                 if described.leader is None:
                     electing.append(partition.name)
-                    if self._is_leaderless(topic, leaderless_ms.get(partition.group_id.bytes)):
+                    if self._is_leaderless(topic, partition, leaderless_ms.get(partition.group_id.bytes)):
                         leaderless.append(partition.name)
                 elif len(described.in_sync) < len(partition.assigned):
                     under_replicated.append(partition.name)
@@ -335,12 +335,12 @@ class ClusterObserver:
         group = None if group_id is None else self._node.group(group_id)
         return group is None or self._node.leader_statistics.leaderless_s(group) > LEADERLESS_S
 
-    def _is_leaderless(self, topic: Topic, leaderless_ms: int | None) -> bool:
+    def _is_leaderless(self, topic: Topic, partition: Partition, leaderless_ms: int | None) -> bool:
         """Return whether a partition without a leader has had none for too long.
 
-        No replica of a new topic may exist yet; an older partition of which no replica answers has no leader."""
+        No replica of a new partition may exist yet; an older one of which no replica answers has no leader."""
         if leaderless_ms is None:
-            age_ms = self._node.environment.wall_ms() - topic.row.creation.created_ms
+            age_ms = self._node.environment.wall_ms() - topic.row.origin(partition.number).created_ms
             leaderless_ms = age_ms if age_ms >= 0 else None
         return leaderless_ms is None or leaderless_ms > LEADERLESS_S * 1000
 

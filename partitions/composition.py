@@ -34,7 +34,7 @@ from raftlog.partitions.node import Node
 from raftlog.partitions.node.environment import NodeEnvironment
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.operations.applied_settings import apply_throttle, balancer_settings
-from raftlog.partitions.placement.assignments.assignments import Assignments
+from raftlog.partitions.placement.assignments.assignments import LEADERS_MS, Assignments
 from raftlog.partitions.placement.balancing import Balancer
 from raftlog.partitions.placement.moves import Moves, ReplicaRemoval
 from raftlog.partitions.placement.recovery import RecoveryExecution
@@ -48,9 +48,6 @@ from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.batch_opener import BatchOpener
-
-LEADERS_MS = 3_000
-"""Longest time to wait for leaders of new partitions."""
 
 
 class BrokerGate(RecordReader, Protocol):

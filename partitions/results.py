@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from raftlog.errors import RaftlogError
+from raftlog.raft import ReplicaId
 from raftlog.types import Offset
 
 Acks: TypeAlias = Literal[-1, 0, 1]
@@ -90,6 +91,14 @@ class PartitionState(NamedTuple):
     """
     caught_up: Sequence[int] = ()
     """Replicas in sync that hold everything committed at this moment."""
+
+
+def planned_states(placed: Sequence[Sequence[ReplicaId]], first: int = 0) -> list[PartitionState]:
+    """Return the states of partitions that do not exist, from number `first` on, as they would be created."""
+    return [
+        PartitionState(number, None, [replica.node_id for replica in replicas], (), None)
+        for number, replicas in enumerate(placed, first)
+    ]
 
 
 class TopicState(NamedTuple):

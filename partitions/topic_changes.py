@@ -1,19 +1,23 @@
-"""Creation, deletion and alteration of topics from any node: checked and placed here, decided by the controller.
+"""Creation, growth, alteration and deletion of topics from any node: placed here, decided by the controller.
 
 The local copy of the controller's state is brought up to date first, so that refusals here are correct. A change that
 was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument, TopicExists
+from raftlog.errors import InvalidArgument, TopicExists, VersionConflict
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import (
+    AddPartitions,
     AlterTopicConfigs,
+    ControllerState,
     CreateTopic,
     DeleteTopic,
     PlacementCandidate,
+    check_level,
     place,
     settings_of,
 )
@@ -22,10 +26,13 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.raft import ReplicaId
 from raftlog.topic_config import TopicConfig
 from raftlog.types import NodeId
 
 _LOOK_S = 0.05
+_ATTEMPTS_MAX = 5
+"""Attempts to add partitions when another addition came first."""
 REPLICATION_FACTOR = 3
 """Default replication factor of topics; lower in a cluster with fewer hosts."""
 
@@ -104,12 +111,7 @@ class TopicChanges:
             await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
 
     def _command(self, name: str, count: int, factor: int, overrides: Mapping[str, str]) -> CreateTopic:
-        candidates = self._metadata.state.candidates()
-        alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
-        if _host_count(alive) >= factor:  # a new topic need not wait for a broker that does not answer
-            candidates = alive
-        free = self._free_bytes()
-        candidates = [each._replace(free_bytes=free.get(each.replica.node_id, 0)) for each in candidates]
+        candidates = self._candidates(factor)
         self._check_insync(self._settings.topic_config.updated(overrides), factor)
         return CreateTopic(
             name,
@@ -120,6 +122,15 @@ class TopicChanges:
             name.startswith("__"),
         )
 
+    def _candidates(self, factor: int) -> list[PlacementCandidate]:
+        """Return the brokers that can be given new replicas."""
+        candidates = self._metadata.state.candidates()
+        alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
+        if _host_count(alive) >= factor:  # new partitions need not wait for a broker that does not answer
+            candidates = alive
+        free = self._free_bytes()
+        return [each._replace(free_bytes=free.get(each.replica.node_id, 0)) for each in candidates]
+
     def _is_alive(self, node: NodeId) -> bool:
         return node == self._node.identity.node_id or self._node.is_connected(node)
 
@@ -129,6 +140,56 @@ class TopicChanges:
                 f"min.insync.replicas={config.min_insync_replicas} can never be met with {factor} replicas; "
                 f"set it to at most {factor}"
             )
+
+    async def add_partitions(
+        self,
+        name: str,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None,
+        deadline: Deadline,
+        *,
+        validate_only: bool,
+    ) -> AddPartitions:
+        """Add partitions to a topic, so that it has `total`, and return the command.
+
+        `assignments` has the node ids of each new one; None: placed like those of a new topic. Raises
+        `UnknownTopic`, `InvalidArgument`, and `PlacementImpossible`."""
+        check_topic_name(name)
+        await self._metadata.barrier(deadline)
+        for attempt in range(_ATTEMPTS_MAX):
+            command = await self._addition(name, total, assignments, deadline)
+            check_level(command, self._metadata.state.feature_level)
+            if validate_only:
+                return command
+            try:
+                await self._metadata.submit(command, deadline)
+            except VersionConflict:  # another addition came first
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise
+                await self._metadata.barrier(deadline)
+            else:
+                return command
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _addition(
+        self, name: str, total: int, assignments: Sequence[Sequence[int]] | None, deadline: Deadline
+    ) -> AddPartitions:
+        factor = len(self._metadata.state.replicas_of(self._metadata.state.topic(name))[0])
+        if assignments is None:
+            await self._hosts_for(factor, deadline)
+        state = self._metadata.state
+        topic = state.topic(name)
+        present, most = topic.partition_count, self._settings.partitions_per_topic_max
+        if total <= present:
+            raise InvalidArgument(f"topic {name!r} has {present} partitions; partitions can only be added")
+        if total > most:
+            raise InvalidArgument(f"topic {name!r} cannot have {total} partitions; set {present + 1} to {most}")
+        if assignments is None:
+            led = Counter(replicas[0] for replicas in state.replicas_of(topic))
+            placed = place(total - present, factor, self._candidates(factor), self._random, led)
+        else:
+            placed = _assigned(state, name, assignments, range(present, total), factor)
+        return AddPartitions(name, topic.topic_id, present, placed, self._wall_ms())
 
     async def delete(self, name: str, deadline: Deadline) -> None:
         """Delete a topic; raise `UnknownTopic` if it does not exist."""
@@ -157,6 +218,32 @@ class TopicChanges:
             return
         command = AlterTopicConfigs(name, topic.row.topic_id, settings_of(new), unset, topic.row.version)
         await self._metadata.submit(command, deadline)
+
+
+def _assigned(
+    state: ControllerState, topic: str, assignments: Sequence[Sequence[int]], numbers: range, factor: int
+) -> tuple[tuple[ReplicaId, ...], ...]:
+    """Return the replicas of new partitions on named nodes. Raises `InvalidArgument`; the controller checks the hosts.
+
+    A topic keeps its number of replicas."""
+    if len(assignments) != len(numbers):
+        raise InvalidArgument(
+            f"topic {topic!r} gets {len(numbers)} partitions, and {len(assignments)} assignments are given"
+        )
+    for number, nodes in zip(numbers, assignments, strict=True):
+        if len(nodes) != factor or len(set(nodes)) != factor:
+            raise InvalidArgument(
+                f"{topic}/{number} needs {factor} brokers, as the other partitions have, each once; not {[*nodes]}"
+            )
+        for node in nodes:
+            if node not in state.brokers:
+                known = ", ".join(str(broker.node_id) for broker in state.all_brokers())
+                raise InvalidArgument(f"{topic}/{number}: no broker has the node id {node}; the brokers are {known}")
+            if state.is_excluded(NodeId(node)):
+                raise InvalidArgument(
+                    f"{topic}/{number}: broker {node} is draining or in maintenance and gets no new replicas"
+                )
+    return tuple(tuple(state.brokers[node].replica for node in nodes) for nodes in assignments)
 
 
 def _host_count(candidates: Sequence[PlacementCandidate]) -> int:

@@ -114,6 +114,7 @@ EVENTS: Final[dict[str, EventKind]] = {
     "broker_draining": _kind(INFO, "node is_draining", "draining of a broker's replicas began or was cancelled"),
     "broker_maintenance": _kind(INFO, "node is_on", "maintenance mode of a broker was switched on or off"),
     "topic_created": _kind(INFO, "topic partitions replication_factor", "a topic was created"),
+    "partitions_added": _kind(INFO, "topic partitions total", "partitions were added to a topic"),
     "topic_altered": _kind(INFO, "topic set unset", "settings of a topic changed"),
     "topic_deleted": _kind(INFO, "topic", "a topic was deleted"),
     "partition_assigned": _kind(

@@ -69,6 +69,7 @@ DATE_TIME: Json = string(
 TIMESTAMP: Json = {"anyOf": [integer(0, (1 << 62) - 1), DATE_TIME]}
 SUBSCRIBED_TOPICS: Json = array(NEW_TOPIC_NAME, 1) | {"maxItems": PLACES_MAX}
 PARTITIONS_COUNT: Json = integer(1, 10_000)
+GROWN_PARTITIONS_COUNT: Json = integer(2, 10_000)
 REPLICATION_FACTOR: Json = integer(1, 127)
 FEATURE_LEVEL: Json = integer(1, 1_000)
 CLUSTER_SETTINGS: Json = {

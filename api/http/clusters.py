@@ -1,4 +1,4 @@
-"""Clusters and topics in the format of Confluent's v3 API: create, delete, settings. `-` also means this cluster."""
+"""Clusters and topics in the format of Confluent's v3 API: create, grow, delete, configure. `-` is this cluster."""
 
 from functools import wraps
 
@@ -6,7 +6,7 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
-from raftlog.api.http.requests import NewTopicBody, SettingChange, SettingOfTopic, TopicSettingsBody
+from raftlog.api.http.requests import GrownTopicBody, NewTopicBody, SettingChange, SettingOfTopic, TopicSettingsBody
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
@@ -95,6 +95,17 @@ class ClusterHandlers(V3Handlers):
             validate_only=body.validate_only,
         )
         return value_answer(self._topic(request, described), status=200 if body.validate_only else 201)
+
+    @HttpEndpoint(f"PATCH {_TOPIC}", TopicSummary, body=GrownTopicBody, text="The topic with its new partitions.")
+    async def update_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Add partitions to a topic, so that it has `partitions_count` of them.
+
+        Later records of a key can go to another partition."""
+        body = await self._bodies.read(request, GrownTopicBody)
+        described = await self._broker.create_partitions(
+            target.args[1], body.partitions_count, deadline=target.deadline(), validate_only=body.validate_only
+        )
+        return value_answer(self._topic(request, described))
 
     @HttpEndpoint(f"DELETE {_TOPIC}")
     async def delete_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

@@ -247,6 +247,13 @@ class NewTopicBody(Body, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
+class GrownTopicBody(Body, frozen=True, kw_only=True):
+    """New number of partitions of a topic, above the present one."""
+
+    partitions_count: Annotated[int, shown_as(bounds.GROWN_PARTITIONS_COUNT)]
+    validate_only: bool = False
+
+
 class SettingChange(SettingOfTopic, frozen=True, kw_only=True):
     """New value of a setting, or with DELETE its default again."""
 

@@ -47,6 +47,7 @@ from jepsen.simulation.report import commit, failure_json, failure_text
 @click.option(
     "--lost-files", is_flag=True, help="Small files of brokers are cut, emptied and removed; only with --level broker."
 )
+@click.option("--growth", is_flag=True, help="Topics get more partitions; only with --level broker.")
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
@@ -60,6 +61,7 @@ def main(
     unordered_syncs: bool,
     cut_ambushes: bool,
     lost_files: bool,
+    growth: bool,
     kept: bool,
     as_json: bool,
 ) -> None:
@@ -81,6 +83,10 @@ def main(
         if level != "broker":
             raise click.UsageError("--lost-files is for --level broker")
         shape["lost_files"] = True
+    if growth:
+        if level != "broker":
+            raise click.UsageError("--growth is for --level broker")
+        shape["growth"] = True
     again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]
     wanted = list(dict.fromkeys([*range(first, first + seeds), *again]))
     began = time.monotonic()

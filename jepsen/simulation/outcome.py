@@ -50,11 +50,14 @@ class LogToTimeline(logging.Handler):
         self._loop.note("log" if process is None else process.node.name, record.getMessage())
 
 
-def shape_of(*, unordered_syncs: bool, cut_ambushes: bool = False, lost_files: bool = False) -> str:
+def shape_of(
+    *, unordered_syncs: bool, cut_ambushes: bool = False, lost_files: bool = False, growth: bool = False
+) -> str:
     """Return the options of the command, besides the seed, for `Outcome.shape`."""
     if cut_ambushes:
         return " --cut-ambushes"
-    return (" --unordered-syncs" if unordered_syncs else "") + (" --lost-files" if lost_files else "")
+    wanted = {" --unordered-syncs": unordered_syncs, " --lost-files": lost_files, " --growth": growth}
+    return "".join(option for option, is_wanted in wanted.items() if is_wanted)
 
 
 @contextmanager

@@ -30,8 +30,8 @@ class Catalogue:
         return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
-        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; an unknown topic is looked up first."""
-        (await self._finder.topic(partition.topic, deadline)).partition(partition.partition)
+        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; an unknown one is looked up first."""
+        await self._finder.partition(*partition, deadline)
 
 
 class OffsetRecords(Protocol):

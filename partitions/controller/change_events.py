@@ -26,6 +26,9 @@ def write_event(command: Command, state: ControllerState) -> None:
         case commands.CreateTopic():
             count, factor = len(command.partitions), command.replication_factor
             event(_logger, "topic_created", topic=command.name, partitions=count, replication_factor=factor)
+        case commands.AddPartitions():
+            count = len(command.partitions)
+            event(_logger, "partitions_added", topic=command.name, partitions=count, total=command.total)
         case commands.AlterTopicConfigs():
             event(_logger, "topic_altered", topic=command.name, set=dict(command.configs), unset=list(command.unset))
         case commands.DeleteTopic():

@@ -27,9 +27,7 @@ class TopicPlaces:
 
     async def of(self, key: TopicPartition, deadline: Deadline) -> Place:
         """Return the place of a partition. Raises `UnknownTopic` and `UnknownPartition`."""
-        topic = await self._finder.topic(key.topic, deadline)
-        topic.partition(key.partition)
-        return topic.row.topic_id, key.partition
+        return (await self._finder.partition(*key, deadline)).topic_id, key.partition
 
     def name(self, place: Place) -> TopicPartition | None:
         """Return the partition's name; None when the topic does not exist, or was deleted."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.produce.pending import RECORD_OVERHEAD_BYTES, record_size
-from raftlog.partitions.produce.shares import QueuedShare, Share, Streamed, records_at, spread
+from raftlog.partitions.produce.shares import PartitionChoice, QueuedShare, Share, Streamed, records_at, spread
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.partitions.routing.topics import Topic
@@ -48,11 +48,13 @@ class ProduceStream:
         partition: int | None,
         wall_ms: Callable[[], int],
         refresh_errors: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
+        look_up: Callable[[Topic, PartitionChoice, Deadline], Awaitable[None]],
     ) -> None:
-        """Keep the parts; raise `UnknownPartition`. `refresh_errors`: see `Finder`."""
+        """Keep the parts; raise `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
         self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, refresh_errors
+        self._look_up = look_up
         self.bounds = StreamBounds.of(topic.config)
 
     async def append(
@@ -65,6 +67,8 @@ class ProduceStream:
         now_ms = self._wall_ms()
         queued = []
         choice = named if self._partition is None else self._partition
+        if choice is not None:
+            await self._look_up(self._topic, choice, deadline)
         for number, places in spread(self._topic, choice, records).items():
             some = records_at(places, records)
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))

@@ -1,7 +1,7 @@
 """Topics and partitions by name, and the leaders of partitions.
 
-For a topic that is not known here the controller is asked once; then it counts as unknown for `_FRESH_S`, or until the
-controller's state changes. Called by the broker."""
+For a topic or partition that is not known here the controller is asked once; then it counts as unknown for `_FRESH_S`,
+or until the controller's state changes. Called by the broker."""
 
 import asyncio
 from typing import TypeVar
@@ -10,9 +10,10 @@ from uuid import UUID
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.controller.host import ControllerHost
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.produce.shares import Share
+from raftlog.partitions.produce.shares import PartitionChoice, Share
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import RecordResult
+from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.types import NodeId
@@ -21,7 +22,7 @@ Row = TypeVar("Row", RecordResult, Share)
 
 _FRESH_S = 1.0
 _ASK_MS = 3_000
-"""Shortest time that the controller gets to answer whether a topic exists."""
+"""Shortest time that the controller gets to answer whether a topic or partition exists."""
 _UNKNOWN_MAX = 1_000
 
 
@@ -31,7 +32,7 @@ class Finder:
     def __init__(self, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._topics, self._metadata, self._router = topics, metadata, router
         self._unknown_until: dict[str, float] = {}
-        """Topics that the controller did not have, and the loop time until which no further request asks for them."""
+        """Topics and partitions that the controller did not have, and the loop time until which none is looked up."""
 
     def state_changed(self) -> None:
         """Forget unknown topics after a change of the controller's state."""
@@ -49,10 +50,41 @@ class Finder:
                 raise
             await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
             if name not in self._topics:
-                if len(self._unknown_until) >= _UNKNOWN_MAX:
-                    self._unknown_until.clear()
-                self._unknown_until[name] = loop.time() + _FRESH_S
+                self._note_unknown(name, loop.time())
             return self._topics.find(name)
+
+    async def partition(self, name: str, number: int, deadline: Deadline) -> Partition:
+        """Return a partition. Raises `UnknownTopic`, `UnknownPartition`, and `NoLeader` as `topic` does."""
+        return await self.partition_of(await self.topic(name, deadline), number, deadline)
+
+    async def partition_of(self, topic: Topic, number: int, deadline: Deadline) -> Partition:
+        """Return a partition of a topic. Raises `UnknownPartition`, and `NoLeader` as `topic` does."""
+        if number >= len(topic.partitions):
+            await self.look_up(topic, number, deadline)
+        return topic.partition(number)
+
+    async def look_up(self, topic: Topic, choice: PartitionChoice, deadline: Deadline) -> None:
+        """Ask the controller whether the topic has grown, if it lacks one of the named partitions here.
+
+        Raises `NoLeader` when the controller does not answer in time."""
+        if choice is None:
+            return
+        if isinstance(choice, int):
+            highest = choice
+        else:
+            highest = max((number for number in choice if number is not None), default=0)
+        key = f"{topic.name}/{highest}"  # no topic has such a name
+        loop = asyncio.get_running_loop()
+        if highest < len(topic.partitions) or self._unknown_until.get(key, 0.0) > loop.time():
+            return
+        await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
+        if highest >= len(topic.partitions):
+            self._note_unknown(key, loop.time())
+
+    def _note_unknown(self, key: str, now: float) -> None:
+        if len(self._unknown_until) >= _UNKNOWN_MAX:
+            self._unknown_until.clear()
+        self._unknown_until[key] = now + _FRESH_S
 
     async def refresh_errors(self, rows: list[Row], topic: Topic, deadline: Deadline) -> list[Row]:
         """Replace errors from stale metadata: `UnknownTopic` of a topic that was found becomes `deletion_error`."""

@@ -17,7 +17,7 @@ from raftlog.topic_config import DELETE, TopicConfig
 
 
 class Topic:
-    """One topic and its partitions."""
+    """One topic and its partitions; it can get more, and none is ever removed from it."""
 
     __slots__ = ("choose", "config", "is_deleted", "is_internal", "partitions", "row")
 
@@ -74,6 +74,7 @@ class Topics:
                 known.row, known.config = row, self._config(row)
                 for partition in known.partitions:
                     partition.reconfigure(known.config)
+                self._grow(known, state)
         if self._moved != state.moved.digest:
             self._moved = state.moved.digest
             for topic in self:
@@ -86,8 +87,22 @@ class Topics:
         return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 
     def _add(self, row: control.TopicRow, state: ControllerState) -> None:
-        config = self._config(row)
-        partitions = [
+        topic = Topic(row, self._config(row), [], Partitioner(self._hash_key, row.partition_count))
+        topic.partitions = self._new_partitions(topic, state)
+        self._by_id[row.topic_id] = self._by_name[row.name] = topic
+
+    def _grow(self, topic: Topic, state: ControllerState) -> None:
+        """Add the partitions that the topic got; from now on keys are spread over all of them.
+
+        The list is replaced, so that a loop over it with pauses stays valid."""
+        if topic.row.partition_count > len(topic.partitions):
+            topic.partitions = [*topic.partitions, *self._new_partitions(topic, state)]
+            topic.choose = Partitioner(self._hash_key, len(topic.partitions)).choose
+
+    def _new_partitions(self, topic: Topic, state: ControllerState) -> list[Partition]:
+        """Return the partitions of the topic's row that the topic lacks."""
+        row, first = topic.row, len(topic.partitions)
+        return [
             Partition(
                 self._shared,
                 row.name,
@@ -95,12 +110,10 @@ class Topics:
                 number,
                 GroupName(row.topic_id, number).group_id,
                 assigned,
-                config,
+                topic.config,
             )
-            for number, assigned in enumerate(state.replicas_of(row))
+            for number, assigned in enumerate(state.replicas_of(row)[first:], first)
         ]
-        topic = Topic(row, config, partitions, Partitioner(self._hash_key, len(partitions)))
-        self._by_id[row.topic_id] = self._by_name[row.name] = topic
 
     def _forget(self, topic: Topic) -> None:
         del self._by_id[topic.row.topic_id]

@@ -2,7 +2,7 @@
 
     start ≤ next ≤ end of each partition, unless the log lost records that the stream had read
 
-Partitions that are new to the stream are added at their earliest offset. Called by the stream's reader."""
+New partitions are added at their earliest offset, and stay in the stream. Called by the reader of the stream."""
 
 from collections.abc import Mapping, Sequence
 
@@ -45,6 +45,11 @@ def advanced(
             waiting[log.place] = end - offsets[log.place]
     for place, count in limited(waiting, rows_max).items():
         offsets[place] += count
+    offsets |= {
+        place: offset  # an older view of the cluster lacks partitions that were added just now
+        for place, offset in start.offsets.items()
+        if place not in offsets and start.ids[place.topic] == ids.get(place.topic)
+    }
     there = {place.topic for place in offsets}
     ids = {topic: topic_id for topic, topic_id in ids.items() if topic in there}
     if offsets == start.offsets and ids == start.ids:

@@ -122,6 +122,13 @@ class BrokerClient(AsyncClosedAtExit):
             fields["configs"] = [{"name": key, "value": value} for key, value in config.items()]
         await self._calls.change("POST", f"{_CLUSTER}/topics", fields, timeout_ms=timeout_ms)
 
+    async def create_partitions(self, name: str, total: int, *, timeout_ms: int = ANSWER_MS) -> None:
+        """Add partitions to a topic, so that it has `total`; keys are spread over all of them from then on.
+
+        Raises `UnknownTopic`, and `InvalidArgument` unless the topic has fewer."""
+        fields = {"partitions_count": total}
+        await self._calls.change("PATCH", f"{_CLUSTER}/topics/{quoted(name)}", fields, timeout_ms=timeout_ms)
+
     async def delete_topic(self, name: str, *, timeout_ms: int = ANSWER_MS) -> None:
         """Delete a topic and its records; raises `UnknownTopic`."""
         await self._calls.change("DELETE", f"{_CLUSTER}/topics/{quoted(name)}", timeout_ms=timeout_ms)

@@ -154,6 +154,7 @@ class BrokerClient(ThreadedClient[asynchronous.BrokerClient]):
     topics = waiting_call(asynchronous.BrokerClient.topics)
     describe_topic = waiting_call(asynchronous.BrokerClient.describe_topic)
     create_topic = waiting_call(asynchronous.BrokerClient.create_topic)
+    create_partitions = waiting_call(asynchronous.BrokerClient.create_partitions)
     alter_topic_config = waiting_call(asynchronous.BrokerClient.alter_topic_config)
     delete_topic = waiting_call(asynchronous.BrokerClient.delete_topic)
     offsets = waiting_call(asynchronous.BrokerClient.offsets)

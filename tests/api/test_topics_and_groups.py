@@ -38,6 +38,27 @@ async def test_a_topic_is_created_described_altered_and_deleted(api):
     assert await api.get("/topics") == (200, [])
 
 
+async def test_a_topic_gets_more_partitions(api):
+    await api.topic("orders", 2)
+    at = f"{CLUSTER}/topics/orders"
+    _, before = await api.get(at)
+    status, planned = await api.call("PATCH", at, {"partitions_count": 5, "validate_only": True})
+    assert (status, planned) == (200, {**before, "partitions_count": 5})
+    assert await api.get(at) == (200, before)
+    assert await api.call("PATCH", at, {"partitions_count": 5}) == (200, planned)
+    assert await api.get(at) == (200, planned)
+    _, partitions = await api.get(f"{at}/partitions")
+    assert [row["partition_id"] for row in partitions["data"]] == [0, 1, 2, 3, 4]
+    assert all(row["leader"] is not None for row in partitions["data"])
+    status, refused = await api.call("PATCH", at, {"partitions_count": 5})
+    assert (status, refused["error_code"], refused["outcome"]) == (400, 40002, "failed")
+    assert refused["message"] == "topic 'orders' has 5 partitions; partitions can only be added"
+    assert (await api.call("PATCH", f"{CLUSTER}/topics/none", {"partitions_count": 5}))[0] == 404
+    for wrong in ({}, {"partitions_count": "6"}, {"partitions_count": 6, "partition_count": 6}):
+        assert (await api.call("PATCH", at, wrong))[0] in (400, 422)
+    assert await api.get(at) == (200, planned)
+
+
 @pytest.mark.parametrize(
     "request_",
     [

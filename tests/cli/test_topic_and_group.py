@@ -41,6 +41,20 @@ def test_topics_that_cannot_be(broker: BrokerProcess, run: Any) -> None:
     assert b"--partitions" in run("topic", "create", "none", "-p", "0", *at, expect=2).stderr
 
 
+def test_partitions_are_added(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "grows", "-p", "2", *at)
+    done = run("topic", "alter", "grows", "--partitions", "5", "-c", "retention.ms=-1", *at)
+    assert done.stdout == b"altered grows: retention.ms\naltered grows: 5 partitions\n"
+    assert b"later records of a key can go to another partition" in done.stderr
+    described = json.loads(run("topic", "describe", "grows", "--json", *at).stdout)
+    assert (described["partitions_count"], described["configs"]["retention.ms"]) == (5, "-1")
+    refused = run("topic", "alter", "grows", "--partitions", "5", *at, expect=1).stderr
+    assert b"topic 'grows' has 5 partitions; partitions can only be added" in refused
+    assert b"nowhere" in run("topic", "alter", "nowhere", "--partitions", "5", *at, expect=1).stderr
+    assert b"--partitions" in run("topic", "alter", "grows", "--partitions", "0", *at, expect=2).stderr
+
+
 def test_unknown_topics(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     for verb in ("describe", "delete"):

@@ -10,6 +10,7 @@ import pytest
 from raftlog.events import EVENTS
 from raftlog.partitions.controller.change_events import write_event
 from raftlog.partitions.controller.machine.commands import (
+    AddPartitions,
     Addresses,
     AllocateProducerIds,
     AlterClusterConfig,
@@ -50,6 +51,10 @@ LOGGED: list[tuple[Command, dict[str, dict[str, Any]]]] = [
     (
         CreateTopic("t", TOPIC, (REPLICAS, REPLICAS), (), 0),
         {"topic_created": {"topic": "t", "partitions": 2, "replication_factor": 2}},
+    ),
+    (
+        AddPartitions("t", TOPIC, 2, (REPLICAS,), 0),
+        {"partitions_added": {"topic": "t", "partitions": 1, "total": 3}},
     ),
     (
         AlterTopicConfigs("t", TOPIC, (("retention.ms", "1"),), ("segment.bytes",)),

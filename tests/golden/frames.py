@@ -27,6 +27,7 @@ from raftlog.membership.messages import (
     PingRequest,
 )
 from raftlog.partitions.controller.machine import (
+    AddPartitions,
     AllocateProducerIds,
     AlterClusterConfig,
     AlterTopicConfigs,
@@ -99,11 +100,14 @@ COMMANDS: Sequence[Command] = (
     SetFeatureLevel(2),
     SetMaintenance(NodeId(1), disk(1), True, Index(5)),
     AlterClusterConfig((("balancer.mode", "off"),), ("leaders.balance",), Index(5)),
+    AddPartitions("t", topic_id(1), 2, ((replica(3), replica(1)), (replica(1), replica(2))), 6_000),
 )
+ADDED = rows.AddedPartitions(((replica(3), replica(1), replica(2)),), (("flush.ms", "3"),), 6_000, Index(8))
 ROWS: Sequence[SchemaRecord] = (
     rows.RegisteredBroker(NodeId(1), disk(1), 3, "host-1", register(1).addresses, 1, 2, True, Index(9)),
     rows.RetiredDisk(disk(7), NodeId(1), Index(9)),
     rows.TopicRow(create("t", 1), Index(5), (("flush.ms", "3"),), Index(9)),
+    ADDED,
     rows.ReplicaAssignment(topic_id(1), 1, (replica(2), replica(1)), Index(9)),
     rows.DeletedTopic(topic_id(1), "t", 2, Index(9)),
     rows.BrokerMaintenance(NodeId(1), True, Index(9)),
@@ -130,10 +134,11 @@ def _controller() -> Iterator[Sample]:
         encode_request,
         decode_request,
     )
-    for row in ROWS:
+    grown = rows.TopicRow(create("t", 1), Index(5), (("flush.ms", "3"),), Index(9), (ADDED,))
+    for row, note in (*((row, "") for row in ROWS), (grown, ", grown")):
         unpacked = type(row).unpacked
         yield Sample(
-            f"row {type(row).__name__}",
+            f"row {type(row).__name__}{note}",
             row,
             lambda row: pack(row.packed()),
             lambda data, unpacked=unpacked: unpacked(msgpack.unpackb(data)),

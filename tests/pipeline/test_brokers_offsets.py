@@ -130,6 +130,14 @@ def test_new_partitions_are_taken_in_at_their_beginning_and_then_read() -> None:
     assert ranges(end, then) == [(T1, 3, 8), (U0, 0, 2)]
 
 
+def test_an_older_view_without_added_partitions_does_not_make_the_stream_forget_them() -> None:
+    start = offset({T0: 5, T1: 8})
+    assert after(start, log(T0, 0, 5)) is start
+    end = after(start, log(T0, 0, 6))
+    assert end == offset({T0: 6, T1: 8})
+    assert ranges(end, after(end, log(T0, 0, 6), log(T1, 3, 9))) == [(T1, 8, 9)], "nothing is read twice"
+
+
 def test_a_limit_counts_all_partitions() -> None:
     end = after(offset({T0: 0, T1: 0}), log(T0, 0, 30), log(T1, 0, 10), rows_max=8)
     assert end == offset({T0: 6, T1: 2})

@@ -121,6 +121,29 @@ def test_topics_that_come_later_are_read_from_their_beginning(
     assert values(reader, taken_in, end) == some(0, 5)
 
 
+def test_partitions_that_are_added_later_are_read_from_their_beginning(
+    brokers: BrokersHere, topic: str, new_reader: NewReader
+) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, some(0, 5))
+    reader = new_reader(topics=topic, startingOffsets="latest")
+    start = through_json(reader.initialOffset())
+    brokers.call("create_partitions", topic, 3)
+    for partition in range(3):
+        brokers.produce(topic, partition, some(10 * partition, 10 * partition + 5))
+    found: list[bytes] = []
+    for _ in range(100):
+        end = latest(reader, start)
+        found += values(reader, start, end)
+        start = end
+        if len(found) == 15:
+            break
+    assert sorted(found) == sorted([*some(0, 5), *some(10, 15), *some(20, 25)])
+    assert latest(reader, start) == start
+    again = new_reader(topics=topic)
+    assert latest(again, start) == start, "of the checkpoint alone"
+
+
 def test_start_positions_by_option(brokers: BrokersHere, topic: str, new_reader: NewReader) -> None:
     brokers.topic(topic)
     brokers.produce(topic, 0, some(0, 5))

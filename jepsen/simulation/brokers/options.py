@@ -94,6 +94,10 @@ class GossipOptions:
     """Share of all datagrams that are lost without a fault."""
 
 
+ADDED_MAX = 3
+"""Most partitions that are added to a topic at once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
     """One run. Times of the simulation in seconds, of the product in milliseconds, sizes in bytes."""
@@ -154,6 +158,14 @@ class BrokerOptions:
     """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
     lost_files: bool = False
     """Whether small files are also cut, emptied and removed (`small_files`); not drawn, but asked for."""
+
+    growth: bool = False
+    """Whether administrators also add partitions to their topics; not drawn, but asked for."""
+
+    @property
+    def numbers_max(self) -> int:
+        """Bound of the numbers of partitions that clients draw; a number is taken modulo the topic's partitions."""
+        return self.partitions_max + (ADDED_MAX if self.growth else 0)
 
     def with_lost_files(self) -> "BrokerOptions":
         """Return the same options with lost files, often."""

@@ -24,13 +24,16 @@ def simulate_brokers(
     *,
     unordered_syncs: bool = False,
     lost_files: bool = False,
+    growth: bool = False,
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; the two last are options of every seed."""
+    """Run a seed to its end or to the first broken property; the three last are options of every seed."""
     options = options or draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
     if lost_files:
         options = options.with_lost_files()
+    if growth:
+        options = replace(options, growth=True)
     cluster = BrokerCluster(options)
     workload = Workload(cluster)
 
@@ -42,7 +45,7 @@ def simulate_brokers(
         cluster.loop.run_until_time(options.safety_s)
         Convergence(cluster, workload, nemesis).demand()
 
-    shape = shape_of(unordered_syncs=options.unordered_syncs, lost_files=options.lost_files)
+    shape = shape_of(unordered_syncs=options.unordered_syncs, lost_files=options.lost_files, growth=options.growth)
     return _simulate(level, cluster, options, run, workload.acknowledged, shape)
 
 

@@ -6,6 +6,7 @@ other components read the state. docs/CONTROLLER.md has the commands, the rules 
 
 from raftlog.partitions.controller.machine.cluster import ClusterState, ReplicaLoad
 from raftlog.partitions.controller.machine.commands import (
+    AddPartitions,
     Addresses,
     AllocateProducerIds,
     AlterClusterConfig,
@@ -39,6 +40,7 @@ from raftlog.partitions.controller.machine.state import CommandAnswer, Controlle
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.controller.machine"
 
 __all__ = [
+    "AddPartitions",
     "Addresses",
     "AllocateProducerIds",
     "AlterClusterConfig",

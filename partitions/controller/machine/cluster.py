@@ -167,12 +167,15 @@ class ClusterState:
                 f"topic {topic.name} has no partition {group.partition}; "
                 f"it has partitions 0 to {topic.partition_count - 1}"
             )
-        replicas = topic.creation.partitions[group.partition]
-        return self.moved.get(group) or ReplicaAssignment(*group, replicas, topic.created_index)
+        moved = self.moved.get(group)
+        if moved is not None:
+            return moved
+        origin = topic.origin(group.partition)
+        return ReplicaAssignment(*group, origin.replicas, origin.version)
 
     def replicas_of(self, topic: TopicRow) -> list[tuple[ReplicaId, ...]]:
         """Return the assigned replicas of each partition, in the order of the partitions."""
-        placed = list(topic.creation.partitions)
+        placed = list(topic.first_replicas)
         if len(self.moved):
             for partition in range(len(placed)):
                 moved = self.moved.get(GroupName(topic.topic_id, partition))
@@ -228,12 +231,14 @@ class ClusterState:
             self.put_assignment(replace(current, replicas=replicas, version=index))
 
     def put_topic(self, topic: TopicRow) -> None:
-        """Insert a topic, or replace its row."""
-        if topic.topic_id not in self.topics:
-            self._ids_by_name[topic.name] = topic.topic_id
-            for partition, key in enumerate(group_keys(topic.topic_id, topic.partition_count)):
+        """Insert a topic, or replace its row by one with at least as many partitions."""
+        before, count = self.topics.get(topic.topic_id), topic.partition_count
+        known = 0 if before is None else before.partition_count
+        self._ids_by_name[topic.name] = topic.topic_id
+        if count > known:
+            for partition, key in enumerate(group_keys(topic.topic_id, count, known), known):
                 self._groups[key] = GroupName(topic.topic_id, partition)
-            self._count(topic.creation.partitions, 1)
+            self._count(topic.first_replicas[known:], 1)
         self.topics.put(topic)
 
     def remove_topic(self, topic: TopicRow, index: Index) -> None:

@@ -20,6 +20,7 @@ from raftlog.partitions.controller.machine.naming import (
 )
 from raftlog.partitions.controller.machine.schema import (
     NUMBER_MAX,
+    PARTITIONS_MAX,
     REPLICAS_MAX,
     FeatureLevel,
     Flag,
@@ -41,6 +42,7 @@ from raftlog.partitions.controller.machine.schema import (
     nested,
     whole,
 )
+from raftlog.raft import ReplicaId
 from raftlog.topic_config import TopicConfig
 
 PRODUCER_IDS_MAX: Final = 1_000_000
@@ -146,13 +148,7 @@ class CreateTopic(Command):
         check_topic_name(self.name.removeprefix(INTERNAL_PREFIX))
         if len(self.name) > TOPIC_NAME_BYTES_MAX:
             raise InvalidTopic(f"topic name {self.name!r} has {len(self.name)} of {TOPIC_NAME_BYTES_MAX} characters")
-        factor = len(self.partitions[0])
-        for partition, replicas in enumerate(self.partitions):
-            if len(replicas) != factor:
-                raise InvalidArgument(
-                    f"partition {partition} has {len(replicas)} replicas and partition 0 has {factor}: "
-                    "a topic begins with the same number everywhere"
-                )
+        _check_factor(self.partitions, 0)
 
     @property
     def replication_factor(self) -> int:
@@ -201,6 +197,26 @@ class SetAssignment(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class AddPartitions(Command):
+    """Addition of partitions to a topic that has `partition_count` of them. From feature level 2 on.
+
+    `partitions` has the voters of each new partition, the preferred leader first."""
+
+    name: Name
+    topic_id: Id
+    partition_count: Annotated[int, whole("partition count", 1, PARTITIONS_MAX)]
+    partitions: Placement
+    created_ms: Number
+
+    def rules(self) -> None:
+        _check_factor(self.partitions, self.partition_count)
+
+    @property
+    def total(self) -> int:
+        return self.partition_count + len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds(Command):
     """Allocation of a block of `count` producer ids to a broker; its first one is the result."""
 
@@ -237,6 +253,17 @@ class AlterClusterConfig(Command):
 
     def rules(self) -> None:
         _check_changes(self.configs, self.unset)
+
+
+def _check_factor(partitions: tuple[tuple[ReplicaId, ...], ...], first: int) -> None:
+    """Raise `InvalidArgument` unless all partitions, from number `first` on, have the same number of replicas."""
+    factor = len(partitions[0])
+    for partition, replicas in enumerate(partitions, first):
+        if len(replicas) != factor:
+            raise InvalidArgument(
+                f"partition {partition} has {len(replicas)} replicas and partition {first} has {factor}: "
+                "partitions created together begin with the same number"
+            )
 
 
 def _check_changes(configs: Settings, unset: Names) -> None:

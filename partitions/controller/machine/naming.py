@@ -47,10 +47,10 @@ def controller_group_id(cluster_id: UUID) -> UUID:
     return uuid5(cluster_id, _CONTROLLER)
 
 
-def group_keys(topic_id: UUID, partition_count: int) -> Iterator[bytes]:
-    """Yield the bytes of the group ids of all partitions; the same as `group_id`, at a third of the time."""
+def group_keys(topic_id: UUID, partition_count: int, first: int = 0) -> Iterator[bytes]:
+    """Yield the group ids of all partitions from `first` on, as bytes; like `group_id`, at a third of the time."""
     namespace = sha1(topic_id.bytes, usedforsecurity=False)
-    for partition in range(partition_count):
+    for partition in range(first, partition_count):
         digest = namespace.copy()
         digest.update(b"%d" % partition)
         key = bytearray(digest.digest()[:16])

@@ -1,4 +1,4 @@
-"""Placement of a new topic's replicas: on distinct hosts, the least loaded first, leaders spread evenly.
+"""Placement of new partitions' replicas: on distinct hosts, the least loaded first, leaders spread evenly.
 
 Hosts are chosen by their load per broker, then the least loaded broker of each host. Leaders are spread over the
 brokers of the topic. With as many brokers on every host and no load on them, the numbers of replicas differ by at
@@ -6,11 +6,12 @@ most one between brokers, and so do those of preferred leaders. Of equally loade
 room on its disk comes first, as far as that is known; then an order drawn from the given generator decides, so that
 replica sets differ and the leaders of a failed broker move to many others.
 
-Pure. Called by the proposer of a `CreateTopic`; the result is part of the command and is not computed again."""
+Pure. Called by the proposer of a `CreateTopic` or `AddPartitions`; the result is part of the command."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument, PlacementImpossible
@@ -33,9 +34,15 @@ class PlacementCandidate(NamedTuple):
 
 
 def place(
-    partition_count: int, replication_factor: int, candidates: Sequence[PlacementCandidate], random: Random
+    partition_count: int,
+    replication_factor: int,
+    candidates: Sequence[PlacementCandidate],
+    random: Random,
+    led: Mapping[ReplicaId, int] = MappingProxyType({}),
 ) -> tuple[tuple[ReplicaId, ...], ...]:
-    """Return the replicas of every partition, the preferred leader first.
+    """Return the replicas of every new partition, the preferred leader first.
+
+    `led`: number of the topic's present partitions that each broker leads by preference.
 
     Raises `PlacementImpossible` when there are fewer hosts than replicas, `InvalidArgument` for numbers below 1."""
     if partition_count < 1 or replication_factor < 1:
@@ -48,7 +55,7 @@ def place(
             "start brokers on other hosts, or ask for fewer replicas"
         )
     sets = [hosts.take(replication_factor, random) for _ in range(partition_count)]
-    return tuple(_with_leaders(sets, {candidate.replica: candidate.leaders for candidate in candidates}))
+    return tuple(_with_leaders(sets, {candidate.replica: candidate.leaders for candidate in candidates}, led))
 
 
 class _Hosts:
@@ -82,12 +89,14 @@ class _Hosts:
         return replica
 
 
-def _with_leaders(sets: list[list[ReplicaId]], leaders: dict[ReplicaId, int]) -> list[tuple[ReplicaId, ...]]:
+def _with_leaders(
+    sets: list[list[ReplicaId]], leaders: dict[ReplicaId, int], led_before: Mapping[ReplicaId, int]
+) -> list[tuple[ReplicaId, ...]]:
     """Put the leader of each set first.
 
     Within a topic each broker leads as many partitions as the others, whatever it leads already: a new broker shall
     not have all the work of a new topic. The present leaders decide between equals."""
-    counts = dict.fromkeys(leaders, 0)
+    counts = {replica: led_before.get(replica, 0) for replica in leaders}
     led: dict[ReplicaId, list[int]] = {replica: [] for replica in leaders}
     for number, replicas in enumerate(sets):
         leader = min(replicas, key=lambda replica: (counts[replica], leaders[replica]))

@@ -42,6 +42,7 @@ KINDS: Final[Mapping[type[Command], CommandKind]] = {
     commands.SetFeatureLevel: CommandKind(10),
     commands.SetMaintenance: CommandKind(11),
     commands.AlterClusterConfig: CommandKind(12),
+    commands.AddPartitions: CommandKind(13, feature_level=2),
 }
 _BY_NUMBER: Final = {kind.number: command for command, kind in KINDS.items()}
 _ENVELOPE: Final = (int, int, bytes, int, list)

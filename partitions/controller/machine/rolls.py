@@ -5,8 +5,9 @@ It has term 0 and index 1 and counts as committed. Altered settings and later as
 from typing import Final
 from uuid import UUID
 
-from raftlog.partitions.controller.machine.commands import Bootstrap, CreateTopic
+from raftlog.partitions.controller.machine.commands import Bootstrap
 from raftlog.partitions.controller.machine.naming import GroupName, controller_group_id
+from raftlog.partitions.controller.machine.rows import TopicRow
 from raftlog.partitions.controller.machine.schema import Replicas, Settings
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.control_entries import member_of
@@ -17,11 +18,10 @@ CONTROLLER_VOTERS_MAX: Final = 5
 _NOWHERE: Final = -1
 
 
-def first_roll(creation: CreateTopic, partition: int) -> Roll:
-    """Return the roll at index 1 of a topic's partition, from its `CreateTopic` (`TopicRow.creation` in the state)."""
-    assert 0 <= partition < len(creation.partitions), f"{creation.name} has no partition {partition}"
-    group_id, voters = GroupName(creation.topic_id, partition).group_id, creation.partitions[partition]
-    return _first_roll(group_id, creation.created_ms, voters, settings=creation.configs)
+def first_roll(topic: TopicRow, partition: int) -> Roll:
+    """Return the roll at index 1 of a topic's partition, from the command that created the partition."""
+    origin, group_id = topic.origin(partition), GroupName(topic.topic_id, partition).group_id
+    return _first_roll(group_id, origin.created_ms, origin.replicas, settings=origin.configs)
 
 
 def first_controller_roll(bootstrap: Bootstrap) -> Roll:

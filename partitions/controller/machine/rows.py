@@ -3,8 +3,10 @@
 A `version` is the index of the entry that changed the object last, so it only rises, and is not used again when a
 topic is deleted and another one created. The fields of a row, in their order, are its form in a snapshot."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from itertools import chain
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import RaftlogError
@@ -12,6 +14,7 @@ from raftlog.partitions.controller.machine.commands import Addresses, BootEpoch,
 from raftlog.partitions.controller.machine.errors import MESSAGE_CHARACTERS_MAX, NUMBERS, from_number
 from raftlog.partitions.controller.machine.naming import GroupName
 from raftlog.partitions.controller.machine.schema import (
+    PARTITIONS_MAX,
     FeatureLevel,
     Flag,
     Id,
@@ -19,14 +22,17 @@ from raftlog.partitions.controller.machine.schema import (
     Name,
     NodeNumber,
     Number,
+    Placement,
     Replicas,
     SchemaRecord,
     Settings,
+    listing,
     nested,
     text,
     whole,
 )
 from raftlog.raft import ReplicaId
+from raftlog.types import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +64,35 @@ class RetiredDisk(SchemaRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class AddedPartitions(SchemaRecord):
+    """Partitions added to a topic together, and the topic's own settings then. From feature level 2 on."""
+
+    partitions: Placement
+    configs: Settings
+    created_ms: Number
+    version: IndexNumber
+
+
+class PartitionOrigin(NamedTuple):
+    """Creation of one partition, which never changes; `version` is the index of its entry."""
+
+    replicas: tuple[ReplicaId, ...]
+    configs: Settings
+    created_ms: int
+    version: Index
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRow(SchemaRecord):
-    """Topic: its creation, which never changes, and its own settings now."""
+    """Topic: its creation and its additions of partitions, which never change, and its own settings now."""
 
     creation: Annotated[CreateTopic, nested(CreateTopic)]
     created_index: IndexNumber
     configs: Settings
     version: IndexNumber
+    added: Annotated[
+        tuple[AddedPartitions, ...], listing("list of AddedPartitions", nested(AddedPartitions), 0, PARTITIONS_MAX), 2
+    ] = ()
 
     @property
     def name(self) -> str:
@@ -76,7 +104,35 @@ class TopicRow(SchemaRecord):
 
     @property
     def partition_count(self) -> int:
-        return len(self.creation.partitions)
+        return len(self.creation.partitions) + sum(len(each.partitions) for each in self.added)
+
+    @property
+    def first_replicas(self) -> tuple[tuple[ReplicaId, ...], ...]:
+        """Replicas on which each partition was created, the preferred leader first."""
+        return tuple(chain(self.creation.partitions, *(each.partitions for each in self.added)))
+
+    def origins(self) -> Iterator[PartitionOrigin]:
+        """Yield the creations of all partitions, in their order."""
+        creation = self.creation
+        for replicas in creation.partitions:
+            yield PartitionOrigin(replicas, creation.configs, creation.created_ms, self.created_index)
+        for each in self.added:
+            for replicas in each.partitions:
+                yield PartitionOrigin(replicas, each.configs, each.created_ms, each.version)
+
+    def origin(self, partition: int) -> PartitionOrigin:
+        """Return the creation of a partition that the topic has."""
+        assert partition >= 0, f"{self.name} has no partition {partition}"
+        creation = self.creation
+        if partition < len(creation.partitions):
+            replicas = creation.partitions[partition]
+            return PartitionOrigin(replicas, creation.configs, creation.created_ms, self.created_index)
+        at = partition - len(creation.partitions)
+        for each in self.added:
+            if at < len(each.partitions):
+                return PartitionOrigin(each.partitions[at], each.configs, each.created_ms, each.version)
+            at -= len(each.partitions)
+        raise AssertionError(f"{self.name} has no partition {partition}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ _RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = 
     commands.SetFeatureLevel: broker_rules.set_feature_level,
     commands.SetMaintenance: maintenance_rules.set_maintenance,
     commands.AlterClusterConfig: cluster_rules.alter,
+    commands.AddPartitions: topic_rules.add_partitions,
 }
 
 

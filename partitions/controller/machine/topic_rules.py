@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic
+from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic, VersionConflict
 from raftlog.partitions.controller.machine.cluster import ClusterState
 from raftlog.partitions.controller.machine.commands import (
+    AddPartitions,
     AlterTopicConfigs,
     CreateTopic,
     DeleteTopic,
     SetAssignment,
 )
 from raftlog.partitions.controller.machine.errors import check_version
-from raftlog.partitions.controller.machine.rows import ReplicaAssignment, TopicRow
-from raftlog.partitions.controller.machine.schema import settings_of
+from raftlog.partitions.controller.machine.rows import AddedPartitions, ReplicaAssignment, TopicRow
+from raftlog.partitions.controller.machine.schema import PARTITIONS_MAX, settings_of
 from raftlog.raft import ReplicaId
 from raftlog.types import Index
 
@@ -33,13 +34,27 @@ def create(cluster: ClusterState, command: CreateTopic, index: Index) -> int:
         raise TopicExists(f"topic {command.name!r} exists already")
     if command.topic_id in cluster.topics:
         raise TopicExists(f"a topic with the uuid {command.topic_id} exists already")
-    objects = {id(replica): replica for replicas in command.partitions for replica in replicas}
-    hosts = _hosts(cluster, sorted(set(objects.values())))
-    host_of = {identity: hosts[replica] for identity, replica in objects.items()}
-    for partition, replicas in enumerate(command.partitions):
-        _check_hosts(partition, [host_of[id(replica)] for replica in replicas])
+    _check_placement(cluster, command.partitions, 0)
     _check_insync(dict(command.configs), command.replication_factor)
     cluster.put_topic(TopicRow(command, index, command.configs, index))
+    return index
+
+
+def add_partitions(cluster: ClusterState, command: AddPartitions, index: Index) -> int:
+    """Add partitions to a topic; return its version."""
+    topic = _named(cluster, command)
+    if topic.creation.is_internal:
+        raise InvalidArgument(f"topic {topic.name} is internal; its number of partitions never changes")
+    if topic.partition_count != command.partition_count:
+        raise VersionConflict(
+            f"topic {topic.name} has {topic.partition_count} partitions, not {command.partition_count}: read it again"
+        )
+    if command.total > PARTITIONS_MAX:
+        raise InvalidArgument(f"topic {topic.name} would have {command.total} of at most {PARTITIONS_MAX} partitions")
+    _check_placement(cluster, command.partitions, command.partition_count)
+    _check_insync(dict(topic.configs), len(command.partitions[0]))
+    added = AddedPartitions(command.partitions, topic.configs, command.created_ms, index)
+    cluster.put_topic(replace(topic, version=index, added=(*topic.added, added)))
     return index
 
 
@@ -75,7 +90,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
     return index
 
 
-def _named(cluster: ClusterState, command: DeleteTopic | AlterTopicConfigs) -> TopicRow:
+def _named(cluster: ClusterState, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> TopicRow:
     """Return the topic of this uuid, unless it has another name. Raises `UnknownTopic`."""
     topic = cluster.topic_by_id(command.topic_id)
     if topic.name != command.name:
@@ -92,6 +107,15 @@ def _hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[Replica
             raise UnknownBroker(f"there is no broker {replica.node_id} with the disk {replica.disk_uuid}")
         hosts[replica] = broker.host
     return hosts
+
+
+def _check_placement(cluster: ClusterState, partitions: tuple[tuple[ReplicaId, ...], ...], first: int) -> None:
+    """Check the replicas of new partitions, from number `first` on."""
+    objects = {id(replica): replica for replicas in partitions for replica in replicas}
+    hosts = _hosts(cluster, sorted(set(objects.values())))
+    host_of = {identity: hosts[replica] for identity, replica in objects.items()}
+    for partition, replicas in enumerate(partitions, first):
+        _check_hosts(partition, [host_of[id(replica)] for replica in replicas])
 
 
 def _check_hosts(partition: int, hosts: list[str]) -> None:

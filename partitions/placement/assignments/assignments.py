@@ -11,7 +11,7 @@ changes one after another; it starts again whenever the state changed meanwhile.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
@@ -39,6 +39,8 @@ _NOT_OURS = ("lost+found",)
 _RETRY_S = 1.0
 """Pause after a full disk, or before a directory that is still in use is examined again."""
 _BARRIER_MS = 2_000
+LEADERS_MS = 3_000
+"""Longest time to wait for leaders of new partitions."""
 _REMOVED_TOGETHER = 64
 """Replicas removed in one turn of the loop."""
 
@@ -112,6 +114,13 @@ class Assignments(BackgroundLoop):
             return False
         return True
 
+    async def led(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
+        """Wait until new partitions can be written, a short time at most."""
+        until = Deadline(min(deadline, deadline_in(LEADERS_MS)))
+        await self.settled(until)
+        for partition in partitions:
+            await self._node.wait_for_leader(partition.group_id, until)
+
     def set_aside_unknown(self) -> None:
         """Move directories that belong to no group aside, and report them; their files are kept. Blocking.
 
@@ -146,7 +155,7 @@ class Assignments(BackgroundLoop):
         if name is None:
             return None
         moved = state.moved.get(name)  # called for every group that is led here, each second: no row is made for it
-        replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
+        replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).origin(name.partition).replicas
         return next((replica for replica in replicas if not state.is_excluded(replica.node_id)), None)
 
     def _is_excluded(self, node: NodeId) -> bool:
@@ -258,8 +267,9 @@ class Assignments(BackgroundLoop):
         """Yield the partitions that are assigned to this disk and have no replica here."""
         me, driver = self._node.identity.replica, self._node.driver
         for topic in self._topics:
-            created = topic.row.creation.partitions
-            for number, replicas in enumerate(self._metadata.state.replicas_of(topic.row)):
+            row = topic.row
+            created = row.first_replicas
+            for number, replicas in enumerate(self._metadata.state.replicas_of(row)):
                 key = topic.partitions[number].group_id.bytes
                 if me in replicas and key not in driver.groups:
                     was_here = driver.persister.checkpoints.was_removed(key)
@@ -281,7 +291,7 @@ class Assignments(BackgroundLoop):
     async def _create(self, missing: list[_Missing]) -> None:
         """Create first replicas, from their first rolls."""
         creations: list[tuple[Roll, str | None]] = [
-            (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number, *_ in missing
+            (first_roll(topic.row, number), f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
         groups = self._node.driver.groups
         try:

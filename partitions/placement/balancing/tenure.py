@@ -194,10 +194,10 @@ class Tenure:
         stuck = self._stuck(settings, now)
         before, self._versions = self._versions, {}
         for topic in list(state.topics):
-            for partition, created_on in enumerate(topic.creation.partitions):
+            for partition, origin in enumerate(topic.origins()):
                 name = GroupName(topic.topic_id, partition)
                 moved = state.moved.get(name)
-                replicas, version = created_on, topic.created_index
+                replicas, version = origin.replicas, origin.version
                 if moved is not None:
                     replicas, version = moved.replicas, moved.version
                     self._note_version(name, version, before, now)
@@ -207,7 +207,7 @@ class Tenure:
                     name,
                     replicas,
                     version,
-                    created_on,
+                    origin.replicas,
                     is_busy=way is not None and not gone,
                     is_resting=name in self.resting,
                     stuck=gone,

@@ -102,7 +102,7 @@ class RecoveryExecution:
         """Return the partition's placement. Raises `UnknownTopic`."""
         state = self._metadata.state
         return KnownPlaces(
-            tuple(state.topic_by_id(partition.topic_id).creation.partitions[partition.number]),
+            state.topic_by_id(partition.topic_id).origin(partition.number).replicas,
             tuple(state.assignment(GroupName(partition.topic_id, partition.number)).replicas),
             tuple(broker.replica for broker in state.brokers),
             frozenset(row.disk_uuid for row in state.retired),

@@ -1,4 +1,4 @@
-"""`raftlog topic alter` and `delete`: both ask before they delete records."""
+"""`raftlog topic alter` and `delete`: both ask before they delete records; `alter` also adds partitions."""
 
 from collections.abc import Mapping
 
@@ -14,15 +14,34 @@ from raftlog.topic_config import TopicConfig
 @click.argument("name")
 @settings_option("Setting to change; may be repeated.", "--config", "-c", "config")
 @option("--reset", "resets", multiple=True, metavar="KEY", help="Setting to reset to its default; may be repeated.")
+@option("--partitions", "-p", type=click.IntRange(min=1), help="New number of partitions, above the present one.")
 @yes_option
-def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
-    """Change settings of the topic NAME.
+def alter(
+    name: str,
+    config: dict[str, str],
+    resets: tuple[str, ...],
+    partitions: int | None,
+    yes: bool,
+    verb: OperatorVerb,
+) -> None:
+    """Change settings of the topic NAME, or add partitions.
 
-    Changes that may delete present records (less retention, another cleanup.policy) ask for confirmation.
+    Changes that may delete present records (less retention, another cleanup.policy) ask for confirmation. Records of
+    one key go to one partition; with more partitions it can be another one, so the order of a key's records before and
+    after is lost.
     """
-    if not config and not resets:
-        raise click.UsageError("nothing to change: give --config KEY=VALUE or --reset KEY")
+    if not config and not resets and partitions is None:
+        raise click.UsageError("nothing to change: give --config KEY=VALUE, --reset KEY or --partitions N")
     TopicConfig.from_strings(config)
+    if config or resets:
+        _alter_settings(name, config, resets, yes, verb)
+    if partitions is not None:
+        verb.ask(lambda client: client.create_partitions(name, partitions))
+        click.echo(f"altered {name}: {counted(partitions, 'partition')}")
+        click.echo("later records of a key can go to another partition than its earlier ones", err=True)
+
+
+def _alter_settings(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, verb: OperatorVerb) -> None:
     changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
     if not yes:
         known = verb.ask(lambda client: client.describe_topic(name)).configs

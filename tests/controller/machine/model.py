@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from raftlog.partitions.controller.machine import (
+    AddPartitions,
     AllocateProducerIds,
     AlterClusterConfig,
     AlterTopicConfigs,
@@ -47,6 +48,7 @@ class Model:
             "level": 0,
             "maintenance": {},
             "settings": ({}, 0),
+            "created": {},
         }
         self.answers: list[tuple[Any, int, Any]] = []
         self.forgotten = 0
@@ -99,6 +101,8 @@ class Model:
                 return self._alter_cluster(command, index)
             case CreateTopic():
                 self._create(command, index)
+            case AddPartitions():
+                self._add_partitions(command, index)
             case DeleteTopic():
                 self._topic(command)
                 del self.data["topics"][command.topic_id]
@@ -227,16 +231,12 @@ class Model:
         refuse(command.topic_id in self.data["deleted"], "InvalidArgument")
         taken = command.topic_id in topics or any(topic["name"] == command.name for topic in topics.values())
         refuse(taken, "TopicExists")
-        for wanted in ("UnknownBroker", "InvalidArgument"):  # an unknown broker anywhere comes before shared hosts
-            for replicas in command.partitions:
-                try:
-                    self._hosts(replicas)
-                except Refused as refusal:
-                    refuse(str(refusal) == wanted, wanted)
+        self._all_hosts(command.partitions)
         configs = dict(command.configs)
         refuse(int(configs.get("min.insync.replicas", 1)) > command.replication_factor, "InvalidArgument")
         now = [tuple(tuple(replica) for replica in replicas) for replicas in command.partitions]
         versions = [index] * len(now)
+        self.data["created"].update({(command.topic_id, number): replicas for number, replicas in enumerate(now)})
         topics[command.topic_id] = {
             "name": command.name,
             "now": now,
@@ -245,7 +245,30 @@ class Model:
             "version": index,
         }
 
-    def _topic(self, command: DeleteTopic | AlterTopicConfigs) -> dict[str, Any]:
+    def _all_hosts(self, placed: Any) -> None:
+        for wanted in ("UnknownBroker", "InvalidArgument"):  # an unknown broker anywhere comes before shared hosts
+            for replicas in placed:
+                try:
+                    self._hosts(replicas)
+                except Refused as refusal:
+                    refuse(str(refusal) == wanted, wanted)
+
+    def _add_partitions(self, command: AddPartitions, index: int) -> None:
+        refuse(self.data["level"] < 2, "InvalidArgument")
+        topic = self._topic(command)
+        refuse(command.name.startswith("__"), "InvalidArgument")
+        refuse(len(topic["now"]) != command.partition_count, "VersionConflict")
+        self._all_hosts(command.partitions)
+        factor = len(command.partitions[0])
+        refuse(int(topic["configs"].get("min.insync.replicas", 1)) > factor, "InvalidArgument")
+        for replicas in command.partitions:
+            now = tuple(tuple(replica) for replica in replicas)
+            self.data["created"][command.topic_id, len(topic["now"])] = now
+            topic["now"].append(now)
+            topic["versions"].append(index)
+        topic["version"] = index
+
+    def _topic(self, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> dict[str, Any]:
         topic: dict[str, Any] = self.data["topics"].get(command.topic_id, {"name": None})
         refuse(topic["name"] != command.name, "UnknownTopic")
         return topic

@@ -1,7 +1,7 @@
 """Commands drawn by hypothesis from a small world, so that they meet: five nodes, eight disks, four names and uuids.
 
-`CURRENT` as an expected version, `ITS_NAME` as a name and `SOME_TOPIC` as a uuid stand for what holds when a command is
-proposed (`aimed`): otherwise most commands would be refused.
+`CURRENT` as an expected version, `CURRENT_COUNT` as a number of partitions, `ITS_NAME` as a name and `SOME_TOPIC` as a
+uuid stand for what holds when a command is proposed (`aimed`): otherwise most commands would be refused.
 """
 
 from dataclasses import replace
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.controller.machine import (
+    AddPartitions,
     AllocateProducerIds,
     AlterClusterConfig,
     AlterTopicConfigs,
@@ -32,6 +33,7 @@ from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, disk, r
 Compared: TypeAlias = UpdateBroker | AlterTopicConfigs | SetAssignment | SetMaintenance | AlterClusterConfig
 """Commands with an expected version."""
 CURRENT = Index(1 << 40)
+CURRENT_COUNT = 9_999
 ITS_NAME = "its-name"
 SOME_TOPIC = topic_id(99)
 NAMES = ("a", "b", "c", "__internal")
@@ -57,6 +59,15 @@ def creations(draw: st.DrawFn) -> CreateTopic:
     placed = draw(st.lists(rows, min_size=1, max_size=3).map(tuple))
     name = draw(names)
     return CreateTopic(name, draw(topic_ids), placed, draw(settings), 7, name.startswith("__"))
+
+
+@st.composite
+def additions(draw: st.DrawFn) -> AddPartitions:
+    factor = draw(st.integers(1, 3))
+    rows = st.permutations(range(1, 6)).map(lambda order: tuple(map(replica, order[:factor])))
+    placed = draw(st.lists(rows, min_size=1, max_size=2).map(tuple))
+    count = draw(st.sampled_from((CURRENT_COUNT, CURRENT_COUNT, CURRENT_COUNT, 1)))
+    return AddPartitions(draw(names_or_its), draw(topic_ids_or_some), count, placed, 9)
 
 
 @st.composite
@@ -102,6 +113,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
     registrations(),
     st.builds(DeleteTopic, names_or_its, topic_ids_or_some),
     alterations(),
+    additions(),
+    additions(),
     st.builds(SetAssignment, topic_ids_or_some, st.integers(0, 3), replica_sets, versions),
     st.builds(SetAssignment, topic_ids_or_some, st.just(0), replica_sets, st.just(CURRENT)),
     nodes.map(lambda node: UpdateBroker(NodeId(node), disk(node), True)),
@@ -118,12 +131,18 @@ commands: st.SearchStrategy[Command] = st.one_of(
 
 def aimed(command: Command, state: ControllerState) -> Command:
     """Return the command with the current name and version, where it has such fields."""
-    if isinstance(command, DeleteTopic | AlterTopicConfigs | SetAssignment) and command.topic_id == SOME_TOPIC:
+    if (
+        isinstance(command, AddPartitions | DeleteTopic | AlterTopicConfigs | SetAssignment)
+        and command.topic_id == SOME_TOPIC
+    ):
         known = sorted(topic.topic_id for topic in state.topics)
         command = replace(command, topic_id=known[0] if known else SOME_TOPIC)
-    if isinstance(command, DeleteTopic | AlterTopicConfigs) and command.name == ITS_NAME:
+    if isinstance(command, AddPartitions | DeleteTopic | AlterTopicConfigs) and command.name == ITS_NAME:
         topic = state.topics.get(command.topic_id)
         command = command if topic is None else replace(command, name=topic.name)
+    if isinstance(command, AddPartitions) and command.partition_count == CURRENT_COUNT:
+        topic = state.topics.get(command.topic_id)
+        command = command if topic is None else replace(command, partition_count=topic.partition_count)
     if not isinstance(command, Compared) or command.expected_version != CURRENT:
         return command
     try:

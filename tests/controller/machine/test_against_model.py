@@ -79,6 +79,11 @@ def check(controller: ControllerState, model: Model) -> None:
         for partition, replicas in enumerate(topic["now"]):
             assignment = controller.assignment(GroupName(topic_id, partition))
             assert (assignment.replicas, assignment.version) == (replicas, topic["versions"][partition])
+        created = tuple(data["created"][topic_id, partition] for partition in range(len(topic["now"])))
+        assert found.first_replicas == created == tuple(origin.replicas for origin in found.origins())
+        assert [found.origin(partition) for partition in range(len(created))] == list(found.origins())
+        names = [controller.group(GroupName(topic_id, number).group_id) for number in range(len(created))]
+        assert names == [GroupName(topic_id, number) for number in range(len(created))]
     groups = [group for topic in data["topics"].values() for group in topic["now"]]
     assert controller.group_count() == len(groups)
     assert all(row.topic_id in data["topics"] for row in controller.moved)

@@ -6,6 +6,7 @@ from raftlog.partitions.controller.machine import (
     GroupName,
     SetAssignment,
     SnapshotReader,
+    TopicRow,
     controller_group_id,
     first_controller_roll,
     first_roll,
@@ -19,7 +20,7 @@ from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, cluster
 
 def test_a_roll_repeats_the_creation() -> None:
     creation = create("t", 1, (3, 1, 2), (2, 4, 1), configs={"segment.ms": "7", "retention.ms": "5"})
-    roll = first_roll(creation, 1)
+    roll = first_roll(TopicRow(creation, Index(9), (), Index(9)), 1)
     assert roll.group_id == GroupName(topic_id(1), 1).group_id
     assert (roll.base_index, roll.previous_term, roll.log_start_offset, roll.compacted_to) == (1, 0, 0, -1)
     assert (roll.created_ms, roll.configuration_index) == (5_000, 1)
@@ -42,9 +43,9 @@ def test_neither_time_nor_a_snapshot_changes_a_first_roll() -> None:
     for payload in snapshot_payloads(scribe.state, Index(1)):
         restoration = reader.take(payload)
     assert restoration is not None
-    expected = encode_roll(first_roll(creation, 0))
+    expected = encode_roll(first_roll(TopicRow(creation, version, (), version), 0))
     for state in (scribe.state, restoration.finish()):
-        assert encode_roll(first_roll(state.topic("t").creation, 0)) == expected
+        assert encode_roll(first_roll(state.topic("t"), 0)) == expected
 
 
 def test_the_controllers_group_begins_with_five_voters_at_most() -> None:

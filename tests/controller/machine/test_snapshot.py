@@ -140,7 +140,7 @@ def test_a_map_that_is_not_what_it_should_be_is_refused() -> None:
     changes: list[dict[str, Any]] = [
         {"version": 2},
         {"applied_index": -1},
-        {"feature_level": 2},
+        {"feature_level": 3},
         {"feature_level": 0},
         {"maintenance": []},
         {"next_producer_id": 1},

@@ -1,7 +1,8 @@
 """Administrators: each has one topic name, and creates and deletes the topic through any broker, again and again.
 
-Successful requests must hold. After a creation of unknown outcome it is unknown for good whether there is a topic of
-this name, or when one will appear, so the administrator goes on with another name.
+With `BrokerOptions.growth` it adds partitions, too. Successful requests must hold. After a creation of unknown outcome
+it is unknown for good whether there is a topic of this name, or when one will appear, so the administrator goes on with
+another name.
 
     ABSENT  --create ok-->  PRESENT  --delete ok-->  ABSENT          PRESENT  --delete unknown-->  LEAVING
 """
@@ -12,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.options import ADDED_MAX
 from jepsen.simulation.brokers.workload.clients import RETRY_NS, Attempt, Client
 from jepsen.simulation.network.links import SECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
@@ -29,6 +31,8 @@ class Topic(Enum):
     UNSURE = "unsure"
 
 
+_GROWTH: Final = 0.8
+"""Share of due times at which the topic gets partitions instead of being deleted."""
 _ABSENT_NS: Final = SECOND_NS // 2
 
 
@@ -44,8 +48,12 @@ class Administrator(Client):
         self.unsure: list[str] = []
         """Names that were left behind."""
         self.created = self.deleted = 0
+        self.grown = 0
         self._names = 0
         self._due_ns = 0
+        self._growth_random = cluster.random(f"growth {place}")
+        """Random numbers for growth alone, so that runs without it draw the same as before."""
+        self._is_growing = False
 
     def step(self) -> None:
         if self.topic is Topic.ABSENT:
@@ -55,6 +63,8 @@ class Administrator(Client):
             self.ask(self._create)
         elif self.topic is Topic.PRESENT and self.loop.now_ns < self._due_ns:
             self.after(min(SECOND_NS, self._due_ns - self.loop.now_ns))
+        elif self.cluster.options.growth and self.topic is Topic.PRESENT and self._growth_random.random() < _GROWTH:
+            self.ask(self._grow)
         else:
             self.ask(self._delete)
 
@@ -67,6 +77,9 @@ class Administrator(Client):
 
     def gave_up(self, attempt: Attempt) -> None:
         """Record that the timed-out request may still happen."""
+        if self._is_growing:
+            self._is_growing = False
+            return
         self.topic = Topic.UNSURE if self.topic is Topic.ABSENT else Topic.LEAVING
 
     # creating
@@ -104,6 +117,37 @@ class Administrator(Client):
         if error.outcome == "unknown":
             self.topic = Topic.UNSURE
         self._say(attempt, f"did not create {self.name}: {type(error).__name__} {error}")
+        self.done(attempt, RETRY_NS)
+
+    # adding partitions
+
+    async def _grow(self, attempt: Attempt, broker: Broker) -> None:
+        """Add partitions to the topic, which lives on for a while."""
+        self._is_growing = True
+        try:
+            known = len((await broker.describe_topic(self.name, deadline=attempt.deadline())).partitions)
+            total = known + self._growth_random.randint(1, ADDED_MAX)
+            described = await broker.create_partitions(self.name, total, deadline=attempt.deadline())
+        except RaftlogError as error:
+            if self.receives(attempt):
+                self._not_grown(attempt, error)
+            return
+        if self.receives(attempt):
+            if len(described.partitions) < total:
+                raise PropertyBroken("added-partitions-missing", {"topic": self.name, "total": total})
+            self.grown += 1
+            self._say(attempt, f"{self.name} has {total} partitions")
+            self._end_growth(attempt)
+
+    def _not_grown(self, attempt: Attempt, error: RaftlogError) -> None:
+        if isinstance(error, UnknownTopic):
+            raise PropertyBroken("created-topic-unknown", self._evidence(attempt, error))
+        self._say(attempt, f"did not add partitions to {self.name}: {type(error).__name__} {error}")
+        self._end_growth(attempt)
+
+    def _end_growth(self, attempt: Attempt) -> None:
+        self._is_growing = False
+        self._due_ns = self.loop.now_ns + int(self._growth_random.expovariate(0.5) * SECOND_NS)
         self.done(attempt, RETRY_NS)
 
     # deleting

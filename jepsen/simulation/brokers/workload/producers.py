@@ -54,7 +54,7 @@ class Producer(Client):
         wanted = list(self.cluster.wanted.values())
         if wanted:
             return self.random.choice(wanted)
-        return self.random.choice(self.cluster.names), self.random.randrange(self.cluster.options.partitions_max)
+        return self.random.choice(self.cluster.names), self.random.randrange(self.cluster.options.numbers_max)
 
     async def _produce_records(
         self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt

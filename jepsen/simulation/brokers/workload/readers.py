@@ -36,7 +36,7 @@ class Reader(Client):
     def step(self) -> None:
         if not self._name or self.random.random() < 0.05:
             self._name = self.random.choice(self.cluster.names)
-            self._number = self.random.randrange(self.cluster.options.partitions_max)
+            self._number = self.random.randrange(self.cluster.options.numbers_max)
         self.ask(self._list if self.random.random() < 0.25 else self._poll)
 
     def _topic(self, broker: Broker) -> Known | None:

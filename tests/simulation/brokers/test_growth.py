@@ -1,0 +1,39 @@
+"""Topics of simulated clusters get more partitions, under faults; no other run changes."""
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen.simulation.__main__ import main
+from jepsen.simulation.brokers.options import draw
+from jepsen.simulation.brokers.run import simulate_brokers
+from jepsen.simulation.report import failure_text, repeat_command
+from tests.simulation.brokers.at_work import World
+
+
+def test_administrators_add_partitions() -> None:
+    world = World(growth=True, topic_life_s=1.0)
+    world.cluster.loop.run_for(20)
+    world.converge()
+    assert sum(each.grown for each in world.workload.administrators) > 0
+    service = world.machine(1).service
+    assert service is not None
+    counts = [row.partition_count for row in service.metadata.state.topics if not row.creation.is_internal]
+    assert max(counts) > world.cluster.options.partitions_max
+    world.cluster.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fixed_seeds_with_growth(seed: int) -> None:
+    outcome = simulate_brokers(seed, growth=True)
+    if outcome.failure is not None:
+        pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
+    assert repeat_command(outcome).endswith(f"--level broker --growth --seeds 1 --from {seed}")
+
+
+def test_no_seed_draws_the_option() -> None:
+    assert not any(draw(seed).growth for seed in range(100))
+
+
+def test_it_is_for_brokers_only() -> None:
+    done = CliRunner().invoke(main, ["--level", "driver", "--growth"])
+    assert (done.exit_code, "--level broker" in done.stderr) == (2, True)
