@@ -73,6 +73,8 @@ class PlacementOrders:
         if request.version >= 1 and message.election_type not in _ELECTIONS:
             return answer(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[])
         is_unclean = request.version >= 1 and message.election_type == _UNCLEAN
+        if not is_unclean:
+            await self._broker.operations.leadership.refresh(deadline=deadline)
         if is_all:
             described = await self._broker.describe_topics(deadline=deadline)
             places = [
