@@ -55,7 +55,7 @@ def made(kind: Any, fields: dict[str, Any]) -> Any:
 
 @pytest.fixture
 async def lone(tmp_path: Path) -> AsyncIterator[Admin]:
-    """Broker alone."""
+    """Return the handlers of a lone broker."""
     async with brokers_in(tmp_path, 1) as brokers:
         await brokers.start()
         yield Admin(brokers[1], KafkaSettings(auto_create_topics=True))
@@ -63,7 +63,7 @@ async def lone(tmp_path: Path) -> AsyncIterator[Admin]:
 
 @pytest.fixture
 async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Three brokers of one cluster."""
+    """Return three brokers of one cluster."""
     async with brokers_in(tmp_path) as brokers:
         await brokers.start()
         yield brokers

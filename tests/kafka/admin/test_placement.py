@@ -19,7 +19,7 @@ UNCLEAN = 1
 
 @pytest.fixture
 async def unplanned(three: Brokers) -> Brokers:
-    """Three brokers with a topic and without balancing."""
+    """Return three brokers with a topic and without balancing."""
     settings = {"balancer.mode": "off", "leaders.balance": False}
     await three[1].operations.cluster.alter_cluster_config(settings, deadline=deadline_in(10_000))
     await until(lambda: not any(current(each.metadata.state).leaders_balance for each in three.running.values()))
