@@ -2,7 +2,7 @@
 
 Only the settings of the cluster can be altered while brokers run. Pure; called by the handlers of configurations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
@@ -297,7 +297,7 @@ _DEFAULTS_OF_TOPICS: Final = {
 def described_cluster(
     values: Mapping[str, SettingValue],
     properties: Mapping[str, SettingDescription],
-    changed: Mapping[str, Any] | set[str],
+    changed: Collection[str],
 ) -> list[DescribedConfig]:
     """Return the settings of the cluster, which can be altered."""
     return [

@@ -46,6 +46,9 @@ class _Operation(IntEnum):
     SUBTRACT = 3
 
 
+_OPERATIONS: Final = frozenset(map(int, _Operation))
+
+
 class _Change(NamedTuple):
     name: str
     operation: int
@@ -128,7 +131,7 @@ def _check_shape(changes: Sequence[_Change]) -> None:
     if twice:
         raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is given twice; change it once")
     for each in changes:
-        if each.operation not in iter(_Operation):
+        if each.operation not in _OPERATIONS:
             raise AdminRefusal(
                 ErrorCode.INVALID_REQUEST,
                 f"{each.name}: operation {each.operation} is unknown; set is 0, delete 1, append 2, subtract 3",
