@@ -45,6 +45,15 @@ class ProducerSequence(NamedTuple):
     sequence: int
 
 
+class ActiveProducer(NamedTuple):
+    """Idempotent producer with batches in a partition; `last_timestamp` is that of its newest record."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
 class Fetched(NamedTuple):
     """Stored batches, each a view of one batch, and the bounds of the log when they were read.
 

@@ -54,6 +54,10 @@ class LeadershipOrders:
         self._me = node.identity.node_id
         node.on_request(_TRANSFER, self._serve)
 
+    async def refresh(self, *, deadline: Deadline) -> None:
+        """Bring the assignments known here up to date. Raises `NoLeader`."""
+        await self._metadata.barrier(deadline)
+
     async def transfer_leadership(
         self, topic: str, number: int, target: int | None = None, *, deadline: Deadline
     ) -> int:

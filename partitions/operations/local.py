@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from raftlog.errors import NotLeader
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import ActiveProducer
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topics
 from raftlog.values.placement import LocalReplica, LocalSummary, places_of
@@ -31,6 +33,15 @@ class LocalReplicas:
         found = await self.local_replicas(deadline=deadline)
         leaderless = sum(each.leader_id == NO_LEADER for each in found)
         return LocalSummary(len(found), leaderless, sum(each.is_under_replicated for each in found))
+
+    async def active_producers(self, topic: str, partition: int, *, deadline: Deadline) -> list[ActiveProducer]:
+        """Return the idempotent producers of a partition that this broker leads.
+
+        Raises `UnknownTopic`, `UnknownPartition`, `NotLeader`, and `Unavailable` while a new leader reads them."""
+        found = self._topics.find(topic).partition(partition)
+        if found.replica is None:
+            raise NotLeader(f"{found.name} has no replica on this broker; ask its leader")
+        return await found.replica.active_producers(deadline)
 
 
 async def _here(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]:

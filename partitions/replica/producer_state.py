@@ -13,10 +13,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from raftlog.errors import FormatError, RaftlogError
+from raftlog.errors import FormatError, RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.partitions.replica.read_queue import ReadQueue
+from raftlog.partitions.results import ActiveProducer
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
 from raftlog.runtime.log.producer_entries import PRODUCER_KINDS, ProducerEntry
@@ -28,6 +29,8 @@ _logger = logging.getLogger(__name__)
 _READ_BYTES: Final = 256 * 1024
 _PROPOSED_BYTES: Final = 512 * 1024
 """Bytes of a run that are proposed together; the next pieces follow once they are committed."""
+_LISTED_SLICE: Final = 512
+"""Producers listed in one turn of the loop."""
 _PART: Final = "producers"
 """Key of this part in `Group.unreadable`."""
 
@@ -88,6 +91,20 @@ class ProducerState:
         """Return whether the newest segment's run is complete, and at most half of the segment."""
         active = self._group.log.segments.active
         return self.problem is not None or (self.is_covered and active.end_position >= 2 * self._run_bytes)
+
+    async def active(self) -> list[ActiveProducer]:
+        """Return the producers with committed batches; yield to the event loop between slices."""
+        if not self.is_loaded:
+            raise Unavailable(f"{self._name}: the state of its producers is {self.problem or 'being read; try again'}")
+        active = []
+        for number, producer_id in enumerate(list(self.table), 1):
+            if number % _LISTED_SLICE == 0:
+                await asyncio.sleep(0)
+            producer = self.table.get(producer_id)
+            if producer is not None and producer.batches:
+                last_sequence = producer.batches[-1].last_sequence
+                active.append(ActiveProducer(producer_id, producer.epoch, last_sequence, producer.last_timestamp))
+        return active
 
     # following the log
 

@@ -34,7 +34,7 @@ from raftlog.partitions.replica.record_deletion import RecordDeletion
 from raftlog.partitions.replica.retention import Retention
 from raftlog.partitions.replica.sequence_check import SequenceCheck, has_producer
 from raftlog.partitions.replica.waits import Waits
-from raftlog.partitions.results import ALL, Acks, Fetched
+from raftlog.partitions.results import ALL, Acks, ActiveProducer, Fetched
 from raftlog.raft import Ready, Role
 from raftlog.records import build_empty_batch, read_header
 from raftlog.runtime.config import GroupLimits
@@ -353,6 +353,15 @@ class Replica:
 
     def describe(self) -> ReplicaDescription:
         return describe(self.group, self._lag_ticks_max)
+
+    async def active_producers(self, deadline: Deadline) -> list[ActiveProducer]:
+        """Return the idempotent producers with committed batches.
+
+        Raises `NotLeader`, and `OffsetNotAvailable` and `Unavailable` while a new leader reads them."""
+        if not self.is_leader:
+            raise NotLeader(f"{self.name} is not led by this replica; ask its leader", self.group.core.leader)
+        await self._know_the_end(deadline)
+        return await self._producers.active()
 
     def stop_waiting(self) -> None:
         """Answer every waiting fetch with the available records, and let none wait from now on."""

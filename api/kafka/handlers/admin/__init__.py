@@ -1,0 +1,23 @@
+"""Administration: topics, configurations, placement and descriptions of the cluster. Called by the listener."""
+
+from raftlog.api.kafka.api import KafkaApi
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.handlers.admin.acls import AclRefusals
+from raftlog.api.kafka.handlers.admin.cluster import ClusterDescriptions
+from raftlog.api.kafka.handlers.admin.config_changes import ConfigChanges
+from raftlog.api.kafka.handlers.admin.configs import ConfigDescriptions
+from raftlog.api.kafka.handlers.admin.placement import PlacementOrders
+from raftlog.api.kafka.handlers.admin.topics import TopicAdministration
+
+
+def apis(context: KafkaContext) -> list[KafkaApi]:
+    """Return the APIs for administrators."""
+    rooms = (
+        TopicAdministration(context),
+        ConfigDescriptions(context),
+        ConfigChanges(context),
+        PlacementOrders(context),
+        ClusterDescriptions(context),
+        AclRefusals(),
+    )
+    return [api for room in rooms for api in room.apis()]

@@ -1,0 +1,110 @@
+"""Catalogue of Kafka's configuration names: which are served, and which have one fixed value here.
+
+    served    a setting of raftlog under the same name; its value can be changed
+    fixed     a value that always holds; setting it to this value, or to one that means the same here, changes nothing,
+              and any other value is refused with the reason
+
+Every described value can be set back. Pure; called by the handlers of configurations. The names are in
+`topic_config_names` and `broker_config_names`."""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.api.kafka.handlers.admin.outcomes import AdminRefusal
+
+LONG_MAX: Final = 9_223_372_036_854_775_807
+"""Kafka's number for "no bound"."""
+
+
+class ConfigType(IntEnum):
+    """Types of values, by Kafka's numbers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+
+
+class ConfigSource(IntEnum):
+    """Sources of values, by Kafka's numbers."""
+
+    TOPIC = 1
+    DEFAULT_BROKER = 3
+    """Setting of the whole cluster that was changed while it runs."""
+    STATIC_BROKER = 4
+    """Flag of `raftlog serve`."""
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+
+
+class ConfigName(NamedTuple):
+    """One name of the catalogue."""
+
+    name: str
+    type: ConfigType
+    doc: str
+    fixed: str | None = None
+    """Value that always holds; None: the name is served."""
+    reason: str = ""
+    """Reason for which another value is refused, and the next step; a sentence."""
+    also: Callable[[str], bool] | None = None
+    """Whether a further value means the same here."""
+    synonym: str | None = None
+    """Name of the broker's configuration that has the default of a topic's."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the value can be changed."""
+        return self.fixed is None
+
+    def check_fixed(self, value: str) -> None:
+        """Raise `AdminRefusal` unless this value of a fixed name changes nothing."""
+        assert self.fixed is not None
+        if not is_same(self.type, value, self.fixed) and not (self.also is not None and self.also(value.strip())):
+            raise AdminRefusal(
+                ErrorCode.INVALID_CONFIG,
+                f"{self.name}={value!r:.80} is not supported, only {self.fixed!r}. {self.reason}",
+            )
+
+
+def one_of(*values: str) -> Callable[[str], bool]:
+    """Return whether a value is one of these."""
+    return lambda value: value.lower() in values
+
+
+def is_same(kind: ConfigType, one: str, other: str) -> bool:
+    """Return whether two texts are the same value."""
+    one, other = one.strip(), other.strip()
+    if kind is ConfigType.BOOLEAN:
+        return one.lower() == other.lower()
+    if kind in (ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE):
+        try:
+            return float(one) == float(other) if kind is ConfigType.DOUBLE else int(one) == int(other)
+        except ValueError:
+            return False
+    if kind is ConfigType.LIST:
+        return list_of(one) == list_of(other)
+    return one == other
+
+
+def list_of(value: str) -> list[str]:
+    """Return the elements of a list, each once, in order."""
+    return list(dict.fromkeys(element for each in value.split(",") if (element := each.strip())))
+
+
+def unknown_name(name: str, kind: str, known: Iterable[str]) -> AdminRefusal:
+    """Return the refusal of an unknown name, with the nearest known one."""
+    nearest = difflib.get_close_matches(name[:100], list(known), 1, 0.0)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    return AdminRefusal(ErrorCode.INVALID_CONFIG, f"There is no {kind} configuration {name!r:.100}{hint}")
+
+
+def by_name(names: Iterable[ConfigName]) -> Mapping[str, ConfigName]:
+    """Return the names as a table, sorted."""
+    return {each.name: each for each in sorted(names)}

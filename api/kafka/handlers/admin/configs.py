@@ -1,0 +1,173 @@
+"""DescribeConfigs: configurations of topics, of this broker and of its loggers, with sources and synonyms."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final
+
+from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.api.kafka.handlers.admin import loggers
+from raftlog.api.kafka.handlers.admin.broker_config_names import (
+    BrokerFacts,
+    DescribedConfig,
+    default_source,
+    described_broker,
+    described_cluster,
+    described_topic,
+)
+from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType
+from raftlog.api.kafka.handlers.admin.outcomes import DONE, AdminRefusal, in_parallel, outcome_of
+from raftlog.api.kafka.wire.schemas import answer_class
+from raftlog.errors import RaftlogError
+from raftlog.partitions.addresses import joined
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.topic_config import TopicConfig
+
+
+class ResourceType(IntEnum):
+    """Resources with configurations, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+ANY_BROKER: Final = ""
+"""Resource name of the settings that all brokers share."""
+
+
+class ConfigReader:
+    """Reader of all configurations, for their description and their change."""
+
+    def __init__(self, context: KafkaContext) -> None:
+        self._context = context
+
+    @property
+    def defaults(self) -> TopicConfig:
+        """Defaults of this broker for topics."""
+        return self._context.broker.settings.topic_config
+
+    async def read(self, kind: int, name: str, deadline: Deadline) -> list[DescribedConfig]:
+        """Return the configurations of a resource, by name.
+
+        Raises `AdminRefusal` for resources of other kinds and of other brokers, and `UnknownTopic`."""
+        if kind == ResourceType.TOPIC:
+            topic = await self._context.broker.outline_topic(name, deadline=deadline)
+            return described_topic(topic.config, topic.overrides, self.defaults)
+        if kind == ResourceType.BROKER:
+            self.check_broker(name, is_any_allowed=True)
+            cluster = await self._cluster(deadline)
+            return cluster if name == ANY_BROKER else sorted([*described_broker(self._facts()), *cluster])
+        if kind == ResourceType.BROKER_LOGGER:
+            self.check_broker(name)
+            return [
+                DescribedConfig(
+                    ConfigName(logger, ConfigType.STRING, "Lowest level that is logged."),
+                    level,
+                    ConfigSource.BROKER_LOGGER,
+                )
+                for logger, level in loggers.levels()
+            ]
+        raise AdminRefusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Resources of type {kind} have no configurations here; use topics (2), brokers (4) or broker loggers (8)",
+        )
+
+    def check_broker(self, name: str, *, is_any_allowed: bool = False) -> None:
+        """Raise `AdminRefusal` unless the resource is this broker."""
+        me = str(self._context.broker.node_id)
+        if name != me and not (is_any_allowed and name == ANY_BROKER):
+            raise AdminRefusal(
+                ErrorCode.INVALID_REQUEST, f"This is broker {me}, and not {name!r:.40}; send the request to that broker"
+            )
+
+    async def _cluster(self, deadline: Deadline) -> list[DescribedConfig]:
+        config = await self._context.broker.operations.cluster.cluster_config(deadline=deadline)
+        return described_cluster(config.values, config.properties, config.changed)
+
+    def _facts(self) -> BrokerFacts:
+        broker, listener = self._context.broker, self._context.listener
+        return BrokerFacts(
+            broker.settings,
+            self._context.settings,
+            broker.node_id,
+            len(broker.broker_ids()),
+            listener,
+            next(
+                (
+                    joined(each.host, each.port)
+                    for each in broker.kafka_addresses(listener)
+                    if each.node_id == broker.node_id
+                ),
+                "",
+            ),
+        )
+
+
+class ConfigDescriptions:
+    """Handler of DescribeConfigs."""
+
+    def __init__(self, context: KafkaContext) -> None:
+        self._reader = ConfigReader(context)
+
+    def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this class serves."""
+        return [KafkaApi(ApiKey.DESCRIBE_CONFIGS, (1, 4), self.describe)]
+
+    async def describe(self, request: KafkaRequest) -> Any:
+        """Describe the configurations of each resource."""
+        message, answer = request.message, answer_class(request.key)
+        deadline = deadline_in(NO_DEADLINE_MS)
+
+        async def described(resource: Any) -> Any:
+            kind, name = resource.resource_type, resource.resource_name
+            outcome, configs = DONE, []
+            try:
+                configs = await self._reader.read(kind, name, deadline)
+            except RaftlogError as error:
+                outcome = outcome_of(error, {})
+            wanted = frozenset(resource.configuration_keys or ())
+            return answer.DescribeConfigsResult(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    row(each, kind != ResourceType.TOPIC) for each in configs if not wanted or each.known.name in wanted
+                ],
+            )
+
+        row = self._rows(answer.DescribeConfigsResult.DescribeConfigsResourceResult, message)
+        return answer(results=await in_parallel(message.resources, described))
+
+    def _rows(self, result: Any, message: Any) -> Callable[[DescribedConfig, bool], Any]:
+        """Return the function that makes a row of the answer; a topic has no read-only names, as in Kafka."""
+
+        def row(described: DescribedConfig, has_read_only: bool) -> Any:
+            known = described.known
+            return result(
+                name=known.name,
+                value=described.value,
+                read_only=has_read_only and not known.is_served,
+                config_source=described.source,
+                is_sensitive=False,
+                synonyms=[
+                    result.DescribeConfigsSynonym(name=name, value=value, source=source)
+                    for name, value, source in (self._synonyms(described) if message.include_synonyms else ())
+                ],
+                config_type=known.type,
+                documentation=known.doc if message.include_documentation else None,
+            )
+
+        return row
+
+    def _synonyms(self, described: DescribedConfig) -> list[tuple[str, str | None, ConfigSource]]:
+        """Return the places that have a value, the one that counts first."""
+        name, default = described.known.name, described.default
+        if described.source not in (ConfigSource.TOPIC, ConfigSource.DEFAULT_BROKER):
+            return [(described.known.synonym or name, described.value, described.source)]
+        own = [(name, described.value, described.source)]
+        if described.source is ConfigSource.DEFAULT_BROKER:
+            return [*own, (name, default, ConfigSource.DEFAULT)]
+        return [*own, (described.known.synonym or name, default, default_source(described, self._reader.defaults))]

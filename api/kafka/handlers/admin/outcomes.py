@@ -1,0 +1,93 @@
+"""Outcomes of the parts of an administrative request: Kafka's error code and a message, for each topic or resource.
+
+The one place in which errors of administrative requests become codes: `error_codes.code_of`, except where the request
+itself gives an error another meaning (`Meanings`). Called by all handlers of this package."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from raftlog import errors
+from raftlog.api.kafka.error_codes import CODES, ErrorCode, code_of
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import Deadline, deadline_in
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+TIMEOUT_MS_MIN: Final = 3_000
+"""Least time for a change: librdkafka asks for 0 when it does not want to wait for leaders of new topics."""
+TIMEOUT_MS_MAX: Final = 300_000
+AT_ONCE: Final = 16
+"""Parts of one request that are executed at the same time."""
+
+
+class Outcome(NamedTuple):
+    """Error code and message of one part of an answer."""
+
+    code: ErrorCode
+    message: str | None
+
+
+DONE: Final = Outcome(ErrorCode.NONE, None)
+
+
+class AdminRefusal(RaftlogError):
+    """Refusal of a part of a request, with its code."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.part = Outcome(code, message)
+
+
+Meanings: TypeAlias = Mapping[type[RaftlogError], ErrorCode]
+"""Codes that errors have in one kind of request; the nearest base class of an error counts."""
+
+CONTROLLER: Final[Meanings] = MappingProxyType(
+    dict.fromkeys(
+        (errors.Unavailable, errors.NoLeader, errors.NotLeader, errors.Overloaded, errors.VersionConflict),
+        ErrorCode.NOT_CONTROLLER,  # a definite refusal that clients retry
+    )
+)
+"""Meanings in changes that the controller decides."""
+
+
+def outcome_of(error: RaftlogError, meanings: Meanings = CONTROLLER) -> Outcome:
+    """Return the code and the message of an error."""
+    if isinstance(error, AdminRefusal):
+        return error.part
+    for kind in type(error).__mro__:
+        code = meanings.get(kind)
+        if code is not None:
+            return Outcome(code, str(error))
+        if kind in CODES:
+            break
+    return Outcome(code_of(error), str(error))
+
+
+async def attempt(work: Awaitable[object], meanings: Meanings = CONTROLLER) -> Outcome:
+    """Do one part of a request; return its outcome instead of raising an operating error."""
+    try:
+        await work
+    except RaftlogError as error:
+        return outcome_of(error, meanings)
+    return DONE
+
+
+async def in_parallel(items: Sequence[Item], work: Callable[[Item], Awaitable[Result]]) -> list[Result]:
+    """Do the parts of a request, `AT_ONCE` at a time; return the results in their order."""
+    results: dict[int, Result] = {}
+    left = iter(enumerate(items))
+
+    async def take() -> None:
+        for number, item in left:
+            results[number] = await work(item)
+
+    await asyncio.gather(*(take() for _ in range(min(AT_ONCE, len(items)))))
+    return [results[number] for number in range(len(items))]
+
+
+def deadline_of(timeout_ms: int) -> Deadline:
+    """Return the deadline of a change whose client waits this long."""
+    return deadline_in(min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX))

@@ -1,0 +1,212 @@
+"""CreateTopics, DeleteTopics and CreatePartitions, with a result for each topic. Any broker serves them."""
+
+from collections import Counter
+from types import MappingProxyType
+from typing import Any, Final
+
+from raftlog import errors
+from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
+from raftlog.api.kafka.context import KafkaContext
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.api.kafka.handlers.admin.broker_config_names import described_topic
+from raftlog.api.kafka.handlers.admin.outcomes import (
+    CONTROLLER,
+    DONE,
+    AdminRefusal,
+    Meanings,
+    Outcome,
+    attempt,
+    deadline_of,
+    in_parallel,
+    outcome_of,
+)
+from raftlog.api.kafka.handlers.admin.topic_config_names import checked_overrides
+from raftlog.api.kafka.wire.schemas import answer_class
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.results import TopicState
+
+_DEFAULT: Final = -1
+"""Number of partitions or replicas that stands for the default."""
+_TWICE: Final = Outcome(ErrorCode.INVALID_REQUEST, "The request names this topic twice; name it once")
+
+
+def _meanings(of_invalid_argument: ErrorCode) -> Meanings:
+    return MappingProxyType({**CONTROLLER, errors.InvalidArgument: of_invalid_argument})
+
+
+_ASSIGNED: Final = _meanings(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+_COUNTED: Final = _meanings(ErrorCode.INVALID_PARTITIONS)
+_CONFIGURED: Final = _meanings(ErrorCode.INVALID_CONFIG)
+
+
+class TopicAdministration:
+    """Handlers of the creation, the growth and the deletion of topics."""
+
+    def __init__(self, context: KafkaContext) -> None:
+        self._broker = context.broker
+
+    def apis(self) -> list[KafkaApi]:
+        """Return the APIs that this class serves."""
+        return [
+            KafkaApi(ApiKey.CREATE_TOPICS, (2, 6), self.create),
+            KafkaApi(ApiKey.DELETE_TOPICS, (1, 5), self.delete),
+            KafkaApi(ApiKey.CREATE_PARTITIONS, (0, 3), self.create_partitions),
+        ]
+
+    # creation
+
+    async def create(self, request: KafkaRequest) -> Any:
+        """Create topics, or only check whether they could be created."""
+        message, answer = request.message, answer_class(request.key)
+        deadline = deadline_of(message.timeout_ms)
+        counts = Counter(topic.name for topic in message.topics)
+        topics = {topic.name: topic for topic in message.topics}
+
+        async def created(topic: Any) -> Any:
+            if counts[topic.name] > 1:
+                return _failed(answer, topic.name, _TWICE)
+            try:
+                state = await self._create(topic, message.validate_only, deadline)
+            except RaftlogError as error:
+                meanings = _ASSIGNED if topic.assignments else _CONFIGURED
+                return _failed(answer, topic.name, outcome_of(error, meanings))
+            return self._created(answer, state)
+
+        return answer(topics=await in_parallel(list(topics.values()), created))
+
+    async def _create(self, topic: Any, validate_only: bool, deadline: Deadline) -> TopicState:
+        _check_numbers(topic, self._broker.settings.partitions_per_topic_max)
+        config = checked_overrides((each.name, each.value) for each in topic.configs)
+        assignments = _assignments(topic)
+        partitions = None if topic.num_partitions == _DEFAULT else topic.num_partitions
+        factor = None if topic.replication_factor == _DEFAULT else topic.replication_factor
+        return await self._broker.create_topic(
+            topic.name,
+            partitions if assignments is None else len(assignments),
+            factor,
+            config,
+            assignments=assignments,
+            deadline=deadline,
+            validate_only=validate_only,
+        )
+
+    def _created(self, answer: Any, state: TopicState) -> Any:
+        """Return the result for a topic, with all of its configurations."""
+        result = answer.CreatableTopicResult
+        described = described_topic(state.config, state.overrides, self._broker.settings.topic_config)
+        return result(
+            name=state.name,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            topic_config_error_code=ErrorCode.NONE,
+            num_partitions=len(state.partitions),
+            replication_factor=state.replication_factor,
+            configs=[
+                result.CreatableTopicConfigs(
+                    name=each.known.name,
+                    value=each.value,
+                    read_only=False,
+                    config_source=each.source,
+                    is_sensitive=False,
+                )
+                for each in described
+            ],
+        )
+
+    # deletion
+
+    async def delete(self, request: KafkaRequest) -> Any:
+        """Delete topics."""
+        message, answer = request.message, answer_class(request.key)
+        deadline = deadline_of(message.timeout_ms)
+
+        async def deleted(name: str) -> Any:
+            outcome = await attempt(self._broker.delete_topic(name, deadline=deadline))
+            return answer.DeletableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
+
+        names = list(dict.fromkeys(message.topic_names))
+        return answer(responses=await in_parallel(names, deleted))
+
+    # partitions
+
+    async def create_partitions(self, request: KafkaRequest) -> Any:
+        """Add partitions to topics."""
+        message, answer = request.message, answer_class(request.key)
+        deadline = deadline_of(message.timeout_ms)
+        counts = Counter(topic.name for topic in message.topics)
+        topics = {topic.name: topic for topic in message.topics}
+
+        async def grown(topic: Any) -> Any:
+            outcome = _TWICE
+            if counts[topic.name] == 1:
+                work = self._grow(topic, message.validate_only, deadline)
+                outcome = await attempt(work, _COUNTED if topic.assignments is None else _ASSIGNED)
+            return answer.CreatePartitionsTopicResult(
+                name=topic.name, error_code=outcome.code, error_message=outcome.message
+            )
+
+        return answer(results=await in_parallel(list(topics.values()), grown))
+
+    async def _grow(self, topic: Any, validate_only: bool, deadline: Deadline) -> None:
+        present = len((await self._broker.outline_topic(topic.name, deadline=deadline)).partitions)
+        if topic.count <= present:
+            raise AdminRefusal(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic {topic.name!r} has {present} partitions, and {topic.count} are requested; "
+                "partitions can only be added",
+            )
+        assignments = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+        await self._broker.create_partitions(
+            topic.name, topic.count, assignments, deadline=deadline, validate_only=validate_only
+        )
+
+
+def _check_numbers(topic: Any, partitions_max: int) -> None:
+    """Raise `AdminRefusal` for numbers of partitions and replicas that no topic can have."""
+    if topic.assignments:
+        if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+            raise AdminRefusal(
+                ErrorCode.INVALID_REQUEST,
+                "Assignments decide the numbers of partitions and replicas; set both numbers to -1, or leave out the "
+                "assignments",
+            )
+        return
+    if topic.num_partitions != _DEFAULT and not 1 <= topic.num_partitions <= partitions_max:
+        raise AdminRefusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"A topic cannot have {topic.num_partitions} partitions; set 1 to {partitions_max}, or -1 for the default",
+        )
+    if topic.replication_factor != _DEFAULT and topic.replication_factor < 1:
+        raise AdminRefusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {topic.replication_factor} is out of range; set at least 1, or -1 for the default",
+        )
+
+
+def _assignments(topic: Any) -> list[list[int]] | None:
+    """Return the brokers of each partition. Raises `AdminRefusal` unless the partitions are 0, 1, … with brokers."""
+    if not topic.assignments:
+        return None
+    brokers = {each.partition_index: list(each.broker_ids) for each in topic.assignments}
+    if len(brokers) != len(topic.assignments) or sorted(brokers) != list(range(len(brokers))):
+        raise AdminRefusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Assign the partitions from 0 on, each once and without gaps"
+        )
+    if not brokers[0]:
+        raise AdminRefusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition 0 is assigned to no broker; name at least one"
+        )
+    return [brokers[number] for number in range(len(brokers))]
+
+
+def _failed(answer: Any, name: str, outcome: Outcome) -> Any:
+    return answer.CreatableTopicResult(
+        name=name,
+        error_code=outcome.code,
+        error_message=outcome.message,
+        topic_config_error_code=DONE.code,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=None,
+    )
