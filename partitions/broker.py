@@ -344,16 +344,23 @@ class Broker:
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
         *,
+        assignments: Sequence[Sequence[int]] | None = None,
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
         """Create a topic; return once a majority of the controller's disks has it.
 
-        `None` stands for the defaults of this broker's settings. Normally its partitions have leaders then. Raises
-        `TopicExists` and `InvalidArgument`."""
+        `None` stands for the defaults of this broker's settings; `assignments` has the node ids of each partition.
+        Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
         self.check_ready()
         created = await self.parts.changes.create(
-            name, partitions, replication_factor, config or {}, deadline, validate_only=validate_only
+            name,
+            partitions,
+            replication_factor,
+            config or {},
+            deadline,
+            assignments=assignments,
+            validate_only=validate_only,
         )
         topic = None if validate_only else self._topics.by_id(created.topic_id)
         if topic is None:  # not created, or deleted already
@@ -403,6 +410,10 @@ class Broker:
     def outline_topics(self) -> list[TopicState]:
         """Return all topics that are not internal, by name, with the state of their partitions as known here."""
         return [self._view.outline(self._topics.find(name)) for name in self.topics()]
+
+    async def outline_topic(self, name: str, *, deadline: Deadline) -> TopicState:
+        """Return the topic with the state of its partitions as known here. Raises `UnknownTopic`."""
+        return self._view.outline(await self._topic(name, deadline))
 
     async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicState:
         """Return the topic with the state that its partitions' leaders report. Raises `UnknownTopic`."""

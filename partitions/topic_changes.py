@@ -62,17 +62,24 @@ class TopicChanges:
         overrides: Mapping[str, str],
         deadline: Deadline,
         *,
+        assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> CreateTopic:
-        """Create a topic and return the command. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`."""
+        """Create a topic and return the command. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`.
+
+        `assignments` has the node ids of each partition; None: placed here."""
         check_topic_name(name)
         count = self._settings.default_partitions if count is None else count
         self._check(count, replication_factor, overrides)
         await self._metadata.barrier(deadline)
         if self._metadata.state.has_topic(name):
             raise TopicExists(f"topic {name!r} exists already")
-        factor = await self._hosts_for(replication_factor, deadline)
-        command = self._command(name, count, factor, overrides)
+        if assignments is None:
+            factor = await self._hosts_for(replication_factor, deadline)
+            placed = place(count, factor, self._candidates(factor), self._random)
+        else:
+            placed = _assigned(self._metadata.state, name, assignments, range(count), len(assignments[0]))
+        command = self._command(name, placed, overrides)
         if not validate_only:
             await self._metadata.submit(command, deadline)
         return command
@@ -84,7 +91,8 @@ class TopicChanges:
         if name not in self._topics:
             try:
                 factor = await self._hosts_for(None, deadline)
-                await self._metadata.submit(self._command(name, count, factor, config), deadline)
+                placed = place(count, factor, self._candidates(factor), self._random)
+                await self._metadata.submit(self._command(name, placed, config), deadline)
             except TopicExists:  # another node created it first
                 await self._metadata.barrier(deadline)
         return self._topics.find(name)
@@ -110,13 +118,14 @@ class TopicChanges:
                 return wanted
             await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
 
-    def _command(self, name: str, count: int, factor: int, overrides: Mapping[str, str]) -> CreateTopic:
-        candidates = self._candidates(factor)
-        self._check_insync(self._settings.topic_config.updated(overrides), factor)
+    def _command(
+        self, name: str, placed: tuple[tuple[ReplicaId, ...], ...], overrides: Mapping[str, str]
+    ) -> CreateTopic:
+        self._check_insync(self._settings.topic_config.updated(overrides), len(placed[0]))
         return CreateTopic(
             name,
             UUID(int=self._random.getrandbits(128), version=4),
-            place(count, factor, candidates, self._random),
+            placed,
             settings_of(overrides),
             self._wall_ms(),
             name.startswith("__"),
