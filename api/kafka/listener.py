@@ -11,14 +11,14 @@ from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.connections import KafkaConnections
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.dispatcher import Dispatcher
-from raftlog.api.kafka.handlers import data, groups
+from raftlog.api.kafka.handlers import admin, data, groups
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.addresses import joined
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
-ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = (data.apis, groups.apis)
+ROOMS: Final[Sequence[Callable[[KafkaContext], list[KafkaApi]]]] = (data.apis, groups.apis, admin.apis)
 """The function `apis` of each package in `handlers`."""
 _BACKLOG: Final = 1024
 
