@@ -110,7 +110,7 @@ def _refused(
     if acks == 0:
         raise InvalidArgument(why)
     return [
-        (topic, [ProducedPartition(each.partition, code, error_message=why) for each in partitions])
+        (topic, [ProducedPartition(number, code, error_message=why) for number, _ in partitions])
         for topic, partitions in message.topics
     ]
 

@@ -34,9 +34,7 @@ class ProducerIdHandler:
         try:
             producer_id, epoch = await self._producers.allocate(deadline_in(NO_DEADLINE_MS))
         except (Unavailable, OutcomeUnknown):  # at most a block of ids is lost
-            return answer(
-                error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NO_ID, producer_epoch=_NO_ID
-            )
+            return answer(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NO_ID, producer_epoch=_NO_ID)
         return answer(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=epoch)
 
 
