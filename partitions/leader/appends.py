@@ -1,6 +1,6 @@
 """Appends of Kafka's producers to partitions that this node leads.
 
-    checked → turn → proposed → answered    the usual path: appends that begin in one turn of the loop are proposed together
+    checked → turn → proposed → answered    usually: appends that begin in one turn of the loop are proposed together
     checked → waiting line → proposed       while the partition has no room, or a check has to wait
     open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 

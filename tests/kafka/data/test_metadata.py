@@ -4,7 +4,10 @@ import pytest
 
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.settings import BrokerSettings
+from tests.kafka.data.conftest import ADDRESS
 from tests.kafka.data.requests import Handlers
 
 
@@ -57,6 +60,15 @@ async def test_topics_are_created_where_setting_and_request_allow_it(lone, setti
     assert [topic.error_code for topic in answer.topics] == [code, 3]
     if code == 0:
         assert [row.leader_id for row in answer.topics[0].partitions] == [1]
+
+
+async def test_created_topics_have_the_default_number_of_partitions(tmp_path):
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), default_partitions=3))
+    await broker.start("127.0.0.1:1", ADDRESS)
+    handlers = Handlers(broker, KafkaSettings(auto_create_topics=True))
+    answer = await handlers.metadata(["new"], may_create=True)
+    assert [row.leader_id for row in answer.topics[0].partitions] == [1, 1, 1]
+    await broker.close()
 
 
 async def test_a_partition_without_a_leader_has_no_epoch(lone, monkeypatch):
