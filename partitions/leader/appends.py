@@ -1,6 +1,6 @@
 """Appends of Kafka's producers to partitions that this node leads.
 
-    checked → turn → proposed → answered    the usual path: appends that begin in one turn of the loop are proposed together
+    checked → turn → proposed → answered    usually: appends that begin in one turn of the loop are proposed together
     checked → waiting line → proposed       while the partition has no room, or a check has to wait
     open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 
@@ -232,9 +232,7 @@ class LeaderAppends:
         proposed.add_done_callback(partial(self._landed, appends, size))
         return True
 
-    def _landed(
-        self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]"
-    ) -> None:
+    def _landed(self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]") -> None:
         self._budget.give(size)
         if self._lines:
             self._drain_all()
@@ -252,11 +250,11 @@ class LeaderAppends:
             if not appends[0].future.done():
                 appends[0].future.set_result(appended)
             return
-        base, _, *rest = appended
+        base = appended.base_offset
         for append in appends:
             after = Offset(base + append.count)
             if not append.future.done():
-                append.future.set_result(ReplicaAppended(base, after, *rest))
+                append.future.set_result(appended._replace(base_offset=base, next_offset=after))
             base = after
 
     def _count(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:

@@ -70,9 +70,7 @@ class PartitionsFetch:
         "_woken",
     )
 
-    def __init__(
-        self, topics: Topics, counters: Counters, requests: Sequence[PartitionFetch], max_bytes: int
-    ) -> None:
+    def __init__(self, topics: Topics, counters: Counters, requests: Sequence[PartitionFetch], max_bytes: int) -> None:
         self._requests, self._max_bytes, self._counters = requests, max_bytes, counters
         self._results: list[FetchedPartition] = []
         self._sizes = [0] * len(requests)

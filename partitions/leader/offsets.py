@@ -83,7 +83,7 @@ class LeaderOffsets:
 
         Raises like `Replica.delete_before`, and `InvalidTopic` for an internal topic."""
         if self._topic(topic).is_internal:
-            raise InvalidTopic(f"topic {topic} is internal; only brokers delete from it")
+            raise InvalidTopic(f"topic {topic} is internal; only brokers shorten it")
         replica = self._replica(topic, number, UNKNOWN)
         if offset is None:
             offset = (await replica.offsets(True, deadline)).end

@@ -3,7 +3,7 @@
     leader and epoch belong together: the epoch is the term in which that node leads, and is given with no other leader
 
 The replicas here answer for their partitions, other brokers for the rest. Replicas in sync are exact for partitions
-that this node leads; for others the replicas whose brokers are alive. Called by `Broker.topic_leaders`."""
+that this node leads; for others they are the replicas whose brokers are alive. Called by `Broker.topic_leaders`."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from raftlog.errors import RaftlogError, UnknownTopic
 from raftlog.partitions.cluster_view import ClusterObserver
 from raftlog.partitions.controller import ControllerHost
-from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node
 from raftlog.partitions.replica.description import voters_in_sync
 from raftlog.partitions.routing.partition import Partition
@@ -149,6 +149,6 @@ class TopicLeaders:
             leader,
             None if leader is None else term,
             replicas,
-            [node for node in replicas if node in in_sync],
+            [node for node in replicas if node in in_sync and node in alive],
             [node for node in replicas if node not in alive],
         )

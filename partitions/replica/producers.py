@@ -85,8 +85,8 @@ def judged(
     """Return None for a batch that follows and is to be appended, otherwise the original that it repeats.
 
     `is_forgotten`: the state of a producer with this id was expired. `any_first_sequence`: a producer without a state
-    may begin with any sequence, as at Kafka's brokers, so that a retry can be stored twice. Raises `ProducerFenced`, `UnknownProducer`,
-    `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
+    may begin with any sequence, as at Kafka's brokers, so that a retry can be stored twice. Raises `ProducerFenced`,
+    `UnknownProducer`, `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`."""
     base, head = header.base_sequence, f"{name}: producer {header.producer_id}"
     if producer is None or not producer.batches:
         if any_first_sequence:

@@ -45,7 +45,7 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def _alone(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | None:
-    """Return the only batch of a buffer, as most requests have; None where it takes `split_batches` to tell."""
+    """Return the only batch of a buffer, as most requests have; None for any other buffer."""
     size = len(buffer)
     if size < HEADER_SIZE:
         return None

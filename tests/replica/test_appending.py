@@ -8,11 +8,11 @@ from raftlog.errors import (
     CorruptBatch,
     LogClosed,
     LogDamaged,
+    NotEnoughReplicas,
     NotLeader,
     OffsetNotAvailable,
     OutcomeUnknown,
     StorageFull,
-    NotEnoughReplicas,
 )
 from raftlog.partitions.deadline import NEVER
 from raftlog.raft import Entry, EntryId, EntryKind

@@ -23,7 +23,6 @@ _ALL_TOPICS_IS_NULL_FROM: Final = 1
 _NOTHING: Final = -1
 NOT_ASKED: Final = None
 """Authorized operations that were not asked for; kafka-python encodes it as -2147483648."""
-_AUTO_CREATED_PARTITIONS: Final = 1
 
 
 class MetadataHandler:
@@ -61,7 +60,7 @@ class MetadataHandler:
         problems: dict[str, RaftlogError] = {}
         for name in names:
             try:
-                await self._broker.create_topic(name, _AUTO_CREATED_PARTITIONS, deadline=deadline_in(NO_DEADLINE_MS))
+                await self._broker.create_topic(name, None, deadline=deadline_in(NO_DEADLINE_MS))
             except TopicExists:
                 continue
             except RaftlogError as error:

@@ -84,7 +84,7 @@ def _fill(
 ) -> None:
     """Put the outcomes into the missing rows; they have the same order."""
     ended = iter(zip(begun, outcomes, strict=True))
-    for topic, rows in answer:
+    for _, rows in answer:
         for place, row in enumerate(rows):
             if row is None:
                 append, outcome = next(ended)
@@ -110,7 +110,7 @@ def _refused(
     if acks == 0:
         raise InvalidArgument(why)
     return [
-        (topic, [ProducedPartition(each.partition, code, error_message=why) for each in partitions])
+        (topic, [ProducedPartition(number, code, error_message=why) for number, _ in partitions])
         for topic, partitions in message.topics
     ]
 

@@ -1,0 +1,33 @@
+"""Handlers over a broker alone and over three brokers, without sockets of clients."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.settings import BrokerSettings
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.kafka.data.requests import Handlers
+
+ADDRESS = {"kafka": "127.0.0.1:9092"}
+
+
+@pytest.fixture
+async def lone(tmp_path) -> AsyncIterator[Handlers]:
+    """Yield handlers of a broker alone, with topic `t` of two partitions."""
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    await broker.start("127.0.0.1:1", ADDRESS)
+    await broker.create_topic("t", 2, deadline=deadline_in(10_000))
+    yield Handlers(broker)
+    await broker.close()
+
+
+@pytest.fixture
+async def three(tmp_path) -> AsyncIterator[Brokers]:
+    """Yield three brokers with topic `t` of one partition."""
+    async with brokers_in(tmp_path) as brokers:
+        await brokers.start()
+        await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
+        await brokers.leader("t")
+        yield brokers

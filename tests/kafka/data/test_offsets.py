@@ -1,0 +1,111 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords at the leader."""
+
+import pytest
+
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.errors import OffsetNotAvailable
+from raftlog.partitions.deadline import deadline_in
+from raftlog.runtime.log.epochs import end_of_term, term_of_record
+from tests.kafka.data.requests import batch
+
+LATEST, EARLIEST = -1, -2
+
+
+def term_of(handlers) -> int:
+    return handlers.broker.parts.topics.find("t").partitions[0].replica.group.core.term
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_first_and_last_offsets(lone, version):
+    await lone.produce(batch(b"a", b"b"))
+    latest, earliest = [await lone.list_offset(each, version=version) for each in (LATEST, EARLIEST)]
+    assert (latest.error_code, latest.offset, latest.timestamp) == (0, 2, -1)
+    assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
+    if version >= 4:
+        assert latest.leader_epoch == earliest.leader_epoch == term_of(lone)
+
+
+async def test_an_empty_partition_has_no_epoch(lone):
+    for timestamp in (LATEST, EARLIEST):
+        row = await lone.list_offset(timestamp)
+        assert (row.error_code, row.offset, row.leader_epoch) == (0, 0, -1)
+
+
+async def test_the_first_record_at_a_time_or_later_is_found(lone):
+    for timestamp in (1_000, 3_000, 2_000):
+        await lone.produce(batch(b"a", b"b", timestamp=timestamp))
+    found = [await lone.list_offset(timestamp) for timestamp in (0, 1_000, 1_001, 3_001)]
+    assert [(row.offset, row.timestamp) for row in found] == [(0, 1_000), (0, 1_000), (2, 3_000), (-1, -1)]
+    assert [row.leader_epoch for row in found] == [term_of(lone)] * 3 + [-1]
+
+
+async def test_timestamps_without_a_meaning_are_refused(lone):
+    assert (await lone.list_offset(-3)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_unknown_partitions_and_epochs_are_refused(lone):
+    assert (await lone.list_offset(LATEST, 9)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await lone.list_offset(LATEST, topic="none")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    term = term_of(lone)
+    assert (await lone.list_offset(LATEST, epoch=term - 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert (await lone.list_offset(LATEST, epoch=term + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+async def test_a_leader_that_does_not_know_its_end_says_so_by_version(lone, monkeypatch, version, code):
+    replica = lone.broker.parts.topics.find("t").partitions[0].replica
+
+    async def unknown(*_):
+        raise OffsetNotAvailable("new")
+
+    monkeypatch.setattr(replica, "offsets", unknown)
+    assert (await lone.list_offset(LATEST, version=version)).error_code == code
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+async def test_the_end_of_the_current_epoch_is_that_of_the_log(lone, version):
+    await lone.produce(batch(b"a", b"b"))
+    term = term_of(lone)
+    row = await lone.end_of_epoch(term, version=version)
+    assert (row.error_code, row.leader_epoch, row.end_offset) == (0, term, 2)
+    for asked in (term + 1, -1):
+        row = await lone.end_of_epoch(asked, version=version)
+        assert (row.error_code, row.leader_epoch, row.end_offset) == (0, -1, -1)
+    assert (await lone.end_of_epoch(term, epoch=term + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (await lone.end_of_epoch(term, epoch=term - 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_epochs_end_where_a_later_one_begins(lone):
+    replica = lone.broker.parts.topics.find("t").partitions[0].replica
+    terms = []
+    for _ in range(3):
+        await lone.produce(batch(b"a", b"b"))
+        terms.append(replica.group.core.term)
+        replica.group.step_down("test")
+        while not replica.is_leader:
+            await lone.broker.node.leader_changed(replica.group.group_id, deadline_in(10_000))
+    assert terms == sorted(set(terms)), "each in a term of its own"
+    found = [await lone.end_of_epoch(term) for term in terms]
+    assert [(row.leader_epoch, row.end_offset) for row in found] == [(terms[0], 2), (terms[1], 4), (terms[2], 6)]
+    log = replica.group.log
+    assert [term_of_record(log, offset) for offset in range(7)] == [
+        *(term for term in terms for _ in range(2)),
+        None,
+    ]
+    assert end_of_term(log, 0) == (0, 0)
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_records_below_an_offset_are_deleted(lone, version):
+    for _ in range(3):
+        await lone.produce(batch(b"a"))
+    row = await lone.delete_records(2, version=version)
+    assert (row.error_code, row.low_watermark) == (0, 2)
+    assert (await lone.list_offset(EARLIEST)).offset == 2
+    row = await lone.delete_records(-1, version=version)
+    assert (row.error_code, row.low_watermark) == (0, 3)
+    assert (await lone.delete_records(9, version=version)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    row = await lone.delete_records(1, topic="none", version=version)
+    assert (row.error_code, row.low_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)

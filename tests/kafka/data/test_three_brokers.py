@@ -1,0 +1,77 @@
+"""Requests for records to a cluster of three: the leader serves alone, and clients find it."""
+
+from raftlog.api.kafka.error_codes import ErrorCode
+from raftlog.partitions.deadline import deadline_in
+from tests.kafka.data.requests import Handlers, batch, sequenced, values
+
+LATEST = -1
+
+
+async def test_only_the_leader_serves(three):
+    leader = await three.leader("t")
+    for number in three.running:
+        handlers = Handlers(three[number])
+        expected = 0 if number == leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await handlers.produce(batch(b"a"))).error_code == expected
+        assert (await handlers.fetch_one(0)).error_code == expected
+        assert (await handlers.list_offset(LATEST)).error_code == expected
+        assert (await handlers.end_of_epoch(1)).error_code == expected
+        assert (await handlers.delete_records(0)).error_code == expected
+    assert (await Handlers(three[leader]).list_offset(LATEST)).offset == 1
+
+
+async def test_every_broker_names_the_leader_with_its_epoch(three):
+    leader = await three.leader("t")
+    term = three[leader].parts.topics.find("t").partitions[0].replica.group.core.term
+    for number in three.running:
+        answer = await Handlers(three[number]).metadata(["t"])
+        [row] = answer.topics[0].partitions
+        assert sorted(row.replica_nodes) == [1, 2, 3]
+        assert sorted(row.isr_nodes) == [1, 2, 3]
+        assert row.error_code == ErrorCode.LEADER_NOT_AVAILABLE, "no broker here serves Kafka"
+        [described] = await three[number].topic_leaders.describe(["t"], 0)
+        assert (described.partitions[0].leader, described.partitions[0].leader_epoch) == (leader, term)
+
+
+async def test_a_broker_without_a_replica_names_the_leader(three):
+    await three[1].create_topic("one", 3, 1, deadline=deadline_in(10_000))
+    leaders = {await three.leader("one", partition) for partition in range(3)}
+    assert len(leaders) > 1
+    seen = [(await three[number].topic_leaders.describe(["one"], 500))[0].partitions for number in three.running]
+    assert seen[0] == seen[1] == seen[2]
+    assert {row.leader for row in seen[0]} == leaders
+
+
+async def test_too_few_replicas_in_sync_are_a_definite_refusal(three):
+    await three[1].create_topic("strict", 1, 3, {"min.insync.replicas": "3"}, deadline=deadline_in(10_000))
+    leader = await three.leader("strict")
+    handlers = Handlers(three[leader])
+    assert (await handlers.produce(batch(b"a"), topic="strict")).error_code == 0
+    await three.stop(next(number for number in three.running if number != leader))
+    row = await handlers.produce(batch(b"b"), topic="strict")
+    while row.error_code == ErrorCode.REQUEST_TIMED_OUT or row.error_code == 0:  # until its absence is noticed
+        row = await handlers.produce(batch(b"b"), topic="strict")
+    assert row.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_retry_at_the_next_leader_returns_the_offset_of_the_original(three):
+    leader = await three.leader("t")
+    handlers = Handlers(three[leader])
+    producer = await handlers.new_producer()
+    first = await handlers.produce(sequenced(producer, 0, b"a"))
+    term = three[leader].parts.topics.find("t").partitions[0].replica.group.core.term
+    await three.stop(leader)
+    follower = next(iter(three.running))
+    [described] = await three[follower].topic_leaders.describe(["t"], 20_000)
+    row = described.partitions[0]
+    assert row.leader not in (None, leader)
+    assert row.leader_epoch > term
+    assert leader in row.offline
+    assert leader not in row.in_sync
+    other = Handlers(three[row.leader])
+    again = await other.produce(sequenced(producer, 0, b"a"))
+    assert (first.base_offset, again.error_code, again.base_offset) == (0, 0, 0)
+    assert (await other.list_offset(LATEST)).offset == 1
+    old = await other.end_of_epoch(term)
+    assert (old.leader_epoch, old.end_offset) == (term, 1)
+    assert values((await other.fetch_one(0)).records) == [b"a"]
