@@ -10,7 +10,7 @@ may have happened nevertheless have the outcome `unknown`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Self
 
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.addresses import joined
@@ -54,8 +54,6 @@ from raftlog.runtime.batch_opener import BatchOpener
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Buffer, NodeId, Offset, OffsetRange
 from raftlog.values.brokers import BrokerDescription, ClusterHealth, ClusterMember
-
-NO_LISTENERS: Final[Mapping[str, str]] = {}
 
 
 class Broker:
@@ -112,12 +110,12 @@ class Broker:
             await node.stop()
             raise
 
-    async def start(self, http: str = "", kafka: Mapping[str, str] = NO_LISTENERS) -> None:
+    async def start(self, http: str = "", kafka: Mapping[str, str] | None = None) -> None:
         """Found or join the cluster; return once this broker is registered.
 
         `http` is the address for clients, `kafka` has those for Kafka's clients by the name of the listener. Raises
         `InvalidArgument` for invalid addresses and seeds, and the error with which the cluster refuses the broker."""
-        await self.parts.start(http, kafka)
+        await self.parts.start(http, kafka or {})
         self.is_ready = True
 
     async def close(self) -> None:
@@ -214,9 +212,7 @@ class Broker:
         """Return by node id the brokers that clients of a Kafka listener can reach, as far as known here.
 
         They stay there while a broker is down. Below feature level 2 there are none."""
-        racks = self.parts.gossip.racks()
-        if self.settings.rack:
-            racks[self.node_id] = self.settings.rack
+        racks = self.parts.gossip.racks() | {self.node_id: self.settings.rack}
         return kafka_addresses(self.metadata.state.all_brokers(), listener, racks)
 
     # ---- records
@@ -293,7 +289,6 @@ class Broker:
         """Return stored batches from the one that holds `offset`, so that the first records may lie below it.
 
         Wait until `min_bytes` are available or the deadline passes; then return the batches at hand, perhaps none.
-
         Raises `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`."""
         target = await self._partition(topic, partition, deadline)
         max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))
@@ -354,13 +349,7 @@ class Broker:
         Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
         self.check_ready()
         created = await self.parts.changes.create(
-            name,
-            partitions,
-            replication_factor,
-            config or {},
-            deadline,
-            assignments=assignments,
-            validate_only=validate_only,
+            name, partitions, replication_factor, config or {}, deadline, assignments, validate_only=validate_only
         )
         topic = None if validate_only else self._topics.by_id(created.topic_id)
         if topic is None:  # not created, or deleted already

@@ -28,7 +28,7 @@ def kafka_addresses(
         served = dict(broker.addresses.kafka)
         address = maybe_address(served.get(listener) or (next(iter(served.values())) if len(served) == 1 else ""))
         if address is not None:
-            found.append(KafkaAddress(broker.node_id, *address, racks.get(broker.node_id)))
+            found.append(KafkaAddress(broker.node_id, *address, racks.get(broker.node_id) or None))
     return found
 
 

@@ -61,8 +61,8 @@ class TopicChanges:
         replication_factor: int | None,
         overrides: Mapping[str, str],
         deadline: Deadline,
-        *,
         assignments: Sequence[Sequence[int]] | None = None,
+        *,
         validate_only: bool = False,
     ) -> CreateTopic:
         """Create a topic and return the command. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`.

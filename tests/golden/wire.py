@@ -159,7 +159,7 @@ BULK: Sequence[tuple[Any, Sequence[Any]]] = (
     ),
     (bulk.EntriesRequest(GROUP.bytes, Index(7), Index(9), 1_000), (bulk.EntriesResult((STORED,)),)),
     (
-        bulk.FetchRequest(GROUP.bytes, Term(3), 4, LAST, 1_000),
+        bulk.LogFetchRequest(GROUP.bytes, Term(3), 4, LAST, 1_000),
         (bulk.FetchResult(Index(6), Index(9), (ENTRY,)), bulk.LogsDiverge()),
     ),
     (

@@ -42,7 +42,7 @@ from raftlog.runtime.transfer.bulk import (
     BulkRequest,
     EntriesRequest,
     EntriesResult,
-    FetchRequest,
+    LogFetchRequest,
     FetchResult,
     LogRequest,
     LogResult,
@@ -208,7 +208,7 @@ def test_bulk_questions_and_answers() -> None:
 
 
 def test_an_append_that_is_asked_for() -> None:
-    asked = FetchRequest(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
+    asked = LogFetchRequest(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
     batches = [bytes(build_batch([b"x" * 10 * at])) for at in range(1, 4)]
     data = [Entry(Index(7 + at), Term(2), EntryKind.DATA, len(batch), batch) for at, batch in enumerate(batches)]
     no_op = bytes(no_op_batch(1_000))
@@ -247,4 +247,4 @@ def test_answers_to_another_question(answer: Answer) -> None:
 @pytest.mark.parametrize("answer", [Answer([1, 2]), Answer([1, 2, bytes(4)]), Answer([1, 2, bytes(4)], (b"no batch",))])
 def test_answers_that_are_no_append(answer: Answer) -> None:
     with pytest.raises(FormatError):
-        result_of(FetchRequest(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)
+        result_of(LogFetchRequest(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)

@@ -28,7 +28,7 @@ from raftlog.runtime.transfer.bulk import (
     BulkRequest,
     EntriesRequest,
     EntriesResult,
-    FetchRequest,
+    LogFetchRequest,
     FetchResult,
     FilesRequest,
     FilesResult,
@@ -85,7 +85,7 @@ def test_unknown_fields_of_an_answer_are_ignored(decode: Callable[[Any], object]
     [
         (LogRequest(GROUP), LOG),
         (EntriesRequest(GROUP, Index(7), Index(7), 9), EntriesResult((StoredEntry(Index(7), Term(2), b"x"),))),
-        (FetchRequest(GROUP, Term(3), 4, LAST, 9), FetchResult(Index(6), Index(6), ())),
+        (LogFetchRequest(GROUP, Term(3), 4, LAST, 9), FetchResult(Index(6), Index(6), ())),
         (FilesRequest(GROUP, Offset(9)), FilesResult((1, 2), Offset(9), LAST, Offset(0), (Offset(0), Offset(4)))),
     ],
 )

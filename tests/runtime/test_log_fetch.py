@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.raft import EntryId, RaftSettings
-from raftlog.runtime.transfer.bulk import FetchRequest, FetchResult, LogsDiverge
+from raftlog.runtime.transfer.bulk import LogFetchRequest, FetchResult, LogsDiverge
 from raftlog.types import Index, Term
 from tests.runtime.drivers import GROUP, SMALL, Wire, World
 
@@ -181,7 +181,7 @@ def test_entries_that_a_leader_supplies() -> None:
         last = core.last_id
 
         def ask(term: int, index: int, entry_term: int) -> object:
-            asked = FetchRequest(GROUP.bytes, Term(term), 1, EntryId(Index(index), Term(entry_term)), 1200)
+            asked = LogFetchRequest(GROUP.bytes, Term(term), 1, EntryId(Index(index), Term(entry_term)), 1200)
             return driver.supplier.serve(1, asked)  # type: ignore[arg-type]
 
         some = ask(core.term, 5, core.term)

@@ -1,6 +1,6 @@
 """Requests between replicas over the bulk connection: entries as they are stored, checked before they are sent.
 
-Any replica answers with its own entries, but `FetchRequest` is for the leader of its term. The requester checks every
+Any replica answers with its own entries, but `LogFetchRequest` is for the leader of its term. The requester checks every
 batch against its own knowledge of it."""
 
 from typing import NamedTuple
@@ -87,7 +87,7 @@ class EntriesResult(NamedTuple):
     entries: tuple[StoredEntry, ...]
 
 
-class FetchRequest(NamedTuple):
+class LogFetchRequest(NamedTuple):
     """Request for the entries behind `after` in the log of the leader of `term`.
 
     `sequence` is the number of the leader's offer."""
@@ -111,4 +111,4 @@ class LogsDiverge(NamedTuple):
     """Result of a leader that does not have the entry `after`: the next request begins behind the committed entries."""
 
 
-BulkRequest = LogRequest | EntriesRequest | FetchRequest | FilesRequest | PieceRequest
+BulkRequest = LogRequest | EntriesRequest | LogFetchRequest | FilesRequest | PieceRequest

@@ -20,7 +20,7 @@ from raftlog.errors import FormatError, Unavailable
 from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest, InstallOffer
 from raftlog.runtime.replica.partition_replica import PartitionReplica
-from raftlog.runtime.transfer.bulk import FetchRequest, FetchResult, LogsDiverge
+from raftlog.runtime.transfer.bulk import LogFetchRequest, FetchResult, LogsDiverge
 from raftlog.runtime.transfer.ports import AppendPort, ask
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
@@ -79,7 +79,7 @@ class LogFetch:
 
     async def _ask(self, after: EntryId) -> FetchResult | LogsDiverge:
         config = self._port.config
-        request = FetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
+        request = LogFetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
         result = await ask(self._port, self.leader.node_id, request)
         if isinstance(result, (FetchResult, LogsDiverge)):
             return result

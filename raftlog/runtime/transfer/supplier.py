@@ -21,7 +21,7 @@ from raftlog.runtime.transfer.bulk import (
     BulkRequest,
     EntriesRequest,
     EntriesResult,
-    FetchRequest,
+    LogFetchRequest,
     FetchResult,
     FilesRequest,
     FilesResult,
@@ -112,7 +112,7 @@ class Supplier:
             raise Unavailable(f"node {node} requested {type(request).__name__}, which is not known here")
         group = self._group(request.group)
         try:
-            if isinstance(request, FetchRequest):
+            if isinstance(request, LogFetchRequest):
                 return self._append(group, node, request)
             if isinstance(request, EntriesRequest):
                 return self._entries(group, request)
@@ -180,7 +180,7 @@ class Supplier:
         stored = log.segments.read_entries(request.first_index, last, self._size(request.bytes_max))
         return EntriesResult(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
 
-    def _append(self, group: PartitionReplica, node: NodeId, request: FetchRequest) -> FetchResult | LogsDiverge:
+    def _append(self, group: PartitionReplica, node: NodeId, request: LogFetchRequest) -> FetchResult | LogsDiverge:
         no_sender = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # the requester fills in its own id
         wanted = SupplyRequest(
             no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._size(request.bytes_max)

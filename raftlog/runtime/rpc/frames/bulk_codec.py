@@ -16,7 +16,7 @@ from raftlog.runtime.transfer.bulk import (
     BulkRequest,
     EntriesRequest,
     EntriesResult,
-    FetchRequest,
+    LogFetchRequest,
     FetchResult,
     FilesRequest,
     FilesResult,
@@ -51,9 +51,9 @@ _FORMS: Final[Mapping[str, _RequestForm]] = {
     LOG: _RequestForm(LogRequest, 0, LogRequest),
     ENTRIES: _RequestForm(EntriesRequest, 3, EntriesRequest),
     APPEND: _RequestForm(
-        FetchRequest,
+        LogFetchRequest,
         5,
-        lambda group, term, sequence, index, index_term, bytes_max: FetchRequest(
+        lambda group, term, sequence, index, index_term, bytes_max: LogFetchRequest(
             group, term, sequence, EntryId(index, index_term), bytes_max
         ),
     ),
@@ -130,9 +130,11 @@ def result_of(request: BulkRequest, answer: Answer) -> BulkResult:
                 return PieceResult(tuple(map(bytes, answer.payload)))
             case EntriesRequest(), [bytes(indices), bytes(terms), *_]:
                 return EntriesResult(_stored_entries(indices, terms, answer.payload))
-            case FetchRequest(), None:
+            case LogFetchRequest(), None:
                 return LogsDiverge()
-            case FetchRequest(), [committed, last_index, bytes(terms), *_] if _are_numbers([committed, last_index], 2):
+            case LogFetchRequest(), [committed, last_index, bytes(terms), *_] if _are_numbers(
+                [committed, last_index], 2
+            ):
                 entries = _entries_behind(request.after.index, terms, answer.payload)
                 return FetchResult(Index(committed), Index(last_index), entries)
     except (BadFrame, InvalidBatch, ValueError, IndexError) as error:
