@@ -33,7 +33,7 @@ def soon() -> Deadline:
 
 @pytest.fixture
 async def topic(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Three brokers with a topic of two partitions."""
+    """Start three brokers with a topic of two partitions."""
     async with brokers_in(tmp_path, group_initial_rebalance_delay_ms=0, offsets_partitions=1) as brokers:
         await brokers.start()
         await brokers[1].create_topic("t", 2, deadline=soon())

@@ -88,7 +88,7 @@ def test_the_handshake() -> None:
         5,
         b"host",
         1,
-        1,
+        2,
         b"",
         bytes(NONCE_SIZE),
     ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.raft import EntryId, RaftSettings
-from raftlog.runtime.transfer.bulk import LogFetchRequest, FetchResult, LogsDiverge
+from raftlog.runtime.transfer.bulk import FetchResult, LogFetchRequest, LogsDiverge
 from raftlog.types import Index, Term
 from tests.runtime.drivers import GROUP, SMALL, Wire, World
 

@@ -1,7 +1,7 @@
 """Requests between replicas over the bulk connection: entries as they are stored, checked before they are sent.
 
-Any replica answers with its own entries, but `LogFetchRequest` is for the leader of its term. The requester checks every
-batch against its own knowledge of it."""
+Any replica answers with its own entries, but `LogFetchRequest` is for the leader of its term. The requester checks
+every batch against its own knowledge of it."""
 
 from typing import NamedTuple
 

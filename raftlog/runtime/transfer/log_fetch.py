@@ -20,7 +20,7 @@ from raftlog.errors import FormatError, Unavailable
 from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest, InstallOffer
 from raftlog.runtime.replica.partition_replica import PartitionReplica
-from raftlog.runtime.transfer.bulk import LogFetchRequest, FetchResult, LogsDiverge
+from raftlog.runtime.transfer.bulk import FetchResult, LogFetchRequest, LogsDiverge
 from raftlog.runtime.transfer.ports import AppendPort, ask
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
