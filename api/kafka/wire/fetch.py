@@ -34,7 +34,7 @@ PartitionRow = tuple[int, int, int, int]
 """Partition, leader epoch, offset, largest number of bytes."""
 
 
-class FetchRequest(NamedTuple):
+class PartitionsRequest(NamedTuple):
     """Decoded request. `topics` are names with rows of partitions."""
 
     max_wait_ms: int
@@ -64,7 +64,7 @@ class FetchAnswer(NamedTuple):
     topics: Sequence[tuple[str, Sequence[AnsweredPartition]]]
 
 
-def decode(body: memoryview, version: int) -> FetchRequest:
+def decode(body: memoryview, version: int) -> PartitionsRequest:
     """Decode the body of a request. Raises `MalformedRequest`."""
     reader, is_compact = RequestReader(body), version >= FLEXIBLE_FROM
     _, max_wait_ms, min_bytes, max_bytes, isolation_level = reader.numbers(_HEAD)
@@ -82,7 +82,7 @@ def decode(body: memoryview, version: int) -> FetchRequest:
     if is_compact:
         reader.skip_tagged_fields()
     reader.finish()
-    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics)
+    return PartitionsRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics)
 
 
 def _rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:

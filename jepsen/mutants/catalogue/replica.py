@@ -44,8 +44,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "out-of-range-unconfirmed",
-        "replica/replica:Replica._reach",
-        "await self._confirm(patient)",
+        "replica/replica:Replica._prove_end",
+        "await self._confirm(deadline)",
         "pass",
         _READING,
     ),

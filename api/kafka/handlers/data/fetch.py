@@ -10,7 +10,7 @@ from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode, code_of
 from raftlog.api.kafka.wire import fetch as codec
-from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, FetchRequest
+from raftlog.api.kafka.wire.fetch import AnsweredPartition, FetchAnswer, PartitionsRequest
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.leader.fetch import PartitionFetch
@@ -31,7 +31,7 @@ class FetchHandler:
 
     async def handle(self, request: KafkaRequest) -> FetchAnswer:
         """Fetch from all partitions of a request."""
-        message: FetchRequest = request.message
+        message: PartitionsRequest = request.message
         has_aborted_list = message.isolation_level == _READ_COMMITTED
         if message.session_epoch not in _FULL_FETCH:
             return FetchAnswer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, has_aborted_list, ())
