@@ -92,10 +92,10 @@ def test_a_cancelled_fetch_leaves_no_waiter_behind() -> None:
         leader = world.lead()
         waiting = world.fetch(leader, 0, wait=100, min_bytes=1)
         world.run(0.1)
-        assert world.replica(leader)._waits
+        assert world.replica(leader).waits
         world.do(leader, waiting.cancel)
         world.run(0.1)
-        assert not world.replica(leader)._waits
+        assert not world.replica(leader).waits
         assert waiting.cancelled()
 
 
