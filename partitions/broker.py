@@ -23,10 +23,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.gossip.cluster_map import Picture
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.kafka_addresses import KafkaAddress, kafka_addresses
-from raftlog.partitions.leader.appends import LeaderAppends
-from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch, PartitionsFetch
-from raftlog.partitions.leader.offsets import LeaderOffsets
-from raftlog.partitions.leader.topic_leaders import TopicLeaders
+from raftlog.partitions.leader.parts import LeaderParts
 from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.environment import NodeEnvironment, real_environment
@@ -71,12 +68,8 @@ class Broker:
     """Ids of idempotent producers."""
     measuring: MetricSources
     """Sources of metrics."""
-    leader_appends: LeaderAppends
-    """Appends to partitions that this node leads, for protocols whose clients find the leader."""
-    leader_offsets: LeaderOffsets
-    """Offsets and epochs of partitions that this node leads."""
-    topic_leaders: TopicLeaders
-    """Leaders of topics, for the same clients."""
+    leader: LeaderParts
+    """Requests that only the leader of a partition serves, for protocols whose clients find it."""
     opener: BatchOpener
     """Decompressor of batches whose records are counted or become JSON."""
 
@@ -89,8 +82,7 @@ class Broker:
         """For tests and the simulation, as `node` and `metadata` are."""
         self.groups, self.consumers, self.operations = parts.groups, parts.consumers, parts.operations
         self.producers, self.measuring, self.opener = parts.producers, parts.measuring, parts.opener
-        self.leader_appends, self.leader_offsets = parts.leader_appends, parts.leader_offsets
-        self.topic_leaders = parts.topic_leaders
+        self.leader = parts.leader
         self._finder, self._reader, self._topics, self._view = parts.finder, parts.reader, parts.topics, parts.view
         self._wall_ms = environment.wall_ms
 
@@ -295,16 +287,6 @@ class Broker:
         min_bytes = min(min_bytes, max_bytes)
         fetched = await self._reader.fetch(target, offset, max_bytes, min_bytes, deadline)
         return fetched._replace(topic_id=target.topic_id)
-
-    async def fetch_partitions(
-        self, requests: Sequence[PartitionFetch], *, max_bytes: int, min_bytes: int, deadline: Deadline
-    ) -> list[FetchedPartition]:
-        """Return stored batches of many partitions that this node leads, one result each, with one wait for all.
-
-        Errors are in the results: `NotLeader` also for a broker that starts, besides those of `fetch`."""
-        max_bytes = max(0, min(max_bytes, self.settings.fetch_bytes_max))
-        fetch = PartitionsFetch(self._topics, self.parts.counters, requests, max_bytes)
-        return await fetch.run(min(min_bytes, max_bytes), deadline)
 
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline

@@ -27,6 +27,7 @@ from raftlog.partitions.groups.places import TopicPlaces
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.leader.appends import LeaderAppends
 from raftlog.partitions.leader.offsets import LeaderOffsets
+from raftlog.partitions.leader.parts import LeaderFetches, LeaderParts
 from raftlog.partitions.leader.topic_leaders import TopicLeaders
 from raftlog.partitions.maintenance_loop import MaintenanceLoop
 from raftlog.partitions.metric_sources import MetricSources
@@ -78,8 +79,6 @@ class BrokerParts:
         given_ids = GivenIds(metadata)
         self.shared = Shared(settings, self.router, self.counters, wall_ms, given_ids.check)
         self.topics = Topics(self.shared)
-        self.leader_appends = LeaderAppends(self.topics, self.shared, given_ids)
-        self.leader_offsets = LeaderOffsets(self.topics)
         self.finder = Finder(self.topics, metadata, self.router)
         # replicas and their placement
         self.assignments = Assignments(
@@ -108,7 +107,12 @@ class BrokerParts:
         )
         self.map = ClusterMap(node, metadata, self.topics, self.router, self.gossip)
         self.view = ClusterObserver(node, metadata, self.topics, self.measuring.disk_space, self.moves, self.gossip)
-        self.topic_leaders = TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max)
+        self.leader = LeaderParts(
+            LeaderAppends(self.topics, self.shared, given_ids),
+            LeaderFetches(self.topics, self.counters, settings.fetch_bytes_max),
+            LeaderOffsets(self.topics),
+            TopicLeaders(node, metadata, self.topics, self.router, self.view, lag_ticks_max),
+        )
         self.operations = Operations(
             node, metadata, self.topics, self.router, self.moves, self.balancer, self.view.brokers
         )
@@ -187,7 +191,7 @@ class BrokerParts:
             await part.stop()
         self.groups.close()
         self.consumers.close()
-        self.leader_appends.close()
+        self.leader.appends.close()
         self.topics.close()
         await self.metadata.stop()
         try:

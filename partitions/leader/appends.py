@@ -7,7 +7,7 @@
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
 of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Each append of an
 idempotent producer is a proposal of its own, since its sequence can be refused. A refused append is definite; after the
-proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader_appends`."""
+proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader.appends`."""
 
 import asyncio
 from collections import deque

@@ -5,7 +5,7 @@
 
 bytes of the answer ≤ `max_bytes`, except for its first batch. A partition is full when more of its records are at hand
 than fit: then the answer does not wait for others. The cost of a wake-up depends on the partitions that have advanced,
-not on all. Called by faces through `Broker.fetch_partitions`."""
+not on all. Called by faces through `Broker.leader.fetches`."""
 
 import asyncio
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
     leader and epoch belong together: the epoch is the term in which that node leads, and is given with no other leader
 
 The replicas here answer for their partitions, other brokers for the rest. Replicas in sync are exact for partitions
-that this node leads; for others they are the replicas whose brokers are alive. Called by `Broker.topic_leaders`."""
+that this node leads; for others they are the replicas whose brokers are alive. Called by `Broker.leader.topics`."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence

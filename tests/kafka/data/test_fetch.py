@@ -205,7 +205,7 @@ async def test_a_fetch_of_many_idle_partitions_costs_few_calls_each(lone):
 
     sys.setprofile(count)
     try:
-        found = await lone.broker.fetch_partitions(requests, max_bytes=1_000, min_bytes=0, deadline=deadline_in(0))
+        found = await lone.broker.leader.fetches.fetch(requests, max_bytes=1_000, min_bytes=0, deadline=deadline_in(0))
     finally:
         sys.setprofile(None)
     assert [each.error for each in found] == [None] * 200

@@ -29,7 +29,7 @@ async def test_every_broker_names_the_leader_with_its_epoch(three):
         assert sorted(row.replica_nodes) == [1, 2, 3]
         assert sorted(row.isr_nodes) == [1, 2, 3]
         assert row.error_code == ErrorCode.LEADER_NOT_AVAILABLE, "no broker here serves Kafka"
-        [described] = await three[number].topic_leaders.describe(["t"], 0)
+        [described] = await three[number].leader.topics.describe(["t"], 0)
         assert (described.partitions[0].leader, described.partitions[0].leader_epoch) == (leader, term)
 
 
@@ -37,7 +37,7 @@ async def test_a_broker_without_a_replica_names_the_leader(three):
     await three[1].create_topic("one", 3, 1, deadline=deadline_in(10_000))
     leaders = {await three.leader("one", partition) for partition in range(3)}
     assert len(leaders) > 1
-    seen = [(await three[number].topic_leaders.describe(["one"], 500))[0].partitions for number in three.running]
+    seen = [(await three[number].leader.topics.describe(["one"], 500))[0].partitions for number in three.running]
     assert seen[0] == seen[1] == seen[2]
     assert {row.leader for row in seen[0]} == leaders
 
@@ -62,7 +62,7 @@ async def test_a_retry_at_the_next_leader_returns_the_offset_of_the_original(thr
     term = three[leader].parts.topics.find("t").partitions[0].replica.group.core.term
     await three.stop(leader)
     follower = next(iter(three.running))
-    [described] = await three[follower].topic_leaders.describe(["t"], 20_000)
+    [described] = await three[follower].leader.topics.describe(["t"], 20_000)
     row = described.partitions[0]
     assert row.leader not in (None, leader)
     assert row.leader_epoch > term

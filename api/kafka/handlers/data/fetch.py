@@ -39,7 +39,7 @@ class FetchHandler:
         wait_ms = min(max(message.max_wait_ms, 0), self._wait_ms_max)
         max_bytes = message.max_bytes if self._answers is None else min(message.max_bytes, self._answers.free)
         fetched = iter(
-            await self._broker.fetch_partitions(
+            await self._broker.leader.fetches.fetch(
                 requests, max_bytes=max_bytes, min_bytes=message.min_bytes, deadline=deadline_in(wait_ms)
             )
         )

@@ -37,7 +37,7 @@ class MetadataHandler:
         message = request.message
         names = None if message.topics is None else [topic.name for topic in message.topics]
         if names is None or (not names and request.version < _ALL_TOPICS_IS_NULL_FROM):
-            topics = await self._broker.topic_leaders.describe_all()
+            topics = await self._broker.leader.topics.describe_all()
         else:
             topics = await self._named(list(dict.fromkeys(names)), message.allow_auto_topic_creation)
         return self._answer(topics)
@@ -45,13 +45,13 @@ class MetadataHandler:
     async def _named(self, names: Sequence[str], may_create: bool) -> list[TopicLeader]:
         refused = {name: error for name in names if (error := _name_error(name)) is not None}
         valid = [name for name in names if name not in refused]
-        found = {each.name: each for each in await self._broker.topic_leaders.describe(valid, HOLD_MS)}
+        found = {each.name: each for each in await self._broker.leader.topics.describe(valid, HOLD_MS)}
         if self._creates_topics and may_create:
             unknown = [name for name, each in found.items() if isinstance(each.error, UnknownTopic)]
             refused |= await self._create([name for name in unknown if not name.startswith(INTERNAL_PREFIX)])
             created = [name for name in unknown if name not in refused]
             if created:
-                found |= {each.name: each for each in await self._broker.topic_leaders.describe(created, HOLD_MS)}
+                found |= {each.name: each for each in await self._broker.leader.topics.describe(created, HOLD_MS)}
         found |= {name: TopicLeader(name, False, (), error) for name, error in refused.items()}
         return [found[name] for name in names]
 

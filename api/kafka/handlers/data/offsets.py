@@ -151,7 +151,7 @@ async def _for_each(
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the APIs."""
-    handler = OffsetsHandler(context.broker.leader_offsets)
+    handler = OffsetsHandler(context.broker.leader.offsets)
     return [
         KafkaApi(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS, handler.list_offsets),
         KafkaApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCH_VERSIONS, handler.end_of_epochs),

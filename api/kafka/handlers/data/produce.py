@@ -124,7 +124,7 @@ def _raise_first(rows: Sequence[ProducedPartition | None]) -> None:
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
     """Return the API."""
-    handler = ProduceHandler(context.broker.leader_appends)
+    handler = ProduceHandler(context.broker.leader.appends)
     return [
         KafkaApi(
             ApiKey.PRODUCE,

@@ -1,0 +1,37 @@
+"""Parts of this room, as faces reach them through `Broker.leader`."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.leader.appends import LeaderAppends
+from raftlog.partitions.leader.fetch import FetchedPartition, PartitionFetch, PartitionsFetch
+from raftlog.partitions.leader.offsets import LeaderOffsets
+from raftlog.partitions.leader.topic_leaders import TopicLeaders
+from raftlog.partitions.routing.topics import Topics
+
+
+class LeaderFetches:
+    """Fetches from partitions that this node leads; one instance for each process."""
+
+    def __init__(self, topics: Topics, counters: Counters, bytes_max: int) -> None:
+        self._topics, self._counters, self._bytes_max = topics, counters, bytes_max
+
+    async def fetch(
+        self, requests: Sequence[PartitionFetch], *, max_bytes: int, min_bytes: int, deadline: Deadline
+    ) -> list[FetchedPartition]:
+        """Return stored batches of many partitions, one result each, with one wait for all; errors are results."""
+        max_bytes = max(0, min(max_bytes, self._bytes_max))
+        fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes)
+        return await fetch.run(min(min_bytes, max_bytes), deadline)
+
+
+class LeaderParts(NamedTuple):
+    """Parts of this room."""
+
+    appends: LeaderAppends
+    fetches: LeaderFetches
+    offsets: LeaderOffsets
+    topics: TopicLeaders
+    """Leaders of topics, which clients ask for first."""
