@@ -40,8 +40,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "commit-beside-members",
         "machine:Machine.check_commit",
-        "if found is not None and found.state is not ConsumerGroupState.EMPTY:",
-        "if False:",
+        "if found is None or found.state is ConsumerGroupState.EMPTY:",
+        "if True:",
         _MACHINE,
     ),
     _groups(
