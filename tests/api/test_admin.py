@@ -431,7 +431,8 @@ async def test_log_levels_that_cannot_be(api, app_logger, path, status):
 
 
 async def test_every_operation_is_tried(scripted):
-    """The scripted operations have all the names of the real ones, and no others."""
+    """The scripted operations have all the names of the real ones that HTTP calls, and no others."""
     parts = BalancerOrders, BrokerOrders, ClusterOrders, LeadershipOrders, LocalReplicas, PartitionOrders
-    names = [name for part in parts for name in vars(part) if not name.startswith("_")]
-    assert sorted(names) == sorted(ANSWERS)
+    of_kafka_alone = {"active_producers", "refresh"}
+    names = {name for part in parts for name in vars(part) if not name.startswith("_")}
+    assert names == ANSWERS.keys() | of_kafka_alone
