@@ -118,12 +118,20 @@ def resealed(position: int, form: str, value: int) -> bytes:
         (resealed(21, ">h", 0x20), "control"),
         (resealed(21, ">h", 0x10), "transactional"),
         (resealed(21, ">h", 0x05), "codec 5"),
+        (resealed(43, ">q", -2), "producer id -2"),
+        (resealed(43, ">q", 7), "epoch -1, sequence -1"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_bad_batches_are_refused_with_the_reason(body: bytes, why: str) -> None:
     with pytest.raises(InvalidBatch, match=why):
         validate_client_batches(body, MIB)
+
+
+def test_without_a_producer_id_epoch_and_sequence_are_ignored() -> None:
+    for body in (resealed(53, ">i", 0), resealed(51, ">h", 3)):
+        [(header, _)] = validate_client_batches(body, MIB)
+        assert header.producer_id == -1
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused() -> None:

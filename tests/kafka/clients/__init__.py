@@ -1,0 +1,1 @@
+"""Released Kafka clients, unchanged, against real brokers."""
