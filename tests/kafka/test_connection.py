@@ -144,7 +144,6 @@ REFUSED = {
     "client id in no encoding": (request(HEARTBEAT, 0, client_id=b"\xff\xfe"), "the client id is not UTF-8"),
     "tags end early": (framed(request(HEARTBEAT, 4)[4:-1] + b"\x01\x00\x09"), "9 bytes at byte 19"),
     "body ends early": (request(HEARTBEAT, 0, b"\0\x05ab"), "5 bytes at byte 2"),
-    "bytes after the body": (request(ApiKey.API_VERSIONS, 0, b"x"), "1 bytes follow the request"),
 }
 
 

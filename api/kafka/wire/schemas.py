@@ -63,10 +63,7 @@ def answer_class(key: ApiKey) -> Any:
 
 def decode(key: ApiKey, body: memoryview, version: int) -> Any:
     """Decode the body of a request; the result holds no reference to it. Raises `MalformedRequest`."""
-    reader = RequestReader(body)
-    message = _message_reader(key, version)(reader)
-    reader.finish()
-    return message
+    return _message_reader(key, version)(RequestReader(body))
 
 
 def encode(answer: Any, version: int) -> Sequence[Buffer]:
