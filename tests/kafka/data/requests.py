@@ -40,9 +40,7 @@ CLASSES: dict[ApiKey, tuple[Any, Any]] = {
 class Handlers:
     """Handlers of one broker."""
 
-    def __init__(
-        self, broker: Broker, settings: KafkaSettings = DEFAULTS, answers: MemoryBudget | None = None
-    ) -> None:
+    def __init__(self, broker: Broker, settings: KafkaSettings = DEFAULTS, answers: MemoryBudget | None = None) -> None:
         self.broker = broker
         context = KafkaContext(broker, "kafka", settings, answers)
         self.apis: dict[ApiKey, KafkaApi] = {api.key: api for api in data.apis(context)}
