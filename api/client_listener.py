@@ -1,9 +1,24 @@
 """Protocol of a broker's client listeners: sockets, a protocol, and the advertised address.
 
 `raftlog serve` starts the listeners of a broker one after another, and stops all of them at once. They share the
-budget for bodies of requests, which is made before them. docs/CONTRIBUTING.md describes how to add one."""
+budget for bodies of requests, which is made before them, and the descriptors that the log's own files leave.
+docs/CONTRIBUTING.md describes how to add one."""
 
-from typing import Protocol
+import resource
+from typing import Final, Protocol
+
+_OTHER_FILES: Final = 256
+"""Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
+
+
+def connections_within(wanted: int, open_files_max: int, listeners: int = 1) -> int:
+    """Return the number of connections of a listener that leaves enough descriptors for the log's own files.
+
+    `listeners`: number of listeners of the broker, which share the descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4) // listeners)
 
 
 class ClientListener(Protocol):

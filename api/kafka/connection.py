@@ -35,8 +35,8 @@ STALL_S: Final = 60.0
 FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
 """Rate at which a frame has to arrive once it holds memory that others may wait for."""
 _LENGTH: Final = Struct(">i")
-_CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH})
-"""Requests without effect that wait long; all others end by themselves, whether the client is there or not."""
+_CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Requests that wait long for others; all others end by themselves, whether the client is there or not."""
 
 
 class ConnectionOwner(Protocol):

@@ -1,5 +1,6 @@
 """Environment shared by the handlers of one Kafka listener."""
 
+import asyncio
 from typing import NamedTuple
 
 from raftlog.api.kafka.settings import KafkaSettings
@@ -18,3 +19,5 @@ class KafkaContext(NamedTuple):
     settings: KafkaSettings
     answers: MemoryBudget | None = None
     """Share of the memory budget for answers: a fetch returns less while little of it is free."""
+    stopping: "asyncio.Future[None] | None" = None
+    """Done when the listener begins to stop: requests that wait for other clients end."""

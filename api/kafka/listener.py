@@ -46,16 +46,18 @@ class KafkaListener:
         self._sockets: asyncio.Server | None = None
         self._connections: KafkaConnections | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Future[None]
 
     @property
     def advertised(self) -> str:
         return self._advertised or self.address
 
     async def start(self) -> None:
-        context = KafkaContext(self._broker, self.name, self._settings, self._answers)
+        loop = asyncio.get_running_loop()
+        self._stopping = loop.create_future()
+        context = KafkaContext(self._broker, self.name, self._settings, self._answers, self._stopping)
         dispatcher = Dispatcher(served_apis(context), self._broker.measuring.counters.kafka)
         connections = KafkaConnections(self.name, self._settings, dispatcher, self._requests, self._answers)
-        loop = asyncio.get_running_loop()
         try:
             self._sockets = await loop.create_server(connections, self._host, self._port, backlog=_BACKLOG)
         except OSError as error:
@@ -70,6 +72,7 @@ class KafkaListener:
             return
         self._sockets.close()
         self._broker.wake_fetches()
+        self._stopping.set_result(None)
         await self._connections.stop(grace_s, last_s)
         await self._warming
         await self._sockets.wait_closed()

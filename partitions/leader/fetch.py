@@ -3,12 +3,14 @@
     read every partition → enough bytes, an error or a full partition: done
     otherwise wait → read those that have advanced → …          until the deadline
 
-bytes of the answer ≤ `max_bytes`, except for its first batch. A partition is full when more of its records are at hand
-than fit: then the answer does not wait for others. The cost of a wake-up depends on the partitions that have advanced,
-not on all. Called by faces through `Broker.leader.fetches`."""
+bytes of the answer ≤ `max_bytes`, except for its first batch;   bytes held while it waits ≤ `_HELD_BYTES_MAX`
+
+A partition is full when more of its records are at hand than fit: then the answer does not wait for others. The cost of
+a wake-up depends on the partitions that have advanced, not on all. A fetch of many partitions is read in slices. Called
+by faces through `Broker.leader.fetches`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from raftlog.errors import (
@@ -28,6 +30,12 @@ from raftlog.records import read_header
 from raftlog.types import Offset
 
 _NOTHING: Final = Offset(-1)
+_NO_BYTES: Final = -1
+"""Bound of an answer without records; at 0 it has its first batch."""
+_SLICE: Final = 256
+"""Partitions that are read in one turn of the loop."""
+_HELD_BYTES_MAX: Final = 64 * 1024
+"""Bytes that a fetch keeps while it waits for more; others are read again at its end."""
 NO_EPOCH: Final = -1
 """Leader epoch of a request that does not check it."""
 
@@ -53,13 +61,20 @@ class FetchedPartition(NamedTuple):
 
 
 class PartitionsFetch:
-    """One fetch; use `run` once."""
+    """One fetch of partitions that differ; use `run` once.
+
+    `free_bytes` returns the memory that the answer may take now; at 0 it has no records."""
 
     __slots__ = (
+        "_asked_bytes",
         "_changed",
         "_counters",
+        "_dropped",
+        "_free_bytes",
         "_is_full",
+        "_is_watching",
         "_max_bytes",
+        "_may_wait",
         "_missing",
         "_replicas",
         "_requests",
@@ -70,8 +85,20 @@ class PartitionsFetch:
         "_woken",
     )
 
-    def __init__(self, topics: Topics, counters: Counters, requests: Sequence[PartitionFetch], max_bytes: int) -> None:
-        self._requests, self._max_bytes, self._counters = requests, max_bytes, counters
+    def __init__(
+        self,
+        topics: Topics,
+        counters: Counters,
+        requests: Sequence[PartitionFetch],
+        max_bytes: int,
+        free_bytes: Callable[[], int] | None = None,
+    ) -> None:
+        self._requests, self._counters = requests, counters
+        self._asked_bytes = self._max_bytes = max_bytes
+        self._free_bytes = free_bytes
+        self._dropped: dict[int, None] = {}
+        """Partitions whose records count and are read again at the end."""
+        self._is_watching, self._may_wait = False, True
         self._results: list[FetchedPartition] = []
         self._sizes = [0] * len(requests)
         """Bytes of each partition in the answer."""
@@ -108,13 +135,15 @@ class PartitionsFetch:
 
     async def run(self, min_bytes: int, deadline: Deadline) -> list[FetchedPartition]:
         """Return the result of each request, in their order, with `min_bytes` or as many as there are in time."""
-        for place, replica in enumerate(self._replicas):
-            if replica is not None:
-                self._read(place, replica)
-        if self._unproven:
-            await self._prove_ends()
-        if not self._is_enough(min_bytes):
-            await self._wait(min_bytes, deadline)
+        try:
+            await self._read_all()
+            if self._unproven:
+                self._watch()
+                await self._prove_ends()
+            if not self._is_enough(min_bytes):
+                await self._wait(min_bytes, deadline)
+        finally:
+            self._unwatch()
         self._counters.fetches += 1
         self._counters.bytes_out += self._total
         return self._results
@@ -123,6 +152,21 @@ class PartitionsFetch:
         return self._is_full or self._total >= min_bytes
 
     # reading
+
+    async def _read_all(self) -> None:
+        self._note_memory()
+        for place, replica in enumerate(self._replicas):
+            if place and place % _SLICE == 0:
+                self._watch()
+                await asyncio.sleep(0)
+                self._note_memory()
+            if replica is not None:
+                self._read(place, replica)
+
+    def _note_memory(self) -> None:
+        """Bound the answer by the memory that is free now."""
+        if self._free_bytes is not None:
+            self._max_bytes = min(self._asked_bytes, self._free_bytes() or _NO_BYTES)
 
     def _read(self, place: int, replica: Replica) -> None:
         """Read a partition into its result."""
@@ -135,7 +179,7 @@ class PartitionsFetch:
                 check_epoch(replica, epoch)
             left = min(partition_max, self._max_bytes - self._total)
             end = replica.readable_end()
-            if offset >= end or (left <= 0 and self._total):
+            if offset >= end or (left <= 0 and (self._total or self._max_bytes < 0)):
                 batches: Sequence[memoryview] = ()
                 if offset > group.log_end_offset:
                     self._unproven.append(place)
@@ -201,22 +245,53 @@ class PartitionsFetch:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
-    async def _wait(self, min_bytes: int, deadline: Deadline) -> None:
-        watched = [replica for replica in self._replicas if replica is not None]
-        may_wait = True
+    def _watch(self) -> None:
+        """Note from now on what happens at the replicas; before the first other task may run."""
+        if self._is_watching:
+            return
+        self._is_watching = True
         for place, replica in enumerate(self._replicas):
             if replica is not None and not replica.waits.watch(self, place):
-                may_wait = False
-        try:
-            while may_wait:
-                self._missing = min_bytes - self._total
-                may_wait = await self._turn(deadline)
-                self._read_changed()
-                if self._is_enough(min_bytes):
-                    return
-        finally:
-            for replica in watched:
-                replica.waits.unwatch(self)
+                self._may_wait = False
+
+    def _unwatch(self) -> None:
+        if self._is_watching:
+            for replica in self._replicas:
+                if replica is not None:
+                    replica.waits.unwatch(self)
+
+    async def _wait(self, min_bytes: int, deadline: Deadline) -> None:
+        self._watch()
+        may_wait = self._may_wait
+        if self._changed:
+            self._read_changed()
+        while may_wait and not self._is_enough(min_bytes):
+            self._missing = min_bytes - self._total
+            self._drop()
+            may_wait = await self._turn(deadline)
+            self._read_changed()
+        self._read_dropped()
+
+    def _drop(self) -> None:
+        """Free the records that were read, unless they are few; their sizes go on to count."""
+        if self._total <= _HELD_BYTES_MAX:
+            return
+        for place, size in enumerate(self._sizes):
+            if size and place not in self._dropped:
+                self._dropped[place] = None
+                self._results[place] = self._results[place]._replace(batches=())
+
+    def _read_dropped(self) -> None:
+        places, self._dropped = self._dropped, {}
+        if places:
+            self._note_memory()
+        for place in places:
+            self._total -= self._sizes[place]
+            self._sizes[place] = 0
+        for place in places:
+            replica = self._replicas[place]
+            if replica is not None:
+                self._read(place, replica)
 
     async def _turn(self, deadline: Deadline) -> bool:
         """Wait until enough may be visible; false when the deadline passes first."""
@@ -235,7 +310,9 @@ class PartitionsFetch:
 
     def _read_changed(self) -> None:
         places, self._changed = self._changed, {}
+        self._note_memory()
         for place in places:
+            self._dropped.pop(place, None)
             replica = self._replicas[place]
             if replica is not None:
                 self._read(place, replica)

@@ -1,6 +1,6 @@
 """Parts of this room, as faces reach them through `Broker.leader`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from raftlog.partitions.counters import Counters
@@ -19,11 +19,20 @@ class LeaderFetches:
         self._topics, self._counters, self._bytes_max = topics, counters, bytes_max
 
     async def fetch(
-        self, requests: Sequence[PartitionFetch], *, max_bytes: int, min_bytes: int, deadline: Deadline
+        self,
+        requests: Sequence[PartitionFetch],
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        deadline: Deadline,
+        free_bytes: Callable[[], int] | None = None,
     ) -> list[FetchedPartition]:
-        """Return stored batches of many partitions, one result each, with one wait for all; errors are results."""
+        """Return stored batches of many partitions, one result each, with one wait for all; errors are results.
+
+        No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; while there
+        is none, answers have no records."""
         max_bytes = max(0, min(max_bytes, self._bytes_max))
-        fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes)
+        fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes, free_bytes)
         return await fetch.run(min(min_bytes, max_bytes), deadline)
 
 

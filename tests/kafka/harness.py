@@ -83,6 +83,7 @@ class Edge:
         apis = [
             self.api(ApiKey.PRODUCE, (0, 9), served_from=3, is_pipelined=True),
             self.api(ApiKey.FETCH, (4, 12)),
+            self.api(ApiKey.SYNC_GROUP, (0, 5)),
             self.api(ApiKey.LIST_OFFSETS, (1, 6), is_pipelined=True),
             KafkaApi(ApiKey.HEARTBEAT, (0, 4), self.handle),
             KafkaApi(ApiKey.METADATA, (0, 9), self.handle),

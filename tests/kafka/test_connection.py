@@ -144,7 +144,6 @@ REFUSED = {
     "client id in no encoding": (request(HEARTBEAT, 0, client_id=b"\xff\xfe"), "the client id is not UTF-8"),
     "tags end early": (framed(request(HEARTBEAT, 4)[4:-1] + b"\x01\x00\x09"), "9 bytes at byte 19"),
     "body ends early": (request(HEARTBEAT, 0, b"\0\x05ab"), "5 bytes at byte 2"),
-    "bytes after the body": (request(ApiKey.API_VERSIONS, 0, b"x"), "1 bytes follow the request"),
 }
 
 
@@ -342,14 +341,14 @@ async def test_connections_beyond_the_bound_are_closed(make_edge) -> None:
     assert (edge.counters.connections, edge.counters.connections_refused) == (2, 1)
 
 
-async def test_a_fetch_is_cancelled_when_its_client_leaves(edge: Edge) -> None:
-    for key in (FETCH, PRODUCE):
+async def test_what_waits_for_others_is_cancelled_when_its_client_leaves(edge: Edge) -> None:
+    for key in (FETCH, ApiKey.SYNC_GROUP, PRODUCE):
         connection, transport = edge.connect()
         feed(connection, request(key, 4))
         await settle()
         transport.close()
         await settle()
-    assert [future.cancelled() for future in edge.waiting] == [True, False]
+    assert [future.cancelled() for future in edge.waiting] == [True, True, False]
 
 
 async def test_a_stop_answers_what_was_begun(edge: Edge) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 import errno
 import os
-import resource
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from raftlog.api.client_listener import connections_within
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
@@ -17,8 +17,6 @@ from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 from raftlog.topic_config import KIB, MIB
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
-_OTHER_FILES = 256
-"""Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
 _LINGER_S = 2.0
 _BACKLOG = 1024
 _CUT_OFF_S = 0.05
@@ -131,14 +129,6 @@ class HttpServer:
 def requests_budget(broker: Broker) -> MemoryBudget:
     """Make the budget that bodies of requests share, over all listeners of a broker."""
     return MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
-
-
-def connections_within(wanted: int, open_files_max: int) -> int:
-    """Return the number of connections that leaves enough descriptors for the log's own files."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return wanted
-    return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4))
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:

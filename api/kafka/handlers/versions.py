@@ -81,7 +81,6 @@ def decode_request(body: memoryview, version: int) -> ClientSoftware:
         name, library_version = reader.string(is_compact=True), reader.string(is_compact=True)
         software = ClientSoftware(name or "", library_version or "")
         reader.skip_tagged_fields()
-    reader.finish()
     return software
 
 

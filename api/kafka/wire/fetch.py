@@ -81,7 +81,6 @@ def decode(body: memoryview, version: int) -> PartitionsRequest:
         reader.string(is_compact=is_compact)
     if is_compact:
         reader.skip_tagged_fields()
-    reader.finish()
     return PartitionsRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics)
 
 

@@ -81,7 +81,6 @@ def decode(body: memoryview, version: int) -> ProduceRequest:
             reader.skip_tagged_fields()
     if is_flexible:
         reader.skip_tagged_fields()
-    reader.finish()
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 

@@ -3,7 +3,8 @@
     0 ≤ position ≤ end,  elements_left ≥ 0
 
 The bytes are not trusted: lengths, counts and varints are checked before anything is allocated, and the elements of
-all arrays of one request are bounded together. Results hold no reference to the bytes, except those of `view`. Called
+all arrays of one request are bounded together. Bytes after a request are ignored, as Kafka does: librdkafka's Metadata
+has one. Results hold no reference to the bytes, except those of `view`. Called
 by `headers`, `schemas` and the codecs of hot requests; no I/O."""
 
 from struct import Struct
@@ -131,9 +132,9 @@ class RequestReader:
                 self.view(self.uvarint())
 
     def finish(self) -> None:
-        """Check that nothing follows."""
+        """Check that nothing follows, in a tagged field."""
         if self.position != self.end:
-            raise MalformedRequest(f"{self.end - self.position} bytes follow the request")
+            raise MalformedRequest(f"{self.end - self.position} bytes follow a tagged field")
 
 
 def _check_null(size: int, kind: str, is_nullable: bool) -> None:

@@ -22,6 +22,7 @@ from raftlog.api.kafka.wire import schemas
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.records import BatchBuilder, NewRecord, build_batch, read_records
+from raftlog.runtime.memory_budget import MemoryBudget
 
 CALLER = Caller(ANONYMOUS, "tests", "127.0.0.1", "kafka")
 MIB = 1024 * 1024
@@ -39,9 +40,10 @@ CLASSES: dict[ApiKey, tuple[Any, Any]] = {
 class Handlers:
     """Handlers of one broker."""
 
-    def __init__(self, broker: Broker, settings: KafkaSettings = DEFAULTS) -> None:
+    def __init__(self, broker: Broker, settings: KafkaSettings = DEFAULTS, answers: MemoryBudget | None = None) -> None:
         self.broker = broker
-        self.apis: dict[ApiKey, KafkaApi] = {api.key: api for api in data.apis(KafkaContext(broker, "kafka", settings))}
+        context = KafkaContext(broker, "kafka", settings, answers)
+        self.apis: dict[ApiKey, KafkaApi] = {api.key: api for api in data.apis(context)}
 
     async def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
         """Send a request through both codecs; return the answer as the client decodes it, None without one."""

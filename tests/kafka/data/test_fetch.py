@@ -3,13 +3,15 @@
 import asyncio
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
 
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.leader.fetch import PartitionFetch
+from raftlog.partitions.leader.fetch import PartitionFetch, PartitionsFetch
 from raftlog.records import crc_matches, read_header
 from raftlog.records.empty import build_empty_batch
+from raftlog.runtime.memory_budget import MemoryBudget
 from tests.kafka.data.requests import Handlers, batch, fetch_fields, values
 
 LONG_MS = 20_000
@@ -210,3 +212,79 @@ async def test_a_fetch_of_many_idle_partitions_costs_few_calls_each(lone):
         sys.setprofile(None)
     assert [each.error for each in found] == [None] * 200
     assert calls / 200 <= 12
+
+
+# memory
+
+
+async def test_a_waiting_fetch_holds_few_bytes(lone, monkeypatch):
+    size = len(batch(bytes(100_000)))
+    await lone.produce(batch(bytes(100_000)))
+    held = []
+    turn = PartitionsFetch._turn
+
+    async def turned(fetch, deadline):
+        held.append(sum(map(len, fetch._results[0].batches)))
+        return await turn(fetch, deadline)
+
+    monkeypatch.setattr(PartitionsFetch, "_turn", turned)
+    task = await poll(lone, {("t", 0): 0, ("t", 1): 0}, min_bytes=size + 1)
+    await lone.produce(batch(b"a"), 1)
+    rows = await task
+    assert [len(values(row.records)) for row in rows.values()] == [1, 1]
+    assert (held, len(rows["t", 0].records)) == ([0], size)
+
+
+async def test_an_answer_takes_no_more_than_the_free_memory(lone):
+    size = len(batch(bytes(1_000)))
+    for _ in range(3):
+        await lone.produce(batch(bytes(1_000)))
+    for free, count in ((1 << 20, 3), (2 * size, 2), (1, 1), (0, 0), (-5, 0)):
+        [found] = await lone.broker.leader.fetches.fetch(
+            [PartitionFetch("t", 0, -1, 0, 1 << 20)],
+            max_bytes=1 << 20,
+            min_bytes=1 << 20,
+            deadline=deadline_in(LONG_MS if count < 3 else 0),
+            free_bytes=lambda free=free: free,
+        )
+        assert (len(found.batches), found.high_watermark, found.error) == (count, 3, None), free
+
+
+async def test_a_fetch_without_memory_is_held_until_there_is_some(lone):
+    await lone.produce(batch(b"a"))
+    answers = MemoryBudget(100)
+    handlers = Handlers(lone.broker, answers=answers)
+    answers.take_anyway("a slow reader", 100)
+    row = await handlers.fetch_one(0, max_wait_ms=10)
+    assert (values(row.records), row.high_watermark, row.error_code) == ([], 1, 0)
+    task = asyncio.create_task(handlers.fetch_one(0, max_wait_ms=LONG_MS))
+    while answers.refused < 2:
+        await asyncio.sleep(0)
+    answers.release("a slow reader")
+    assert values((await task).records) == [b"a"]
+
+
+async def test_a_partition_that_is_named_twice_is_answered_once(lone):
+    await lone.produce(batch(b"a"))
+    part = FetchRequest.FetchTopic
+    fields = fetch_fields({("t", 0): 0, ("t", 1): 0})
+    fields["topics"] += [part(topic="none", partitions=[]), *fields["topics"], *fields["topics"]]
+    answer = await lone.send(ApiKey.FETCH, 12, **fields)
+    assert [(each.topic, [row.partition_index for row in each.partitions]) for each in answer.responses] == [
+        ("t", [0, 1]),
+        ("none", []),
+    ]
+    assert values(answer.responses[0].partitions[0].records) == [b"a"]
+
+
+async def test_a_fetch_of_many_partitions_lets_others_run(lone):
+    """Records that arrive between two slices end the poll."""
+    requests = [PartitionFetch("t", 1, -1, 0, 1_000), *(PartitionFetch("none", n, -1, 0, 1) for n in range(600))]
+    fetch = PartitionsFetch(lone.broker.parts.topics, lone.broker.measuring.counters, requests, 1 << 20)
+    fetch._is_full = False
+    running = asyncio.create_task(fetch.run(1, deadline_in(LONG_MS)))
+    await asyncio.sleep(0)
+    assert not running.done()
+    await lone.produce(batch(b"a"), 1)
+    assert len((await running)[0].batches) == 1
+    assert not any(each.replica.waiting_count for each in lone.broker.parts.topics.find("t").partitions)

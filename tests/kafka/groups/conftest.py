@@ -1,5 +1,6 @@
 """Handlers of groups at real brokers: one alone, or three; each request and answer in Kafka's bytes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,7 +24,9 @@ class Face:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.apis: dict[ApiKey, KafkaApi] = {each.key: each for each in apis(KafkaContext(broker, LISTENER, DEFAULTS))}
+        self.stopping = asyncio.get_running_loop().create_future()
+        context = KafkaContext(broker, LISTENER, DEFAULTS, stopping=self.stopping)
+        self.apis: dict[ApiKey, KafkaApi] = {each.key: each for each in apis(context)}
 
     async def call(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """Send a request of this version and return the answer, both through the wire's format."""

@@ -175,3 +175,25 @@ async def test_a_cancelled_join_of_a_new_member_leaves_no_member(face):
     with pytest.raises(asyncio.CancelledError):
         await joining
     assert len((await leader.join()).members) == 1
+
+
+async def test_joins_and_syncs_end_when_the_listener_stops(face):
+    first, second = KafkaMember(face), KafkaMember(face)
+    await first.alone()
+    second.member_id = (await second.ask_to_join()).member_id
+    joining = asyncio.create_task(second.ask_to_join())
+    await first.rebalances()
+    await first.join()
+    assert (await joining).error_code == 0
+    second.generation = first.generation
+    follower, leader = (first, second) if first.joined.leader == second.member_id else (second, first)
+    syncing = asyncio.create_task(follower.ask_to_sync())
+    third = KafkaMember(face)
+    third.member_id = (await third.ask_to_join()).member_id
+    assert await follower.heartbeat() == 0
+    assert not syncing.done()
+    face.stopping.set_result(None)
+    assert (await syncing).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answer = await third.ask_to_join()
+    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, third.member_id)
+    assert await leader.heartbeat() in (0, ErrorCode.REBALANCE_IN_PROGRESS), "other requests are served"

@@ -18,7 +18,7 @@ def apis(context: KafkaContext) -> list[KafkaApi]:
     groups = context.broker.groups.direct()
     return [
         *DiscoveryHandlers(context).apis(),
-        *MembershipHandlers(groups).apis(),
+        *MembershipHandlers(groups, context.stopping).apis(),
         *OffsetHandlers(groups).apis(),
         *AdministrationHandlers(groups).apis(),
     ]

@@ -1,15 +1,18 @@
 """JoinGroup 0 to 7, SyncGroup 0 to 5, Heartbeat 0 to 4 and LeaveGroup 0 to 4.
 
 Protocol types and payloads are opaque, so that members of `connect` and others are served as consumers are. A join
-waits longer than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait."""
+waits longer than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait. When
+the listener stops, joins and syncs end with COORDINATOR_NOT_AVAILABLE: their clients look for the next coordinator."""
 
-from typing import Any, Final
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.handlers.groups.group_errors import check_coordinator, member_code
 from raftlog.api.kafka.wire.schemas import answer_class
-from raftlog.errors import InconsistentProtocol, RaftlogError
+from raftlog.errors import InconsistentProtocol, RaftlogError, Unavailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.joins import TEXT_MAX
 from raftlog.partitions.groups.records import Protocol
@@ -32,12 +35,14 @@ _MANY_LEAVE_SINCE: Final = 3
 _MARGIN_MS: Final = 30_000
 """Time beyond a rebalance timeout for storing a generation, or for a coordinator's failover."""
 
+T = TypeVar("T")
+
 
 class MembershipHandlers:
     """Handlers of the four requests of group members."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+    def __init__(self, groups: Groups, stopping: "asyncio.Future[None] | None") -> None:
+        self._groups, self._stopping = groups, stopping
 
     def apis(self) -> list[KafkaApi]:
         return [
@@ -56,7 +61,7 @@ class MembershipHandlers:
                 return _not_joined(request, ErrorCode.INVALID_SESSION_TIMEOUT)
             join = self._join(request)
             waited_ms = join.rebalance_timeout_ms + _MARGIN_MS
-            joined = await self._groups.join(join, deadline=deadline_in(waited_ms))
+            joined = await self._unless_stopped(self._groups.join(join, deadline=deadline_in(waited_ms)))
         except RaftlogError as error:
             return _not_joined(request, member_code(error))
         if isinstance(joined, MemberIdGiven):
@@ -112,10 +117,23 @@ class MembershipHandlers:
         answer = answer_class(ApiKey.SYNC_GROUP)
         try:
             check_coordinator(self._groups, sync.group)
-            synced = await self._groups.sync(sync, deadline=deadline_in(waited_ms))
+            synced = await self._unless_stopped(self._groups.sync(sync, deadline=deadline_in(waited_ms)))
         except RaftlogError as error:
             return answer(error_code=member_code(error), assignment=b"")
         return answer(protocol_type=synced.protocol_type, protocol_name=synced.protocol, assignment=synced.assignment)
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a request that waits for other members. Raises `Unavailable` when the listener stops."""
+        if self._stopping is None:
+            return await waiting
+        task = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait((task, self._stopping), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise Unavailable("this broker is stopping; find the coordinator again")
+        finally:
+            task.cancel()
 
     async def heartbeat(self, request: KafkaRequest) -> Any:
         """Keep a member's session alive; the answer reports a rebalance."""
