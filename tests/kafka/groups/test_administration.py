@@ -17,8 +17,10 @@ async def test_each_version_finds_the_coordinator(face, version):
     if version >= 1:
         assert "slash" in refused.error_message
         refused = await face.call(ApiKey.FIND_COORDINATOR, version, key="new", key_type=1)
-        assert (refused.error_code, refused.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+        assert (refused.error_code, refused.node_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
         assert "transactions" in refused.error_message
+        refused = await face.call(ApiKey.FIND_COORDINATOR, version, key="new", key_type=2)
+        assert (refused.error_code, refused.node_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 async def test_a_coordinator_without_this_listener_is_not_available(face, monkeypatch):

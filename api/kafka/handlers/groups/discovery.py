@@ -13,7 +13,8 @@ from raftlog.partitions.deadline import deadline_in
 _WAIT_MS: Final = 3_000
 """Time for the creation of the internal topic and for an election; clients retry afterwards."""
 _GROUP: Final = 0
-"""Key type of groups; 1 stands for transactions."""
+_TRANSACTION: Final = 1
+"""Key types."""
 
 
 class DiscoveryHandlers:
@@ -28,12 +29,10 @@ class DiscoveryHandlers:
     async def find(self, request: KafkaRequest) -> Any:
         """Return address and node id of a group's coordinator."""
         asked = request.message
+        if asked.key_type == _TRANSACTION:  # with most other codes librdkafka would repeat the request without end
+            return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
         if asked.key_type != _GROUP:
-            return _refused(
-                ErrorCode.INVALID_REQUEST,
-                f"key type {asked.key_type} has no coordinator here: only consumer groups (0) have one; this release "
-                "has no transactions",
-            )
+            return _refused(ErrorCode.INVALID_REQUEST, f"key type {asked.key_type} is unknown; groups have 0")
         try:
             node = await self._broker.groups.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
         except RaftlogError as error:
