@@ -12,6 +12,7 @@ PROGRAMS = {
     "/usr/include/stdio.h": "libc6-dev",
     "cc": "gcc",
     "faketime": "faketime",  # beside the library that is meant
+    "kcat": "kcat",
     "java": "openjdk-17-jre-headless",
     "openssl": "openssl",
     "strace": "strace",

@@ -183,9 +183,7 @@ class Aiokafka(Driver):
         """Write records in one batch."""
         _run(self._write(topic, records, codec, acks, is_idempotent))
 
-    async def _write(
-        self, topic: str, records: Sequence[Unsent], codec: str, acks: str, is_idempotent: bool
-    ) -> None:
+    async def _write(self, topic: str, records: Sequence[Unsent], codec: str, acks: str, is_idempotent: bool) -> None:
         async with AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
             compression_type=None if codec == "none" else codec,
@@ -272,9 +270,7 @@ class Raftlog(Driver):
         """Write records in one batch."""
         _run(self._write(topic, records, codec, acks, is_idempotent))
 
-    async def _write(
-        self, topic: str, records: Sequence[Unsent], codec: str, acks: str, is_idempotent: bool
-    ) -> None:
+    async def _write(self, topic: str, records: Sequence[Unsent], codec: str, acks: str, is_idempotent: bool) -> None:
         options: Any = {"compression": codec, "acks": acks, "idempotent": is_idempotent}
         async with Producer(self.addresses, **options) as producer:
             new = [NewRecord(value, key, timestamp, headers) for key, value, headers, timestamp in records]

@@ -22,7 +22,7 @@ HEARTBEAT_MS: Final = 100
 
 
 class Member:
-    """Member of a group, subscribed to one topic; it begins at the start and commits when it is told to."""
+    """Member of a group, subscribed to one topic; it begins at the start and commits by `commit` alone."""
 
     def __init__(self, cluster: Cluster, group: str, topic: str, instance: str | None = None) -> None:
         self.cluster, self.group, self.topic, self.instance = cluster, group, topic, instance

@@ -94,7 +94,9 @@ async def test_librdkafka_groups(cluster, name, make_topic, librdkafka_admin):
     assert name in [each.group_id for each in client.list_consumer_groups().result(WITHIN_S).valid]
     places = [librdkafka.TopicPartition(name, 0, 3)]
     only(client.alter_consumer_group_offsets([librdkafka.ConsumerGroupTopicPartitions(name, places)]))
-    [stored] = only(client.list_consumer_group_offsets([librdkafka.ConsumerGroupTopicPartitions(name)])).topic_partitions[:1]
+    [stored] = only(
+        client.list_consumer_group_offsets([librdkafka.ConsumerGroupTopicPartitions(name)])
+    ).topic_partitions[:1]
     assert (stored.partition, stored.offset) == (0, 3)
     only(client.delete_consumer_groups([name]))
     assert name not in [each.group_id for each in client.list_consumer_groups().result(WITHIN_S).valid]

@@ -19,7 +19,7 @@ SOME: Final = 200
 
 
 class Load:
-    """Producer of numbered records to partition 0, which runs until it is told to end."""
+    """Producer of numbered records to partition 0, which runs until `is_ending`."""
 
     prefix: bytes
 

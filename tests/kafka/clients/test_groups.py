@@ -1,4 +1,4 @@
-"""Consumer groups of each client, and of several clients at once: members share partitions, commit, leave and return."""
+"""Consumer groups of each client, and of several at once: members share partitions, commit, leave and return."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
