@@ -20,8 +20,9 @@ from kafka.admin import ConfigResource, OffsetSpec
 from kafka.errors import TopicAlreadyExistsError, TransactionalIdAuthorizationFailedError, UnknownTopicOrPartitionError
 from kafka.structs import OffsetAndMetadata
 
+from raftlog.testing import Cluster
 from tests.kafka.clients.drivers import Http, Librdkafka
-from tests.kafka.clients.group_members import AiokafkaMember, KafkaPythonMember, LibrdkafkaMember, shared
+from tests.kafka.clients.group_members import AiokafkaMember, KafkaPythonMember, LibrdkafkaMember, Member, shared
 from tests.kafka.clients.stored import BEGINNING, WITHIN_S, Unsent
 
 TEN = [Unsent(None, str(number).encode(), (), 1_000 * number) for number in range(10)]
@@ -38,6 +39,15 @@ def code_of(results: dict[Any, Future]) -> str:
     with pytest.raises(librdkafka.KafkaException) as raised:
         only(results)
     return str(raised.value.args[0].name())
+
+
+async def read_and_committed(cluster: Cluster, member: Member) -> None:
+    """Let a member read and commit ten records in each of two partitions."""
+    for partition in range(2):
+        Librdkafka(cluster).write(member.topic, TEN, partition=partition)
+    await member.start()
+    await shared([member], 2, 20)
+    await member.commit()
 
 
 @pytest.fixture
@@ -82,10 +92,7 @@ def test_librdkafka_records(cluster, make_topic, librdkafka_admin):
 
 async def test_librdkafka_groups(cluster, name, make_topic, librdkafka_admin):
     client, member = librdkafka_admin, LibrdkafkaMember(cluster, name, make_topic(2))
-    Librdkafka(cluster).write(name, TEN)
-    await member.start()
-    await shared([member], 2, 10)
-    await member.commit()
+    await read_and_committed(cluster, member)
     described = only(client.describe_consumer_groups([name]))
     [row] = described.members
     assert (described.state.name, len(row.assignment.topic_partitions)) == ("STABLE", 2)
@@ -148,10 +155,7 @@ def test_kafka_python_records(cluster, make_topic, kafka_python_admin):
 
 async def test_kafka_python_groups(cluster, name, make_topic, kafka_python_admin):
     client, member = kafka_python_admin, KafkaPythonMember(cluster, name, make_topic(2))
-    Librdkafka(cluster).write(name, TEN)
-    await member.start()
-    await shared([member], 2, 10)
-    await member.commit()
+    await read_and_committed(cluster, member)
     described = client.describe_groups([name])[name]
     assert (described["group_state"], len(described["members"])) == ("Stable", 1)
     await member.close()
@@ -201,17 +205,14 @@ async def test_aiokafka_topics(cluster, name, aiokafka_admin):
 
 async def test_aiokafka_groups(cluster, name, make_topic, aiokafka_admin):
     client, member = aiokafka_admin, AiokafkaMember(cluster, name, make_topic(2))
-    Librdkafka(cluster).write(name, TEN)
-    await member.start()
-    await shared([member], 2, 10)
-    await member.commit()
+    await read_and_committed(cluster, member)
     [answer] = await client.describe_consumer_groups([name])
     [(error, group, state, kind, protocol, members)] = answer.groups
     assert (error, group, state, kind, protocol, len(members)) == (0, name, "Stable", "consumer", "range", 1)
     await member.close()
     assert (name, "consumer") in await client.list_consumer_groups()
     offsets = await client.list_consumer_group_offsets(name)
-    assert {place.partition: each.offset for place, each in offsets.items()} == {0: 10, 1: 0}
+    assert {place.partition: each.offset for place, each in offsets.items()} == {0: 10, 1: 10}
 
 
 async def test_transactions_are_refused_at_once(cluster):
