@@ -24,6 +24,7 @@ from raftlog.testing import Cluster
 from tests.kafka.clients.drivers import Http, Librdkafka
 from tests.kafka.clients.group_members import AiokafkaMember, KafkaPythonMember, LibrdkafkaMember, Member, shared
 from tests.kafka.clients.stored import BEGINNING, WITHIN_S, Unsent
+from tests.waiting import until_async
 
 TEN = [Unsent(None, str(number).encode(), (), 1_000 * number) for number in range(10)]
 
@@ -193,8 +194,13 @@ async def test_aiokafka_topics(cluster, name, aiokafka_admin):
     await client.alter_configs([AiokafkaResource(AiokafkaResourceType.TOPIC, name, {"retention.ms": "700000"})])
     assert await retention() == "700000"
     await client.create_partitions({name: AiokafkaPartitions(3)})
-    [described] = await client.describe_topics([name])
-    assert len(described["partitions"]) == 3
+
+    async def has_grown() -> bool:
+        """Return whether the broker that is asked, any of them, knows of the new partition."""
+        [described] = await client.describe_topics([name])
+        return len(described["partitions"]) == 3
+
+    await until_async(has_grown)
     assert name in await client.list_topics()
     assert len((await client.describe_cluster())["brokers"]) == 3
     Http(cluster).write(name, TEN)

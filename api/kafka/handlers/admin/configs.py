@@ -1,6 +1,7 @@
 """DescribeConfigs: configurations of topics, of this broker and of its loggers, with sources and synonyms."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from raftlog.api.kafka.handlers.admin.broker_config_names import (
 from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType
 from raftlog.api.kafka.handlers.admin.outcomes import DONE, AdminRefusal, in_parallel, outcome_of
 from raftlog.api.kafka.wire.schemas import answer_class
-from raftlog.errors import RaftlogError
+from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.addresses import joined
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.topic_config import TopicConfig
@@ -33,6 +34,8 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
+_CURRENT_MS: Final = 1_000
+"""Longest wait for the controller before a description; without its answer the copy of this broker is described."""
 ANY_BROKER: Final = ""
 """Resource name of the settings that all brokers share."""
 
@@ -109,16 +112,20 @@ class ConfigDescriptions:
     """Handler of DescribeConfigs."""
 
     def __init__(self, context: KafkaContext) -> None:
-        self._reader = ConfigReader(context)
+        self._reader, self._broker = ConfigReader(context), context.broker
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
         return [KafkaApi(ApiKey.DESCRIBE_CONFIGS, (1, 4), self.describe)]
 
     async def describe(self, request: KafkaRequest) -> Any:
-        """Describe the configurations of each resource."""
+        """Describe the configurations of each resource.
+
+        A change that any broker has acknowledged is in them, unless the controller does not answer."""
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_in(NO_DEADLINE_MS)
+        with suppress(Unavailable):
+            await self._broker.operations.leadership.refresh(deadline=deadline_in(_CURRENT_MS))
 
         async def described(resource: Any) -> Any:
             kind, name = resource.resource_type, resource.resource_name
