@@ -34,6 +34,8 @@ STALL_S: Final = 60.0
 """Time without progress after which a connection is closed that does not read its answers."""
 FRAME_BYTES_PER_S_MIN: Final = 16 * 1024
 """Rate at which a frame has to arrive once it holds memory that others may wait for."""
+ANSWER_BYTES_PER_S_MIN: Final = 16 * 1024
+"""Rate at which an answer has to be read that holds such memory."""
 _LENGTH: Final = Struct(">i")
 _CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """Requests that wait long for others; all others end by themselves, whether the client is there or not."""
@@ -86,6 +88,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         "_swept_sent",
         "_transport",
         "_uncharged",
+        "_was_unsent",
         "caller",
         "is_active",
         "is_ending",
@@ -121,6 +124,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Bytes of answers so far, those in the transport's buffer among them."""
         self._swept_sent, self._swept_at = 0, loop.time()
         """Bytes that the socket had taken at the last sweep with progress, and its time."""
+        self._was_unsent = False
+        """Whether there were unsent answers at the last sweep."""
 
     # ---- called by the event loop
 
@@ -426,9 +431,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         unsent, frame = self._transport.get_write_buffer_size(), self._frame
-        if unsent and self._sent - unsent == self._swept_sent:
+        was_unsent, self._was_unsent = self._was_unsent, unsent > 0
+        rate = ANSWER_BYTES_PER_S_MIN if unsent > UNCHARGED_ANSWER_BYTES_MAX else 0
+        if unsent and was_unsent and self._sent - unsent - self._swept_sent <= rate * (now - self._swept_at):
             if now - self._swept_at > STALL_S:
-                self._owner.report(self, f"{unsent} bytes of answers were not read for {STALL_S:.0f} s")
+                self._owner.report(self, f"{unsent} bytes of answers are not read, or too slowly, for {STALL_S:.0f} s")
                 self.abort()
         elif unsent or self.is_active or self._order.pending:
             self.is_active = False

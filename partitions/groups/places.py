@@ -2,9 +2,10 @@
 
 A topic created later under the name of a deleted one has another uuid. Called by the service and by coordinators."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from raftlog.errors import RequestError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.results import Place
@@ -28,6 +29,23 @@ class TopicPlaces:
     async def of(self, key: TopicPartition, deadline: Deadline) -> Place:
         """Return the place of a partition. Raises `UnknownTopic` and `UnknownPartition`."""
         return (await self._finder.partition(*key, deadline)).topic_id, key.partition
+
+    async def of_each(
+        self, keys: Iterable[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, Place | RequestError]:
+        """Return the places of partitions, or their errors; the controller is asked once for each topic at most."""
+        found: dict[TopicPartition, Place | RequestError] = {}
+        keys = list(keys)
+        await self._finder.learn({key.topic for key in keys}, deadline)
+        for key in keys:
+            try:
+                topic = self._topics.find(key.topic)
+                partition = await self._finder.partition_of(topic, key.partition, deadline)
+            except RequestError as error:
+                found[key] = error
+            else:
+                found[key] = partition.topic_id, key.partition
+        return found
 
     def name(self, place: Place) -> TopicPartition | None:
         """Return the partition's name; None when the topic does not exist, or was deleted."""

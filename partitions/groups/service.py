@@ -182,16 +182,17 @@ class Groups:
 
         Raises the errors of the group as a whole: nothing was committed, unless it is `OutcomeUnknown`."""
         await self.router.partition_for(group, deadline)
-        places, failed = self._environment.places, dict[TopicPartition, RaftlogError]()
+        failed: dict[TopicPartition, RaftlogError] = {}
         found: dict[Place, OffsetCommit] = {}
-        for key, offset in offsets.items():
+        for key, place in (await self._environment.places.of_each(offsets, deadline)).items():
             try:
-                place = await places.of(key, deadline)
-                check_offsets({place: offset})
+                if isinstance(place, RequestError):
+                    raise place
+                check_offsets({place: offsets[key]})
             except RequestError as error:
                 failed[key] = error
             else:
-                found[place] = offset
+                found[place] = offsets[key]
         if found:
             await self.router.call(operations.COMMIT, group, CommitOffsets(group, found, member), deadline)
         return failed

@@ -29,8 +29,8 @@ class LeaderFetches:
     ) -> list[FetchedPartition]:
         """Return stored batches of many partitions, one result each, with one wait for all; errors are results.
 
-        No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; while there
-        is none, answers have no records."""
+        No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; without
+        any, answers have no records."""
         max_bytes = max(0, min(max_bytes, self._bytes_max))
         fetch = PartitionsFetch(self._topics, self._counters, requests, max_bytes, free_bytes)
         return await fetch.run(min(min_bytes, max_bytes), deadline)

@@ -4,6 +4,7 @@ For a topic or partition that is not known here the controller is asked once; th
 or until the controller's state changes. Called by the broker."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import TypeVar
 from uuid import UUID
 
@@ -53,6 +54,11 @@ class Finder:
                 self._note_unknown(name, loop.time())
             return self._topics.find(name)
 
+    async def learn(self, names: Iterable[str], deadline: Deadline) -> None:
+        """Ask the controller once if any of these topics is not known here. Raises `NoLeader` as `topic` does."""
+        if any(name not in self._topics for name in names):
+            await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
+
     async def partition(self, name: str, number: int, deadline: Deadline) -> Partition:
         """Return a partition. Raises `UnknownTopic`, `UnknownPartition`, and `NoLeader` as `topic` does."""
         return await self.partition_of(await self.topic(name, deadline), number, deadline)
@@ -73,7 +79,7 @@ class Finder:
             highest = choice
         else:
             highest = max((number for number in choice if number is not None), default=0)
-        key = f"{topic.name}/{highest}"  # no topic has such a name
+        key = f"{topic.name}/"  # no topic has such a name
         loop = asyncio.get_running_loop()
         if highest < len(topic.partitions) or self._unknown_until.get(key, 0.0) > loop.time():
             return

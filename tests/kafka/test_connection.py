@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
 from raftlog.api.kafka.api import ApiKey
-from raftlog.api.kafka.connection import STALL_S, UNCHARGED_ANSWER_BYTES_MAX
+from raftlog.api.kafka.connection import ANSWER_BYTES_PER_S_MIN, STALL_S, UNCHARGED_ANSWER_BYTES_MAX
 from raftlog.api.kafka.settings import KafkaSettings
+from raftlog.api.kafka.wire import schemas
 from raftlog.errors import NotLeader
 from tests.kafka.harness import MIB, Edge, answers_in, feed, framed, request, settle
 
@@ -296,7 +298,28 @@ async def test_a_stalled_reader_is_cut_off(edge: Edge, caplog: pytest.LogCapture
     assert not transport.is_closed
     connection.sweep(now + 2 * STALL_S + 2)
     assert transport.is_closed
-    assert reasons(caplog) == ["800 bytes of answers were not read for 60 s"]
+    assert reasons(caplog) == ["800 bytes of answers are not read, or too slowly, for 60 s"]
+
+
+async def test_a_reader_that_holds_memory_has_to_read(edge: Edge) -> None:
+    edge.is_immediate = True
+    connection, transport = edge.connect()
+    now = asyncio.get_running_loop().time() + 10 * STALL_S
+    feed(connection, request(FETCH, 4, bytes(10 * MIB)))
+    transport.unsent = 9 * MIB
+    connection.sweep(now)
+    assert not transport.is_closed, "the answer is new"
+    while not transport.is_closed and transport.unsent > MIB:
+        transport.unsent -= 5 * ANSWER_BYTES_PER_S_MIN + 1
+        now += 5.0
+        connection.sweep(now)
+    assert not transport.is_closed, "it was fast enough"
+    begun = now
+    while not transport.is_closed:
+        transport.unsent -= 4 * ANSWER_BYTES_PER_S_MIN
+        now += 5.0
+        connection.sweep(now)
+    assert now - begun == STALL_S + 5.0
 
 
 async def test_an_idle_connection_is_closed_without_an_event(make_edge, caplog: pytest.LogCaptureFixture) -> None:
@@ -349,6 +372,28 @@ async def test_what_waits_for_others_is_cancelled_when_its_client_leaves(edge: E
         transport.close()
         await settle()
     assert [future.cancelled() for future in edge.waiting] == [True, True, False]
+
+
+async def test_a_large_request_is_decoded_in_a_thread(make_edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, decode = [], schemas.decode
+
+    def decoded(*arguments):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return decode(*arguments)
+
+    monkeypatch.setattr(schemas, "decode", decoded)
+    edge: Edge = make_edge()
+    connection, _ = edge.connect()
+    for count in (1, 10_000):
+        body = count.to_bytes(4, "big") + b"\0\5topic" * count + b"\0"
+        feed(connection, request(ApiKey.METADATA, 4, body, count))
+        while len(edge.waiting) == 0:
+            await asyncio.sleep(0)
+        assert len(edge.seen[-1].message.topics) == count
+        edge.waiting.pop().set_exception(NotLeader("to end the request"))
+        await settle()
+        connection, _ = edge.connect()
+    assert threads == [True, False]
 
 
 async def test_a_stop_answers_what_was_begun(edge: Edge) -> None:

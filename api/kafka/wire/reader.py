@@ -14,7 +14,7 @@ from uuid import UUID
 
 from raftlog.api.kafka.wire.errors import MalformedRequest
 
-ELEMENTS_MAX: Final = 100_000
+ELEMENTS_MAX: Final = 20_000
 """Elements of all arrays and tagged fields of a request together."""
 STRING_BYTES_MAX: Final = 32_767
 _VARINT_BYTES_MAX: Final = 5

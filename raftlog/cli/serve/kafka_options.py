@@ -65,7 +65,8 @@ kafka_options = all_of(
         "--kafka-connections-max",
         type=click.IntRange(1, 1_000_000),
         default=DEFAULTS.connections_max,
-        help="Maximum number of connections of a Kafka listener; lowered where few file descriptors (ulimit -n) are left.",
+        help="Maximum number of connections of a Kafka listener; lowered where few file descriptors (ulimit -n) are "
+        "allowed.",
     ),
     broker_option(
         "--kafka-pipelined-requests-max",

@@ -293,7 +293,7 @@ async def _run(
 
 
 def _listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
-    """Make the listeners of a broker, which share descriptors, and the memory for bodies of requests and for answers."""
+    """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
     requests = requests_budget(broker)
 
     def within(wanted: int) -> int:

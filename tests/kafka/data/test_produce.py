@@ -9,7 +9,7 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.errors import Overloaded, RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import read_header
-from tests.kafka.data.requests import batch, sequenced, values
+from tests.kafka.data.requests import CLASSES, batch, sequenced, values
 
 
 @pytest.mark.parametrize("version", range(3, 10))
@@ -48,6 +48,17 @@ async def test_partitions_have_a_result_each(lone):
     rows = [row for topic in answer.responses for row in topic.partition_responses]
     assert [row.error_code for row in rows] == [0, 0, 3, 3]
     assert [row.base_offset for row in rows] == [0, 0, -1, -1]
+
+
+async def test_a_partition_that_is_named_twice_is_refused(lone):
+    request, _ = CLASSES[ApiKey.PRODUCE]
+    part = request.TopicProduceData
+    rows = [part.PartitionProduceData(index=0, records=batch(value)) for value in (b"a", b"b")]
+    topics = [part(name="t", partition_data=rows), part(name="t", partition_data=rows[:1])]
+    answer = await lone.send(ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=topics)
+    codes = [[row.error_code for row in topic.partition_responses] for topic in answer.responses]
+    assert codes == [[0, ErrorCode.INVALID_REQUEST], [ErrorCode.INVALID_REQUEST]]
+    assert (await lone.list_offset(-1)).offset == 1
 
 
 def _with_byte(place: int, value: int) -> bytes:

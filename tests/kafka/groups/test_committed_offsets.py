@@ -149,3 +149,30 @@ async def test_offsets_of_single_partitions_are_deleted(face):
     await KafkaMember(face).alone()
     assert await delete(face, {"t": [1], "u": [0]}) == (0, {"t": [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC], "u": [0]})
     assert await fetched(face) == {"t": {1: 2, 2: 3}}
+
+
+async def test_the_controller_is_asked_once_for_many_unknown_partitions(face, monkeypatch):
+    """Each question takes a majority's answer: thousands of them outlast the session of the member."""
+    metadata, asked = face.broker.metadata, 0
+    barrier = metadata.barrier
+
+    async def counted(deadline):
+        nonlocal asked
+        asked += 1
+        await barrier(deadline)
+
+    monkeypatch.setattr(metadata, "barrier", counted)
+    codes = await commit(face, dict.fromkeys(range(500), 1))
+    assert [code for code in codes.values() if code == 0] == [0] * 4
+    assert asked == 1
+    topic_row = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
+    row = topic_row.OffsetCommitRequestPartition
+    topics = [
+        topic_row(name=f"none-{number}", partitions=[row(partition_index=0, committed_offset=1, committed_metadata="")])
+        for number in range(500)
+    ]
+    answer = await face.call(
+        ApiKey.OFFSET_COMMIT, 5, group_id=G, member_id="", generation_id_or_member_epoch=-1, topics=topics
+    )
+    assert {topic.partitions[0].error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert asked == 2

@@ -50,9 +50,15 @@ class ProduceHandler:
         deadline = deadline_in(wait_ms)
         begun: list[LeaderAppend] = []
         answer: list[tuple[str, Rows]] = []
+        seen: set[tuple[str, int]] = set()
         for topic, partitions in message.topics:
             rows: Rows = []
             for partition in partitions:
+                place = topic, partition[0]
+                if place in seen:
+                    rows.append(_twice(partition[0]))
+                    continue
+                seen.add(place)
                 rows.append(self._begin(topic, partition, acks, deadline, begun))
             answer.append((topic, rows))
         outcomes = await self._appends.outcomes(begun)
@@ -77,6 +83,10 @@ class ProduceHandler:
         except RaftlogError as error:
             return _failed(number, error)
         return None
+
+
+def _twice(number: int) -> ProducedPartition:
+    return ProducedPartition(number, ErrorCode.INVALID_REQUEST, error_message="the request names the partition twice")
 
 
 def _fill(

@@ -1,8 +1,8 @@
 """JoinGroup 0 to 7, SyncGroup 0 to 5, Heartbeat 0 to 4 and LeaveGroup 0 to 4.
 
 Protocol types and payloads are opaque, so that members of `connect` and others are served as consumers are. A join
-waits longer than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait. When
-the listener stops, joins and syncs end with COORDINATOR_NOT_AVAILABLE: their clients look for the next coordinator."""
+waits longer than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait.
+When the listener stops, joins and syncs end with COORDINATOR_NOT_AVAILABLE, and clients look for a coordinator."""
 
 import asyncio
 from collections.abc import Coroutine
