@@ -45,4 +45,4 @@ def test_the_readme_is_short() -> None:
 def test_the_documents_are_short() -> None:
     docs = [path for path in PAGES if path.is_relative_to(ROOT / "docs")]
     assert len(docs) > 60
-    assert word_count(docs) <= 58_200
+    assert word_count(docs) <= 58_000

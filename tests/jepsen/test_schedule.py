@@ -92,11 +92,11 @@ def test_a_fault_that_means_a_leader_changes_places_with_it() -> None:
     assert kill.aimed_at(2).nodes == (2, 1)
 
 
-def test_every_kind_of_fault_has_its_facts_and_its_row_in_the_document() -> None:
+def test_every_kind_of_fault_has_its_facts_and_its_line_in_the_document() -> None:
     assert tuple(FACTS) == KINDS
     document = (Path(__file__).parents[2] / "docs" / "JEPSEN.md").read_text()
-    table = document.partition("## Faults")[2].partition("**Power losses.**")[0]
-    assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == KINDS
+    listed = document.partition("## Faults")[2].partition("**Power losses.**")[0]
+    assert tuple(re.findall(r"^- `(\w+)`: ", listed, re.MULTILINE)) == KINDS
     for kind, facts in FACTS.items():
         assert (facts.make is None) == (kind in ("cut", "packet", "roll", "members")), kind
         assert facts.is_down or not facts.always_starts, kind
