@@ -246,7 +246,7 @@ class PartitionsFetch:
             self._woken.set_result(None)
 
     def _watch(self) -> None:
-        """Note from now on what happens at the replicas; before the first other task may run."""
+        """Begin to note commits of the replicas; called before another task may run."""
         if self._is_watching:
             return
         self._is_watching = True

@@ -7,15 +7,15 @@ from raftlog.api.kafka.wire import headers, schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from tests.kafka.harness import Edge, answers_in, feed, framed, request, settle
 
-LISTED = [(0, 0, 9), (1, 4, 12), (2, 1, 6), (3, 0, 9), (12, 0, 4), (18, 0, 3)]
+LISTED = [(0, 0, 9), (1, 4, 12), (2, 1, 6), (3, 0, 9), (12, 0, 4), (14, 0, 5), (18, 0, 3)]
 ROWS = b"".join(b"".join(number.to_bytes(2, "big") for number in row) for row in LISTED)
 TAGGED_ROWS = b"".join(b"".join(number.to_bytes(2, "big") for number in row) + b"\0" for row in LISTED)
 SOFTWARE = b"\x06kcat0\x061.7.0\0"
 ANSWERS = {
-    0: b"\0\0" + b"\0\0\0\6" + ROWS,
-    1: b"\0\0" + b"\0\0\0\6" + ROWS + b"\0\0\0\0",
-    2: b"\0\0" + b"\0\0\0\6" + ROWS + b"\0\0\0\0",
-    3: b"\0\0" + b"\x07" + TAGGED_ROWS + b"\0\0\0\0" + b"\0",
+    0: b"\0\0" + b"\0\0\0\7" + ROWS,
+    1: b"\0\0" + b"\0\0\0\7" + ROWS + b"\0\0\0\0",
+    2: b"\0\0" + b"\0\0\0\7" + ROWS + b"\0\0\0\0",
+    3: b"\0\0" + b"\x08" + TAGGED_ROWS + b"\0\0\0\0" + b"\0",
     4: b"\0\x23" + b"\0\0\0\1" + b"\0\x12\0\0\0\3",
     99: b"\0\x23" + b"\0\0\0\1" + b"\0\x12\0\0\0\3",
     -1: b"\0\x23" + b"\0\0\0\1" + b"\0\x12\0\0\0\3",
