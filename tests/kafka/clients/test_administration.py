@@ -1,6 +1,6 @@
 """Administration by the admin clients of librdkafka, kafka-python and aiokafka; transactions are refused clearly."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -42,6 +42,18 @@ def code_of(results: dict[Any, Future]) -> str:
     return str(raised.value.args[0].name())
 
 
+async def expect(expected: object, ask: Callable[[], object]) -> None:
+    """Ask until the answer is the expected one: clients ask any broker, and brokers apply new topics one by one."""
+
+    async def is_there() -> bool:
+        try:
+            return ask() == expected
+        except (librdkafka.KafkaException, kafka.errors.KafkaError):
+            return False
+
+    await until_async(is_there)
+
+
 async def read_and_committed(cluster: Cluster, member: Member) -> None:
     """Let a member read and commit ten records in each of two partitions."""
     for partition in range(2):
@@ -56,7 +68,7 @@ def librdkafka_admin(cluster) -> admin.AdminClient:
     return admin.AdminClient({"bootstrap.servers": cluster.kafka})
 
 
-def test_librdkafka_topics(cluster, name, librdkafka_admin):
+async def test_librdkafka_topics(cluster, name, librdkafka_admin):
     client = librdkafka_admin
     topic = admin.NewTopic(name, 2, 3, config={"retention.ms": "600000"})
     only(client.create_topics([topic]))
@@ -68,9 +80,13 @@ def test_librdkafka_topics(cluster, name, librdkafka_admin):
     only(client.incremental_alter_configs([changed]))
     assert only(client.describe_configs([resource]))["retention.ms"].value == "700000"
     only(client.create_partitions([admin.NewPartitions(name, 3)]))
-    described = only(client.describe_topics(librdkafka.TopicCollection([name])))
-    assert [sorted(node.id for node in each.replicas) for each in described.partitions] == [[1, 2, 3]] * 3
-    assert set(client.list_topics(timeout=WITHIN_S).topics) >= {name}
+
+    def replicas() -> list[list[int]]:
+        described = only(client.describe_topics(librdkafka.TopicCollection([name])))
+        return [sorted(node.id for node in each.replicas) for each in described.partitions]
+
+    await expect([[1, 2, 3]] * 3, replicas)
+    await expect(True, lambda: name in client.list_topics(timeout=WITHIN_S).topics)
     assert {node.id for node in client.describe_cluster().result(WITHIN_S).nodes} == {1, 2, 3}
     only(client.delete_topics([name]))
     assert code_of(client.delete_topics([name])) == "UNKNOWN_TOPIC_OR_PART"
@@ -117,7 +133,7 @@ def kafka_python_admin(cluster) -> Iterator[kafka.KafkaAdminClient]:
     client.close()
 
 
-def test_kafka_python_topics(name, kafka_python_admin):
+async def test_kafka_python_topics(name, kafka_python_admin):
     client = kafka_python_admin
     new = {name: {"num_partitions": 2, "replication_factor": 3, "configs": {"retention.ms": "600000"}}}
     client.create_topics(new)
@@ -132,9 +148,8 @@ def test_kafka_python_topics(name, kafka_python_admin):
     client.alter_configs([ConfigResource("topic", name, {"retention.ms": "700000"})])
     assert retention() == "700000"
     client.create_partitions({name: 3})
-    [described] = client.describe_topics([name])
-    assert len(described["partitions"]) == 3
-    assert name in client.list_topics()
+    await expect(3, lambda: len(client.describe_topics([name])[0]["partitions"]))
+    await expect(True, lambda: name in client.list_topics())
     assert len(client.describe_cluster()["brokers"]) == 3
     client.delete_topics([name])
     with pytest.raises(UnknownTopicOrPartitionError):
@@ -200,8 +215,11 @@ async def test_aiokafka_topics(cluster, name, aiokafka_admin):
         [described] = await client.describe_topics([name])
         return len(described["partitions"]) == 3
 
+    async def is_listed() -> bool:
+        return name in await client.list_topics()
+
     await until_async(has_grown)
-    assert name in await client.list_topics()
+    await until_async(is_listed)
     assert len((await client.describe_cluster())["brokers"]) == 3
     Http(cluster).write(name, TEN)
     place = AiokafkaPartition(name, 0)
