@@ -220,9 +220,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
     ) -> int:
         """Return the node id of a partition's leader: a running node that a majority of the reachable nodes names.
 
-        A leader that was cut off still calls itself leader for a while, and the others may not have noticed yet;
-        `other_than`
-        waits for its successor."""
+        A leader that was cut off remains leader for a while, in its own view and in that of the others: with
+        `other_than`, this call waits for its successor."""
         until = time.monotonic() + timeout_s
         while True:
             active = self._active()

@@ -136,10 +136,10 @@ def test_an_address_of_another_machine(stranger: Callable[..., BrokerProcess]) -
 
 
 def test_seeds_without_answers(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
-    nobody = free_address()
-    alone = stranger("--node-id", "1", "--seeds", nobody)
+    unanswered = free_address()
+    alone = stranger("--node-id", "1", "--seeds", unanswered)
     alone.launch()
-    wait_for_words(alone, nobody)
+    wait_for_words(alone, unanswered)
     assert not alone.ready
     assert alone.stop() == 0
 

@@ -369,7 +369,7 @@ def test_reading_an_archive_costs_a_snapshot_and_what_came_after_it(tmp_path: Pa
     assert read_newest(files).newest == state
 
 
-def test_a_commit_comes_back_as_it_went() -> None:
+def test_a_commit_is_decoded_as_it_was_encoded() -> None:
     coverage = {PLACE: Coverage("id", 1, 2), TopicPartition("a", 3): Coverage("id", 0, 0)}
     paths = [path_of("orders", 0, "2026-01-01", first, first) for first in (1, 2, 3)]
     commit = Commit(7, "archived", str(uuid4()), 12, "archive", coverage, dropped=tuple(paths[:2]), deleted=(paths[2],))

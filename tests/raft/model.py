@@ -290,7 +290,7 @@ class Model:
 
     def _post(self, node: ModelNode, line: Line) -> None:
         message, awaits = line["message"], line["awaits"]
-        self._require(message["sender"] == line["node"], line, "in another one's name")
+        self._require(message["sender"] == line["node"], line, "the sender is another node")
         self._require(message["term"] <= node.term, line, f"the term is {node.term}")
         if message["term"] == node.term and _is_vote(message):
             self._require(node.vote == message["to"], line, f"the vote is {node.vote}'s")

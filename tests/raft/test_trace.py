@@ -174,7 +174,7 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
         _with_message("AppendEntries", _ONE, previous=[0, 1]),
         "is another one",
     ),
-    "a message in another one's name": (_with_message("AppendEntries", _ONE, sender=_TWO), "in another one's name"),
+    "a message with another sender": (_with_message("AppendEntries", _ONE, sender=_TWO), "the sender is another node"),
     "a message that nobody sent": (_without("AppendEntries", _ONE), "nobody sent"),
     "a message for somebody else": (_with_message("HandleAppendEntriesRequest", _TWO, to=_THREE), "for somebody else"),
     "entries that are not taken": (_with_state("HandleAppendEntriesRequest", _TWO, last=[0, 0]), "by the rules last"),

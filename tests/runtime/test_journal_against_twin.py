@@ -67,6 +67,7 @@ class JournalAgainstTwin(RuleBasedStateMachine):
 
     @rule(group=groups, kind=st.sampled_from(["trim", "install", "create", "remove"]), number=st.integers(1, 30))
     def other(self, group: bytes, kind: str, number: int) -> None:
+        """Journal a trim or an installation, or create or remove the group."""
         replica = self.twin.replicas[group]
         end = end_of({number: b""})
         assert end is not None

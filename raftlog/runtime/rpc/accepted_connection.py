@@ -82,7 +82,7 @@ class AcceptedConnection:
         self._writer: Writer | None = None
         self._server: RequestServer | None = None
         self._is_noted = False
-        """Whether the memory counts it among the open connections."""
+        """Whether the memory of peers counts it among the open connections."""
 
     def end(self) -> None:
         """Write the waiting messages, and close; called when the process stops."""

@@ -245,6 +245,7 @@ def _judge_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
 
 
 def _judge_past(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
+    """Refuse an earlier start of a disk, a copy of a running disk, and a disk with an earlier journal."""
     peer = theirs.identity
     disk = f"disk {peer.disk_uuid} of node {peer.node_id}"
     if peer.boot_epoch < known.boot_epoch:

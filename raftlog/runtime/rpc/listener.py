@@ -83,9 +83,8 @@ class Listener:
     async def close(self) -> None:
         """Stop accepting; connections that are being opened become ordinary ones, for the transport to close.
 
-        Openings with TLS are cancelled: only they could take long. (An opening without TLS that is cancelled half
-        way leaves
-        uvloop with a connection that is never reported.)"""
+        Openings with TLS are cancelled: only they could take long. (An opening without TLS that is cancelled half way
+        leaves uvloop with a connection that is never reported.)"""
         for task in list(self._tasks):
             if self._tls is not None or task not in self._opening:
                 task.cancel()
@@ -102,7 +101,8 @@ class Listener:
         self._all[accepted] = None
 
     def promote(self, accepted: AcceptedConnection) -> None:
-        assert accepted.hello is not None, "a stranger was promoted"
+        """Register a connection whose handshake is done; close the older one of its node and channel."""
+        assert accepted.hello is not None, "the handshake of a promoted connection is not done"
         if accepted.hello.channel is Channel.PROBE:
             return
         self._strangers.pop(accepted, None)

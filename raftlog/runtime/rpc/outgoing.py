@@ -70,7 +70,7 @@ class Outgoing:
         """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
         self._last_correlation = 0
         self._is_noted = False
-        """Whether the memory counts it among the open connections."""
+        """Whether the memory of peers counts it among the open connections."""
 
     def request(self, call: Call) -> "asyncio.Future[Answer]":
         """Send a request. Raises `NotConnected`, `Overloaded` and `InvalidArgument` when nothing was sent.
