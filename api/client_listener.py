@@ -11,14 +11,24 @@ _OTHER_FILES: Final = 256
 """Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
 
 
-def connections_within(wanted: int, open_files_max: int, listeners: int = 1) -> int:
-    """Return the number of connections of a listener that leaves enough descriptors for the log's own files.
-
-    `listeners`: number of listeners of the broker, which share the descriptors."""
+def connections_within(wanted: int, open_files_max: int) -> int:
+    """Return the number of connections that leaves enough descriptors for the log's own files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted
-    return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4) // listeners)
+    return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4))
+
+
+def shared_connections(http: int, kafka: int, kafka_listeners: int, open_files_max: int) -> tuple[int, int]:
+    """Return the connections of the HTTP listener and of each Kafka listener, which together leave enough descriptors.
+
+    A quarter at least is for HTTP, which operators use."""
+    wanted = http + kafka * kafka_listeners
+    left = connections_within(wanted, open_files_max)
+    if not kafka_listeners or left == wanted:
+        return min(http, left), kafka
+    each = min(kafka, left * 3 // 4 // kafka_listeners)
+    return min(http, left - each * kafka_listeners), each
 
 
 class ClientListener(Protocol):

@@ -13,6 +13,7 @@ from raftlog.api.kafka.wire import schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import FLEXIBLE_FROM, NEVER
 from raftlog.api.kafka.wire.reader import ELEMENTS_MAX, RequestReader
+from raftlog.api.kafka.wire.schemas import LARGE_ELEMENTS
 from tests.kafka.messages import encoded, filled
 
 
@@ -126,3 +127,19 @@ def test_failures_need_a_field_for_the_code(key: ApiKey, version: int, is_there:
     if is_there:
         found = schemas.answer_class(key).decode(b"".join(map(bytes, schemas.encode(answer, version))), version=version)
         assert found.error_code == 7
+
+
+def test_answers_with_many_elements_are_large() -> None:
+    answer = schemas.answer_class(ApiKey.METADATA)
+    topic = answer.MetadataResponseTopic
+    partition = topic.MetadataResponsePartition
+
+    def metadata(topics: int, partitions: int) -> Any:
+        rows = [topic(name="t", partitions=[partition(partition_index=0)] * partitions)] * topics
+        return answer(brokers=[], topics=rows)
+
+    assert not schemas.is_large(metadata(1, 1))
+    assert not schemas.is_large(metadata(20, 9))
+    assert schemas.is_large(metadata(20, 10))
+    assert schemas.is_large(metadata(1, LARGE_ELEMENTS))
+    assert schemas.is_large(metadata(LARGE_ELEMENTS + 1, 0))

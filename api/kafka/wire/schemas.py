@@ -19,6 +19,8 @@ from raftlog.api.kafka.wire.reader import RequestReader
 from raftlog.types import Buffer
 
 _MODULES: Final = tuple(f"kafka.protocol.{name}" for name in ("admin", "consumer", "metadata", "producer", "sasl"))
+LARGE_ELEMENTS: Final = 200
+"""Elements of an answer above which it is large: an element takes 5 to 20 µs."""
 Read = Callable[[RequestReader], Any]
 
 
@@ -71,6 +73,24 @@ def decode(key: ApiKey, body: memoryview, version: int) -> Any:
 def encode(answer: Any, version: int) -> Sequence[Buffer]:
     """Encode the body of an answer."""
     return (answer.encode(version=version),)
+
+
+def is_large(answer: Any) -> bool:
+    """Return whether an answer has many elements; only arrays and those in their elements are counted."""
+    count = 0
+    for elements in _arrays(answer):
+        count += len(elements)
+        for element in elements:
+            if count > LARGE_ELEMENTS:
+                return True
+            count += sum(map(len, _arrays(element)))
+    return count > LARGE_ELEMENTS
+
+
+def _arrays(message: Any) -> list[list[Any]]:
+    """Return the arrays of a message of the library; none for other values."""
+    found = [getattr(message, name, None) for name in getattr(type(message), "__slots__", ())]
+    return [each for each in found if isinstance(each, list)]
 
 
 def _classes() -> _Classes:

@@ -17,7 +17,7 @@ import orjson
 import uvloop
 
 import raftlog
-from raftlog.api.client_listener import connections_within
+from raftlog.api.client_listener import shared_connections
 from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import HttpSettings, requests_budget
@@ -295,12 +295,14 @@ async def _run(
 def _listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
     """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
     requests = requests_budget(broker)
-
-    def within(wanted: int) -> int:
-        return connections_within(wanted, broker.settings.open_files_max, 1 + len(kafka.listeners))
-
-    http_settings = http_settings._replace(http_connections_max=within(http_settings.http_connections_max))
-    settings = kafka.settings._replace(connections_max=within(kafka.settings.connections_max))
+    http_connections, kafka_connections = shared_connections(
+        http_settings.http_connections_max,
+        kafka.settings.connections_max,
+        len(kafka.listeners),
+        broker.settings.open_files_max,
+    )
+    http_settings = http_settings._replace(http_connections_max=http_connections)
+    settings = kafka.settings._replace(connections_max=kafka_connections)
     http = HttpListener(broker, host, port, broker.settings.advertise_http, requests, settings=http_settings)
     more = [
         KafkaListener(broker, each.host, each.port, each.advertised, requests, each.name, settings, http.answers)

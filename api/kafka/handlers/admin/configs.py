@@ -119,7 +119,7 @@ class ConfigDescriptions:
         return [KafkaApi(ApiKey.DESCRIBE_CONFIGS, (1, 4), self.describe)]
 
     async def describe(self, request: KafkaRequest) -> Any:
-        """Describe the configurations of each resource.
+        """Describe the configurations of each resource, once where it is named twice.
 
         A change that any broker has acknowledged is in them, unless the controller does not answer."""
         message, answer = request.message, answer_class(request.key)
@@ -146,7 +146,8 @@ class ConfigDescriptions:
             )
 
         row = self._rows(answer.DescribeConfigsResult.DescribeConfigsResourceResult, message)
-        return answer(results=await in_parallel(message.resources, described))
+        resources = {(each.resource_type, each.resource_name): each for each in message.resources}
+        return answer(results=await in_parallel(list(resources.values()), described))
 
     def _rows(self, result: Any, message: Any) -> Callable[[DescribedConfig, bool], Any]:
         """Return the function that makes a row of the answer; a topic has no read-only names, as in Kafka."""

@@ -76,13 +76,14 @@ async def attempt(work: Awaitable[object], meanings: Meanings = CONTROLLER) -> O
 
 
 async def in_parallel(items: Sequence[Item], work: Callable[[Item], Awaitable[Result]]) -> list[Result]:
-    """Do the parts of a request, `AT_ONCE` at a time; return the results in their order."""
+    """Do the parts of a request, `AT_ONCE` at a time, others in between; return the results in their order."""
     results: dict[int, Result] = {}
     left = iter(enumerate(items))
 
     async def take() -> None:
         for number, item in left:
             results[number] = await work(item)
+            await asyncio.sleep(0)
 
     await asyncio.gather(*(take() for _ in range(min(AT_ONCE, len(items)))))
     return [results[number] for number in range(len(items))]
