@@ -65,8 +65,9 @@ class AioProducer:
             accepted = await producer.send(topic, value, key, partition=partition, headers=list(headers) or None)
         except KafkaError as error:
             raise Unavailable(f"not accepted: {error!r}") from error
-        delivery = asyncio.create_task(_delivered(accepted))
+        delivery: asyncio.Future[DeliveredOffset] = asyncio.get_running_loop().create_future()
         self._deliveries.add(delivery)
+        accepted.add_done_callback(lambda done: _complete(delivery, done))
         delivery.add_done_callback(self._deliveries.discard)
         return delivery
 
@@ -99,19 +100,25 @@ class AioProducer:
                 await producer.client.close()
         producer._closed = True
         for delivery in list(self._deliveries):
-            delivery.cancel()
+            if not delivery.done():
+                delivery.set_exception(OutcomeUnknown("the producer was closed"))
 
 
-async def _delivered(accepted: Awaitable[Any]) -> DeliveredOffset:
-    try:
-        done = await accepted
-    except asyncio.CancelledError as error:
-        raise OutcomeUnknown("the producer was closed") from error
-    except KafkaError as error:
-        raise send_error(getattr(error, "errno", 0), repr(error), was_sent_once=False) from error
-    if done is None or done.offset < 0:
-        raise OutcomeUnknown("stored, at an offset that the broker no longer knows")
-    return DeliveredOffset(Offset(done.offset))
+def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
+    """Pass the outcome on, unless the sender has ended."""
+    if delivery.done():
+        return
+    error = None if accepted.cancelled() else accepted.exception()
+    if accepted.cancelled():
+        delivery.set_exception(OutcomeUnknown("the producer was closed"))
+    elif isinstance(error, KafkaError):
+        delivery.set_exception(send_error(getattr(error, "errno", 0), repr(error), was_sent_once=False))
+    elif error is not None:
+        delivery.set_exception(error)
+    elif accepted.result() is None or accepted.result().offset < 0:
+        delivery.set_exception(OutcomeUnknown("stored, at an offset that the broker no longer knows"))
+    else:
+        delivery.set_result(DeliveredOffset(Offset(accepted.result().offset)))
 
 
 class AioConsumer:
@@ -121,24 +128,28 @@ class AioConsumer:
         self._topics, self._settings = topics, settings
         self._created: AIOKafkaConsumer | None = None
         self._running: AIOKafkaConsumer | None = None
+        self._starting = asyncio.Lock()
 
     async def _started(self, listener: ConsumerRebalanceListener | None = None) -> AIOKafkaConsumer:
         """Return the running consumer. Raises `Unavailable` without a broker."""
-        if self._running is None:
-            consumer = self._created = AIOKafkaConsumer(**self._settings)
-            if self._topics:
-                consumer.subscribe(list(self._topics), listener=listener)
-            try:
-                async with asyncio.timeout(START_S):
-                    await consumer.start()
-            except (KafkaError, TimeoutError) as error:
-                await _end(consumer)
-                raise Unavailable(f"not started: {error!r}") from error
-            except asyncio.CancelledError:
-                await _end(consumer)
-                raise
-            self._running = consumer
-        return self._running
+        async with self._starting:
+            return self._running or await self._start(listener)
+
+    async def _start(self, listener: ConsumerRebalanceListener | None) -> AIOKafkaConsumer:
+        consumer = self._created = AIOKafkaConsumer(**self._settings)
+        if self._topics:
+            consumer.subscribe(list(self._topics), listener=listener)
+        try:
+            async with asyncio.timeout(START_S):
+                await consumer.start()
+        except (KafkaError, TimeoutError) as error:
+            await _end(consumer)
+            raise Unavailable(f"not started: {error!r}") from error
+        except asyncio.CancelledError:
+            await _end(consumer)
+            raise
+        self._running = consumer
+        return consumer
 
     async def _call(self, work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
         try:

@@ -29,6 +29,8 @@ from raftlog.types import Offset, TopicPartition
 
 POLL_S: Final = 0.005
 PURGE_S: Final = 0.5
+NO_GROUP: Final = "readers"
+"""Group of consumers that never commit: the library does not go without one."""
 RECORDS_MAX: Final = 2000
 _NEVER_SENT: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC))
 _METADATA_MAGIC: Final = b"CGMDv2:"
@@ -70,7 +72,7 @@ class LibrdkafkaProducer:
             return
         if error is None:
             delivery.set_result(DeliveredOffset(Offset(message.offset())))
-        elif error.code() in _NEVER_SENT:
+        elif self._sends_once and error.code() in _NEVER_SENT:
             delivery.set_exception(Unavailable(str(error)))
         else:
             delivery.set_exception(send_error(error.code(), str(error), was_sent_once=self._sends_once))
@@ -261,7 +263,9 @@ class Librdkafka:
         return {**self._common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **more}
 
     def new_assigned(self, group: str) -> LibrdkafkaAssigned:
-        return LibrdkafkaAssigned(self._consumer(group, {"auto.offset.reset": "error", "fetch.wait.max.ms": 200}))
+        return LibrdkafkaAssigned(
+            self._consumer(group or NO_GROUP, {"auto.offset.reset": "error", "fetch.wait.max.ms": 200})
+        )
 
     def new_consumer(
         self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
