@@ -92,6 +92,11 @@ class WithoutFaults:
         """Do nothing: no fault makes a node end by itself."""
 
     @property
+    def kafka_addresses(self) -> Mapping[int, str]:
+        """Return none: the nodes do not speak Kafka's protocol."""
+        return {}
+
+    @property
     def disks(self) -> Mapping[int, NodeDisk]:
         return {}
 

@@ -105,6 +105,10 @@ class RealCluster:
     def client_addresses(self) -> Mapping[int, str]:
         return {number: self._cluster.nodes[number].http_public for number in self._staying()}
 
+    @property
+    def kafka_addresses(self) -> Mapping[int, str]:
+        return {number: self._cluster.nodes[number].kafka_public for number in self._staying()}
+
     def _staying(self) -> list[int]:
         return list(self._cluster.nodes) if self._members is None else self._members.staying()
 

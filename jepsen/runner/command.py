@@ -18,7 +18,8 @@ from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.run import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
-from jepsen.workloads.catalogue import WORKLOADS
+from jepsen.workloads.catalogue import KAFKA_WORKLOADS, WORKLOADS
+from jepsen.workloads.faces.port import CLIENT_NAMES, ClientName
 
 NODES_MAX: Final = 9
 
@@ -37,6 +38,12 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--workload", type=click.Choice(list(WORKLOADS)), default="log", help="What the clients do.")
 @click.option(
+    "--client",
+    type=click.Choice(CLIENT_NAMES),
+    default="http",
+    help="Library of the clients; those of Kafka's protocol know log, idempotent and groups.",
+)
+@click.option(
     "--faults", callback=_fault_kinds, default="kill,pause,cut", help="Kinds of faults, with commas; all, or none."
 )
 @click.option("--time", "seconds", type=Finite(1, SECONDS_MAX), default=60.0, help="Seconds of load and faults.")
@@ -50,6 +57,7 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of text.")
 def test(
     workload: str,
+    client: ClientName,
     faults: tuple[FaultKind, ...],
     seconds: float,
     nodes: int,
@@ -65,6 +73,8 @@ def test(
 
     Exit code 0 valid, 1 invalid or unknown (too little happened for a verdict), 2 the test could not be run.
     """
+    if client != "http" and workload not in KAFKA_WORKLOADS:
+        raise click.UsageError(f"--client {client} knows the workloads {', '.join(KAFKA_WORKLOADS)}")
     needed = {kind: FACTS[kind].nodes_min for kind in faults}
     if few := [f"{kind} needs --nodes {least} or more" for kind, least in needed.items() if nodes < least]:
         raise click.UsageError("; ".join(few))
@@ -72,7 +82,7 @@ def test(
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     flags = ("--sync-method", sync_method)
-    options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn, serve_flags=flags)
+    options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn, serve_flags=flags, client=client)
     with kept_in(store):
         folder = Store(store, options)
     try:

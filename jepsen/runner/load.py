@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import orjson
@@ -92,8 +93,16 @@ class _Client:
 class Load:
     """All clients of a test. `close` in any case."""
 
-    def __init__(self, options: RunOptions, addresses: Mapping[int, str], store: Store, epoch_ns: int) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        addresses: Mapping[int, str],
+        store: Store,
+        epoch_ns: int,
+        kafka: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self._options, self._addresses, self._store, self._epoch_ns = options, dict(addresses), store, epoch_ns
+        self._kafka = dict(kafka)
         self._period: Period | None = None
         self._crashed: list[_Client] = []
         self._clients = [self._start(number) for number in range(1, options.clients + 1)]
@@ -111,6 +120,8 @@ class Load:
             history=self._store.part(f"client-{number}"),
             epoch_ns=self._epoch_ns,
             clients=options.clients,
+            client=options.client,
+            kafka=self._kafka,
         )
         return _Client(config, self._store)
 

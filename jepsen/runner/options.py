@@ -8,6 +8,7 @@ from jepsen.nemeses.fault import KINDS, Fault, FaultKind
 from jepsen.nemeses.schedule import draw_schedule
 from jepsen.runner.finding import Finding
 from jepsen.workloads.catalogue import WORKLOADS
+from jepsen.workloads.faces.port import ClientName
 from jepsen.workloads.plan import Plan
 
 REPLICATION_MAX: Final = 3
@@ -27,6 +28,8 @@ class RunOptions(NamedTuple):
     """Number of a scenario, whose script makes the faults happen; without one they are drawn from the seed."""
     serve_flags: tuple[str, ...] = ()
     """For the brokers, beside those that the workload asks for."""
+    client: ClientName = "http"
+    """Client library of the load."""
     recovery_s: float = 60.0
     """Longest time, in seconds, until the log serves everything after all faults ended, and again to return all
     records."""
@@ -44,7 +47,8 @@ class RunOptions(NamedTuple):
     def name(self) -> str:
         """Name of the run's folder, without the time in front."""
         faults = ("all" if self.faults == KINDS else "+".join(self.faults)) or "none"
-        return f"{self.scenario or f'{self.workload}-{faults}'}-seed{self.seed}"
+        client = "" if self.client == "http" else f"-{self.client}"
+        return f"{self.scenario or f'{self.workload}{client}-{faults}'}-seed{self.seed}"
 
     def is_enough(self, findings: Sequence[Finding]) -> bool:
         """Return whether these findings end the script, and with it the test."""
@@ -68,4 +72,5 @@ class RunOptions(NamedTuple):
         return (
             f"python -m jepsen test --workload {self.workload} --faults {faults} --time {self.seconds:g} "
             f"--nodes {self.nodes} --clients {self.clients} --rate {self.rate:g} --seed {self.seed}"
+            f"{'' if self.client == 'http' else f' --client {self.client}'}"
         )

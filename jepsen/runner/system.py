@@ -24,6 +24,10 @@ class System(Victims, Protocol):
     def client_addresses(self) -> Mapping[int, str]:
         """Addresses for clients, which may be cut off from nodes."""
 
+    @property
+    def kafka_addresses(self) -> Mapping[int, str]:
+        """Addresses for clients that speak Kafka's protocol; empty where the nodes do not."""
+
     def deaths(self) -> list[str]:
         """Return the nodes that ended by themselves since the last call, with their last output."""
 

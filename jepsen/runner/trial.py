@@ -104,7 +104,8 @@ class Trial:
         self._report_progress("starting the brokers", 0)
         self._system.start()
         asyncio.run(self._create_topics())
-        load = Load(self._options, self._system.client_addresses, self._store, self._epoch_ns)
+        system = self._system
+        load = Load(self._options, system.client_addresses, self._store, self._epoch_ns, system.kafka_addresses)
         try:
             self._report_progress("starting the clients", 0)
             load.wait_ready()

@@ -26,3 +26,5 @@ WORKLOADS: Final = {
     "topics": Workload(topics.PLAN, topics.begin),
     "register": Workload(register.PLAN, register.begin),
 }
+KAFKA_WORKLOADS: Final = ("log", "idempotent", "groups")
+"""Workloads whose roles a client of Kafka's protocol can play."""

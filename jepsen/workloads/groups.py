@@ -1,23 +1,21 @@
-"""Members of groups share partitions, read and commit, by hand and through `raftlog.client.Consumer`."""
+"""Members of groups share partitions, read and commit, by hand and through a consumer of the client library."""
 
 from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.group_member import Member
 from jepsen.workloads.roles.group_reader import GroupReader
-from jepsen.workloads.roles.plain_producer import Producer
 
 PLAN: Final = Plan({"narrow": 1, "wide": 6})
 _MEMBERS: Final = 2
 _FIRST: Final = 200
 """Process number of the first member; the reader's follows those of all members."""
+_JOINS: Final = 210
+"""Process number of the first member's joins, for clients that join while they do something else."""
 
 
 def begin(client: Client) -> None:
-    client.produce(
-        Producer(client.access, client.history, client.partitions, client.values, client.senders, client.random)
-    )
+    client.produce(client.face.new_sender())
     client.read()
     client.list_offsets()
     topics: dict[str, int] = {}
@@ -25,7 +23,7 @@ def begin(client: Client) -> None:
         topics[place.topic] = max(topics.get(place.topic, 0), place.partition + 1)
     for number in range(_MEMBERS):
         process = client.process(_FIRST + number)
-        member = Member(client.addresses, client.access, client.history, process, topics, client.new_random())
+        member = client.face.new_member(process, client.process(_JOINS + number), topics, client.new_random())
         client.live(member.live)
     process = client.process(_FIRST + _MEMBERS)
-    client.live(GroupReader(client.addresses, client.history, process, sorted(topics), client.new_random()).live)
+    client.live(GroupReader(client.face, client.history, process, sorted(topics), client.new_random()).live)

@@ -13,15 +13,7 @@ _FIRST: Final = 200
 
 
 def begin(client: Client) -> None:
-    deliverer = Deliverer(
-        client.addresses,
-        client.history,
-        client.partitions,
-        client.values,
-        client.senders,
-        client.random,
-        is_keyed=True,
-    )
+    deliverer = Deliverer(client.face, client.share, is_keyed=True)
     client.produce(deliverer)
     client.close_at_end(deliverer.close)
     client.list_offsets()

@@ -10,15 +10,7 @@ PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEG
 
 
 def begin(client: Client, *, is_keyed: bool = False) -> None:
-    deliverer = Deliverer(
-        client.addresses,
-        client.history,
-        client.partitions,
-        client.values,
-        client.senders,
-        client.random,
-        is_keyed=is_keyed,
-    )
+    deliverer = Deliverer(client.face, client.share, is_keyed=is_keyed)
     client.produce(deliverer)
     client.close_at_end(deliverer.close)
     readers = client.read()

@@ -24,4 +24,4 @@ def begin(client: Client) -> None:
         process = client.process(_SUBSCRIBER)
         random = client.new_random()
         topics = sorted({place.topic for place in client.partitions})
-        client.live(GroupReader(client.addresses, client.history, process, topics, random, _PAUSE_S).live)
+        client.live(GroupReader(client.face, client.history, process, topics, random, _PAUSE_S).live)

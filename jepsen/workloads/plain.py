@@ -4,7 +4,6 @@ from typing import Final
 
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
-from jepsen.workloads.roles.plain_producer import Producer
 
 PLAN: Final = Plan({"list": 2})
 CRASHES: Final = 0.002
@@ -12,8 +11,7 @@ CRASHES: Final = 0.002
 
 
 def begin(client: Client) -> None:
-    producer = Producer(client.access, client.history, client.partitions, client.values, client.senders, client.random)
-    client.produce(producer, crashes=CRASHES)
+    client.produce(client.face.new_sender(), crashes=CRASHES)
     readers = client.read()
     client.list_offsets()
     client.commit(readers[0])

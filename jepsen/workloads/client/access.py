@@ -17,6 +17,7 @@ from raftlog.types import Offset, TopicPartition
 BATCHES: Final = "application/vnd.raftlog.batches"
 TOPIC_ID: Final = "X-Raftlog-Topic-Id"
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
+_JSON: Final = "application/json"
 ANY_NODE: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
 _GRACE_S: Final = 3.0
@@ -27,7 +28,9 @@ _FETCH_BYTES: Final = 1 << 20
 
 
 class Access:
-    """Made inside a running event loop."""
+    """A `LogAccess` over HTTP, and single requests. Made inside a running event loop."""
+
+    commits_as: Final = ""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self.nodes = sorted(addresses)
@@ -114,11 +117,27 @@ class Access:
         fields = fields_of(answer)
         return int(fields["beginning_offset"]), int(fields["end_offset"])
 
+    async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit offsets of a group without members."""
+        rows = [
+            {"topic": place.topic, "partition": place.partition, "offset": offset} for place, offset in offsets.items()
+        ]
+        await self.post(node, _offsets_path(group), orjson.dumps({"offsets": rows}), _JSON, timeout_ms)
+
+    async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]:
+        """Return the committed offsets of a group."""
+        fields = fields_of(await self.get(node, _offsets_path(group), timeout_ms, {"timeout": timeout_ms}))
+        return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
+
     async def trim(self, node: int, place: TopicPartition, before: int, timeout_ms: int) -> int:
         """Delete the records below an offset; where the partition begins since."""
         query = {"before": before}
         answer = await self.delete(node, f"{path_of(place)}/records", timeout_ms, query, place)
         return int(fields_of(answer)["log_start_offset"])
+
+    def fetcher(self) -> "Access":
+        """Return the source of a reader's records: this, which keeps nothing between two fetches."""
+        return self
 
     async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "Found":
         """Fetch records from an offset on with a long poll. Raises `InvalidBatch` for one that arrived damaged."""
@@ -150,6 +169,10 @@ class Found:
         self.epochs: list[tuple[int, int]] = []
         self.next_offset = offset
         """Offset of the next read; behind the last record when there is a gap."""
+
+
+def _offsets_path(group: str) -> str:
+    return f"/groups/{group}/offsets"
 
 
 def path_of(place: TopicPartition) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 import orjson
 
@@ -20,6 +20,8 @@ from jepsen.workloads.client.configuration import ClientConfiguration
 from jepsen.workloads.client.numbering import PER_CLIENT, Senders, other_process, pace
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import values_of
+from jepsen.workloads.faces.port import Face, Sends
+from jepsen.workloads.roles.load_share import LoadShare
 from jepsen.workloads.roles.offset_queries import Committer, list_offsets
 from jepsen.workloads.roles.reader import Reader
 
@@ -40,19 +42,12 @@ Life = Callable[[float], Awaitable[None]]
 """Something that goes on until a time of the loop."""
 
 
-class Sends(Protocol):
-    """Sender of requests that overlap."""
-
-    not_offered: int
-    """Number of requests that were due while no process was free."""
-
-    async def send(self) -> None: ...
-
-
 class Client:
     """Made inside a running event loop. Its roles are begun before `work`."""
 
-    def __init__(self, config: ClientConfiguration, access: Access, history: HistoryWriter) -> None:
+    def __init__(
+        self, config: ClientConfiguration, access: Access, face: Callable[[LoadShare], Face], history: HistoryWriter
+    ) -> None:
         self.access, self.history = access, history
         self.addresses = list(config.addresses.values())
         self.partitions = config.partitions
@@ -60,6 +55,8 @@ class Client:
         self.number, self.clients = config.number, config.clients
         self.senders = Senders(config.number * PER_CLIENT)
         self.values = iter(values_of(config.number))
+        self.share = LoadShare(history, self.partitions, self.values, self.senders, self.random)
+        self.face = face(self.share)
         self._config = config
         self._lives: list[Life] = []
         self._closings: list[Life] = []
@@ -103,7 +100,7 @@ class Client:
         for number in range(READERS):
             followed = self.random.sample(self.partitions, math.ceil(FOLLOWED_SHARE * len(self.partitions)))
             readers.append(
-                Reader(self.access, self.history, self.process(number), dict.fromkeys(followed, 0), self.random)
+                Reader(self.face.access, self.history, self.process(number), dict.fromkeys(followed, 0), self.random)
             )
             self.repeat(readers[-1].step, share / READERS)
         return readers
@@ -115,11 +112,11 @@ class Client:
 
     async def _list_offsets(self, node: int) -> None:
         place, process = self.random.choice(self.partitions), self.process(_LISTER + node)
-        await list_offsets(self.access, self.history, process, node, place, self.random.random() < 0.5)
+        await list_offsets(self.face.access, self.history, process, node, place, self.random.random() < 0.5)
 
     def commit(self, reader: Reader, share: float = COMMIT_SHARE) -> None:
         """Commit the reader's positions from time to time."""
-        committer = Committer(self.access, self.history, self.process(_COMMITTER), self.random)
+        committer = Committer(self.face.access, self.history, self.process(_COMMITTER), self.random)
         self.repeat(lambda: committer.step(reader.positions), share)
 
     def repeat(self, step: Callable[[], Awaitable[None]], share: float) -> None:

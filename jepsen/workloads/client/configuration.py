@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from jepsen.workloads.faces.port import ClientName
 from raftlog.types import TopicPartition
 
 END: Final = b"end\n"
@@ -24,6 +25,10 @@ class ClientConfiguration(NamedTuple):
     epoch_ns: int
     clients: int
     """Number of clients."""
+    client: ClientName = "http"
+    """Client library."""
+    kafka: dict[int, str] = {}  # noqa: RUF012 - never changed
+    """Addresses for Kafka's protocol, by node id."""
 
     def write(self, path: Path) -> None:
         fields = {**self._asdict(), "partitions": list(map(list, self.partitions)), "history": str(self.history)}
@@ -42,6 +47,8 @@ class ClientConfiguration(NamedTuple):
             history=Path(fields["history"]),
             epoch_ns=fields["epoch_ns"],
             clients=fields["clients"],
+            client=fields["client"],
+            kafka={int(node): address for node, address in fields["kafka"].items()},
         )
 
 

@@ -17,6 +17,7 @@ from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.client import Client, say
 from jepsen.workloads.client.configuration import END, ClientConfiguration, Period, read_period
 from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock_since
+from jepsen.workloads.faces.choice import face_for
 
 
 async def run(config: ClientConfiguration) -> None:
@@ -29,12 +30,15 @@ async def run(config: ClientConfiguration) -> None:
     history = HistoryWriter(config.history, clock_since(config.epoch_ns))
     try:
         async with Access(config.addresses) as access:
-            client = Client(config, access, history)
-            WORKLOADS[config.workload].begin(client)
-            say(b"ready")
-            line = await orders.readline()
-            if line:
-                await _first(_work(client, read_period(line)), _listen(orders, client), _raised(broken))
+            client = Client(config, access, face_for(config, access), history)
+            try:
+                WORKLOADS[config.workload].begin(client)
+                say(b"ready")
+                line = await orders.readline()
+                if line:
+                    await _first(_work(client, read_period(line)), _listen(orders, client), _raised(broken))
+            finally:
+                await client.face.close()
     finally:
         history.close()
 

@@ -1,21 +1,18 @@
-"""Records through `raftlog.client.Producer`: idempotent, batched, retried until their outcome is known.
+"""Records through a producer of the client library: idempotent, batched, retried until their outcome is known.
 
 Each record is one operation of one process, which ends as its delivery ends; an `ok` records the order in which its
 producer accepted the records of the partition. Now and then a producer is closed in the middle of its work and another
 one begins, as when a program is restarted. Where records have keys, some are tombstones."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from random import Random
 from typing import Final
 
 from jepsen.checkers import Send
 from jepsen.checkers.history import SEND, Sequenced
-from jepsen.workloads.client.numbering import Senders
-from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, tombstone_headers
-from raftlog.client import Producer
+from jepsen.workloads.faces.port import Face, ProducerTimes, RecordProducer
+from jepsen.workloads.roles.load_share import LoadShare
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition
 
@@ -24,8 +21,6 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 RESTARTS: Final = 0.002
 """Chance, before each record, that the producer is replaced by another one."""
 CLOSE_S: Final = 0.05
-BATCH_RECORDS: Final = 10_000
-"""Limit that no batch reaches: `send` waits for a full batch, and its answers come in the order of the records."""
 KEYS: Final = 40
 TOMBSTONES: Final = 0.1
 SIZES: Final = (10, 100, 100, 300, 1000)
@@ -36,19 +31,15 @@ class Deliverer:
 
     def __init__(
         self,
-        addresses: Sequence[str],
-        history: HistoryWriter,
-        partitions: Sequence[TopicPartition],
-        values: Iterator[int],
-        senders: Senders,
-        random: Random,
+        face: Face,
+        share: LoadShare,
         *,
         is_keyed: bool,
     ) -> None:
-        self._addresses, self._history, self._random = list(addresses), history, random
-        self._partitions, self._values, self._senders = partitions, values, senders
+        self._face = face
+        self._history, self._partitions, self._values, self._senders, self._random = share
         self._is_keyed = is_keyed
-        self._producer: Producer | None = None
+        self._producer: RecordProducer | None = None
         self._name = 0
         """Name of the producer: its first value."""
         self._taken: dict[TopicPartition, int] = {}
@@ -89,7 +80,7 @@ class Deliverer:
             numbered = send._replace(offsets=(delivered.offset,), sequenced=Sequenced(name, 0, number))
             self._history.ok(invocation, numbered, acks="all")
 
-    def _current(self, value: int) -> Producer:
+    def _current(self, value: int) -> RecordProducer:
         """Return the producer, or a new one, which begins with this value."""
         if self._producer is not None and self._random.random() < RESTARTS:
             closing = asyncio.create_task(_close(self._producer, CLOSE_S))
@@ -98,13 +89,8 @@ class Deliverer:
             self._producer = None
         if self._producer is None:
             self._name, self._taken = value, {}
-            self._producer = Producer(
-                self._random.sample(self._addresses, len(self._addresses)),
-                linger_ms=self._random.choice((0, 5, 50)),
-                batch_records=BATCH_RECORDS,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            )
+            times = ProducerTimes(self._random.choice((0, 5, 50)), REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS)
+            self._producer = self._face.new_producer(self._random, times)
         return self._producer
 
     async def close(self, timeout_s: float) -> None:
@@ -114,6 +100,6 @@ class Deliverer:
             await _close(self._producer, timeout_s)
 
 
-async def _close(producer: Producer, timeout_s: float) -> None:
+async def _close(producer: RecordProducer, timeout_s: float) -> None:
     with suppress(RaftlogError):  # the history has every delivery
         await producer.close(timeout_s)

@@ -1,4 +1,4 @@
-"""Records through `raftlog.client.Consumer`, as a member of a group that commits by itself.
+"""Records through a consumer of the client library, as a member of a group that commits by itself.
 
 One process of the history that is subscribed: what each poll returned is checked by itself, and every record by its
 offset and value. Now and then it dies and another one takes its place, or it stalls past its session.
@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from jepsen.checkers import Fetched, Poll, Subscribe
-from jepsen.checkers.history import POLL, SUBSCRIBE, Value
+from jepsen.checkers import Poll, Subscribe
+from jepsen.checkers.history import POLL, SUBSCRIBE
 from jepsen.workloads.client.recording import HistoryWriter
-from jepsen.workloads.client.values import value_in
-from raftlog.client import Consumer
+from jepsen.workloads.faces.port import Face, SubscribedConsumer
+from jepsen.workloads.roles.found import fetched_of
 from raftlog.errors import RaftlogError
-from raftlog.types import Offset, TopicPartition
 
 GROUP: Final = "consumers"
 SESSION_TIMEOUT_MS: Final = 2_000
@@ -29,7 +28,7 @@ class GroupReader:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        face: Face,
         history: HistoryWriter,
         process: int,
         topics: Sequence[str],
@@ -38,7 +37,7 @@ class GroupReader:
     ) -> None:
         """Set up the reader; `pause_s` is the time between polls."""
         self._pause_s = pause_s
-        self._addresses, self._history, self._process = list(addresses), history, process
+        self._face, self._history, self._process = face, history, process
         self._topics, self._random = tuple(topics), random
 
     async def live(self, until_s: float) -> None:
@@ -46,14 +45,7 @@ class GroupReader:
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
             self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))
-            consumer = Consumer(
-                self._random.sample(self._addresses, len(self._addresses)),
-                *self._topics,
-                group=GROUP,
-                session_timeout_ms=SESSION_TIMEOUT_MS,
-                rebalance_timeout_ms=3 * SESSION_TIMEOUT_MS,
-                fetch_wait_ms=POLL_MS,
-            )
+            consumer = self._face.new_consumer(self._random, self._topics, GROUP, SESSION_TIMEOUT_MS, POLL_MS)
             try:
                 async with consumer:
                     while loop.time() < until_s and self._random.random() >= ENDS:
@@ -62,7 +54,7 @@ class GroupReader:
             except RaftlogError:
                 await asyncio.sleep(POLL_MS / 1000)
 
-    async def _poll(self, consumer: Consumer) -> None:
+    async def _poll(self, consumer: SubscribedConsumer) -> None:
         if self._random.random() < STALLS:
             await asyncio.sleep(1.5 * SESSION_TIMEOUT_MS / 1000)
         invocation = self._history.invoke(self._process, POLL, Poll())
@@ -71,11 +63,6 @@ class GroupReader:
         except RaftlogError as error:
             self._history.refused(invocation, error)
             raise
-        found: dict[TopicPartition, tuple[list[Offset], list[Value]]] = {}
-        for record in records:
-            offsets, values = found.setdefault(TopicPartition(record.topic, record.partition), ([], []))
-            offsets.append(Offset(record.offset))
-            values.append(value_in(record))
-        fetched = tuple(Fetched(place, tuple(offsets), tuple(values)) for place, (offsets, values) in found.items())
+        fetched = fetched_of(records)
         self._history.ok(invocation, Poll(fetched))
         self._history.polled += len(records)

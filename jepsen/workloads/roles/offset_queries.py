@@ -1,29 +1,26 @@
 """Listers and committers: bounds of partitions, and committed offsets of groups.
 
 A lister is one process for each node, because a process that talks to one server must never receive a smaller end than
-before. A linearizable list is checked against all processes. Groups move forward only, because
-they are committed without generations.
+before. A linearizable list is checked against all processes. Over HTTP groups move forward only, because they are
+committed without generations; over Kafka's protocol such a commit counts as it is.
 """
 
 from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-import orjson
-
 from jepsen.checkers.history import COMMIT, COMMITTED, LIST, OK, GroupOffsets, ListOffsets, OffsetRange, Op
-from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.faces.port import LogAccess
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 
 TIMEOUT_MS: Final = 3000
 GROUPS: Final = ("group-a", "group-b", "group-c")
-_JSON: Final = "application/json"
 
 
 async def list_offsets(
-    access: Access,
+    access: LogAccess,
     history: HistoryWriter,
     process: int,
     node: int,
@@ -57,7 +54,7 @@ def end_in(listed: Op) -> int | None:
 class Committer:
     """Commits positions of a group, and reads committed offsets, through any node."""
 
-    def __init__(self, access: Access, history: HistoryWriter, process: int, random: Random) -> None:
+    def __init__(self, access: LogAccess, history: HistoryWriter, process: int, random: Random) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random
 
     async def step(self, positions: dict[TopicPartition, int]) -> None:
@@ -70,11 +67,11 @@ class Committer:
 
     async def _commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
         node = self._access.draw(self._random)
-        payload = GroupOffsets(group, tuple((place, Offset(offset)) for place, offset in offsets))
+        rows = tuple((place, Offset(offset)) for place, offset in offsets)
+        payload = GroupOffsets(group, rows, self._access.commits_as)
         invocation = self._history.invoke(self._process, COMMIT, payload, node=node)
-        rows = [{"topic": place.topic, "partition": place.partition, "offset": offset} for place, offset in offsets]
         try:
-            await self._access.post(node, _path(group), orjson.dumps({"offsets": rows}), _JSON, TIMEOUT_MS)
+            await self._access.commit(node, group, dict(offsets), TIMEOUT_MS)
         except RaftlogError as error:
             self._history.refused(invocation, error)
         else:
@@ -84,15 +81,9 @@ class Committer:
         """Read the committed offsets of the group and return whether this succeeded."""
         invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(group), node=node)
         try:
-            fields = fields_of(await self._access.get(node, _path(group), TIMEOUT_MS, {"timeout": TIMEOUT_MS}))
+            found = await self._access.committed(node, group, TIMEOUT_MS)
         except RaftlogError as error:
             self._history.refused(invocation, error)
             return False
-        rows = fields["offsets"]
-        offsets = tuple((TopicPartition(row["topic"], row["partition"]), Offset(row["offset"])) for row in rows)
-        self._history.ok(invocation, GroupOffsets(group, offsets))
+        self._history.ok(invocation, GroupOffsets(group, tuple(found.items())))
         return True
-
-
-def _path(group: str) -> str:
-    return f"/groups/{group}/offsets"

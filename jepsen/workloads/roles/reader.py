@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from jepsen.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
-from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.faces.port import LogAccess
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset, TopicPartition
 
@@ -37,7 +37,7 @@ class Reader:
 
     def __init__(
         self,
-        access: Access,
+        access: LogAccess,
         history: HistoryWriter,
         process: int,
         positions: Mapping[TopicPartition, int],
@@ -45,6 +45,7 @@ class Reader:
     ) -> None:
         """Set up the reader; `positions` are the offsets at which it begins."""
         self._access, self._history, self._process, self._random = access, history, process, random
+        self._fetcher = access.fetcher()
         self.positions = dict(positions)
         self._turn: list[TopicPartition] = []
         self.assign()
@@ -88,7 +89,7 @@ class Reader:
         """Poll and return the number of records; None when it failed, or when another topic has the name."""
         invocation = self._history.invoke(self._process, POLL, Poll(), node=node)
         try:
-            found = await self._access.fetch(node, place, self.positions[place], wait_ms)
+            found = await self._fetcher.fetch(node, place, self.positions[place], wait_ms)
         except RaftlogError as error:
             self._history.refused(invocation, error, partition=str(place), offset=self.positions[place])
             if isinstance(error, OffsetOutOfRange):

@@ -1,0 +1,344 @@
+"""Adapter of aiokafka.
+
+Its producers repeat requests without end where they are idempotent, and may store a record twice where they are not, so
+all of them are idempotent here. Clients connect with their first request, and again until a broker answers."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from jepsen.workloads.faces.library import (
+    CLOSE_S,
+    Assigned,
+    ConsumedRecord,
+    DeliveredOffset,
+    MemberIdentity,
+    MemberSettings,
+    PlainSettings,
+    send_error,
+)
+from jepsen.workloads.faces.port import ProducerTimes
+from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.types import Offset, TopicPartition
+
+START_S: Final = 5.0
+REQUEST_MS: Final = 3_000
+_ASSIGNORS: Final = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+}
+_RECORDS_MAX: Final = 2000
+
+T = TypeVar("T")
+
+
+class AioProducer:
+    """A `RecordProducer`."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._starting: asyncio.Task[AIOKafkaProducer] | None = None
+        self._deliveries: set[asyncio.Future[DeliveredOffset]] = set()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+    ) -> Awaitable[DeliveredOffset]:
+        if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
+            self._starting = asyncio.create_task(self._start())
+        try:
+            producer = await asyncio.shield(self._starting)
+            accepted = await producer.send(topic, value, key, partition=partition, headers=list(headers) or None)
+        except KafkaError as error:
+            raise Unavailable(f"not accepted: {error!r}") from error
+        delivery: asyncio.Future[DeliveredOffset] = asyncio.get_running_loop().create_future()
+        self._deliveries.add(delivery)
+        accepted.add_done_callback(lambda done: _complete(delivery, done))
+        delivery.add_done_callback(self._deliveries.discard)
+        return delivery
+
+    async def _start(self) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(**self._settings)
+        try:
+            async with asyncio.timeout(START_S):
+                await producer.start()
+        except TimeoutError as error:
+            await producer.client.close()
+            raise Unavailable("no producer id within the timeout") from error
+        except KafkaError:
+            await producer.client.close()
+            raise
+        return producer
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        starting = self._starting
+        if starting is None or not starting.done() or starting.cancelled() or starting.exception() is not None:
+            if starting is not None:
+                starting.cancel()
+            return
+        producer = starting.result()
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=CLOSE_S if timeout_s is None else timeout_s)
+        with suppress(TimeoutError, KafkaError):
+            async with asyncio.timeout(CLOSE_S):
+                if producer._sender is not None:
+                    await producer._sender.close()  # `stop` would go on sending what shall be unknown
+                await producer.client.close()
+        producer._closed = True
+        for delivery in list(self._deliveries):
+            if not delivery.done():
+                delivery.set_exception(OutcomeUnknown("the producer was closed"))
+
+
+def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
+    """Pass the outcome on, unless the sender has ended."""
+    if delivery.done():
+        return
+    error = None if accepted.cancelled() else accepted.exception()
+    if accepted.cancelled():
+        delivery.set_exception(OutcomeUnknown("the producer was closed"))
+    elif isinstance(error, KafkaError):
+        delivery.set_exception(send_error(getattr(error, "errno", 0), repr(error), was_sent_once=False))
+    elif error is not None:
+        delivery.set_exception(error)
+    elif accepted.result() is None or accepted.result().offset < 0:
+        delivery.set_exception(OutcomeUnknown("stored, at an offset that the broker no longer knows"))
+    else:
+        delivery.set_result(DeliveredOffset(Offset(accepted.result().offset)))
+
+
+class AioConsumer:
+    """Consumer that starts with its first use; the base of those with a purpose."""
+
+    def __init__(self, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
+        self._topics, self._settings = topics, settings
+        self._created: AIOKafkaConsumer | None = None
+        self._running: AIOKafkaConsumer | None = None
+        self._starting = asyncio.Lock()
+
+    async def _started(self, listener: ConsumerRebalanceListener | None = None) -> AIOKafkaConsumer:
+        """Return the running consumer. Raises `Unavailable` without a broker."""
+        async with self._starting:
+            return self._running or await self._start(listener)
+
+    async def _start(self, listener: ConsumerRebalanceListener | None) -> AIOKafkaConsumer:
+        consumer = self._created = AIOKafkaConsumer(**self._settings)
+        if self._topics:
+            consumer.subscribe(list(self._topics), listener=listener)
+        try:
+            async with asyncio.timeout(START_S):
+                await consumer.start()
+        except (KafkaError, TimeoutError) as error:
+            await _end(consumer)
+            raise Unavailable(f"not started: {error!r}") from error
+        except asyncio.CancelledError:
+            await _end(consumer)
+            raise
+        self._running = consumer
+        return consumer
+
+    async def _call(self, work: Coroutine[Any, Any, T], timeout_ms: int) -> T:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await work
+        except (KafkaError, TimeoutError) as error:
+            raise Unavailable(repr(error)) from error
+
+    async def _poll(self, consumer: AIOKafkaConsumer, timeout_ms: int) -> list[ConsumedRecord]:
+        try:
+            found = await consumer.getmany(timeout_ms=timeout_ms, max_records=_RECORDS_MAX)
+        except KafkaError as error:
+            raise Unavailable(repr(error)) from error
+        return [_record(each) for records in found.values() for each in records]
+
+    async def _committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        consumer = await self._started()
+        found = {}
+        for place in places:
+            offset = await self._call(consumer.committed(KafkaPartition(*place)), timeout_ms)
+            if offset is not None:
+                found[place] = Offset(offset)
+        return found
+
+    async def _commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Commit. Any failure leaves the outcome unknown: the library repeats the request."""
+        consumer = await self._started()
+        rows = {KafkaPartition(*place): offset for place, offset in offsets.items()}
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await consumer.commit(rows)
+        except (KafkaError, TimeoutError) as error:
+            raise OutcomeUnknown(repr(error)) from error
+
+    async def close(self) -> None:
+        if self._running is not None:
+            await _end(self._running)
+            self._running = None
+
+
+class AioAssigned(AioConsumer):
+    """An `AssignedConsumer`, which goes on at its own position where that is the wanted one."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__((), settings)
+        self._at: tuple[TopicPartition, int] | None = None
+
+    async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        at, self._at = self._at, None
+        consumer = await self._started()
+        if at != (place, offset):
+            consumer.assign([KafkaPartition(*place)])
+            consumer.seek(KafkaPartition(*place), offset)
+        found = await self._poll(consumer, timeout_ms)
+        self._at = place, found[-1].offset + 1 if found else offset
+        return found
+
+    async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        consumer, wanted = await self._started(), KafkaPartition(*place)
+        start = await self._call(consumer.beginning_offsets([wanted]), timeout_ms)
+        end = await self._call(consumer.end_offsets([wanted]), timeout_ms)
+        return start[wanted], end[wanted]
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        (await self._started()).assign([KafkaPartition(*place) for place in offsets])
+        await self._commit(offsets, timeout_ms)
+
+    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        return await self._committed(places, timeout_ms)
+
+
+class AioSubscribed(AioConsumer):
+    """A `SubscribedConsumer`."""
+
+    async def __aenter__(self) -> Self:
+        await self._started()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def poll(self, *, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        return await self._poll(await self._started(), timeout_ms)
+
+
+class AioMember(AioConsumer, ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
+    """A `MemberConsumer`. A rebalance waits for the end of a commit."""
+
+    def __init__(self, topics: Sequence[str], settings: Mapping[str, Any], assigned: Assigned) -> None:
+        super().__init__(topics, settings)
+        self._assigned = assigned
+        self._committing = asyncio.Lock()
+
+    async def start(self) -> None:
+        await self._started(self)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Return after the commit under way."""
+        async with self._committing:
+            return
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self._assigned(self.identity(), tuple(sorted(TopicPartition(*each) for each in assigned)))
+
+    def identity(self) -> MemberIdentity:
+        coordinator = None if self._created is None else self._created._coordinator
+        return MemberIdentity("", -1) if coordinator is None else _identity(coordinator)
+
+    async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]:
+        return await self._poll(await self._started(self), timeout_ms)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        async with self._committing:
+            await self._commit(offsets, REQUEST_MS)
+
+    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
+        return await self._committed(places, timeout_ms)
+
+
+class Aiokafka:
+    """A `KafkaLibrary`."""
+
+    can_send_once: Final = False
+    strategies: Final = tuple(_ASSIGNORS)
+
+    def __init__(self, bootstrap: str) -> None:
+        self._common = {"bootstrap_servers": bootstrap, "request_timeout_ms": REQUEST_MS, "metadata_max_age_ms": 5_000}
+
+    def new_producer(self, times: ProducerTimes) -> AioProducer:
+        more = {"linger_ms": times.linger_ms, "request_timeout_ms": times.request_timeout_ms}
+        return AioProducer({**self._common, "enable_idempotence": True, **more})
+
+    def new_plain_producer(self, settings: PlainSettings) -> AioProducer:
+        return AioProducer(
+            {
+                **self._common,
+                "enable_idempotence": True,
+                "request_timeout_ms": settings.timeout_ms,
+                "compression_type": "lz4" if settings.is_compressed else None,
+            }
+        )
+
+    def _consumer(self, group: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        return {**self._common, **own, **more}
+
+    def new_assigned(self, group: str) -> AioAssigned:
+        is_reader = not group
+        more = {"auto_offset_reset": "none" if is_reader else "earliest", "fetch_max_wait_ms": 200}
+        return AioAssigned(self._consumer(group or None, more))
+
+    def new_consumer(self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int) -> AioSubscribed:
+        more = {
+            "enable_auto_commit": True,
+            "auto_commit_interval_ms": 500,
+            **_session(session_timeout_ms, 3 * session_timeout_ms),
+            "fetch_max_wait_ms": wait_ms,
+        }
+        return AioSubscribed(topics, self._consumer(group, more))
+
+    def new_member(self, settings: MemberSettings, assigned: Assigned) -> AioMember:
+        more = {
+            **_session(settings.session_timeout_ms, settings.poll_interval_ms_max),
+            "partition_assignment_strategy": (_ASSIGNORS[settings.strategy],),
+            "group_instance_id": settings.instance,
+        }
+        return AioMember(settings.topics, self._consumer(settings.group, more), assigned)
+
+
+def _session(session_timeout_ms: int, poll_interval_ms_max: int) -> dict[str, int]:
+    return {
+        "session_timeout_ms": session_timeout_ms,
+        "heartbeat_interval_ms": session_timeout_ms // 4,
+        "max_poll_interval_ms": poll_interval_ms_max,
+        "rebalance_timeout_ms": poll_interval_ms_max,
+    }
+
+
+def _identity(coordinator: Any) -> MemberIdentity:
+    return MemberIdentity(str(coordinator.member_id), int(coordinator.generation))
+
+
+def _record(record: Any) -> ConsumedRecord:
+    return ConsumedRecord(
+        record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers)
+    )
+
+
+async def _end(consumer: AIOKafkaConsumer) -> None:
+    with suppress(KafkaError, TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await consumer.stop()

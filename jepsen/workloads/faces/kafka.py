@@ -1,0 +1,108 @@
+"""Kafka's protocol: the roles over one client library.
+
+Every read goes to a partition's leader, whichever node a role draws, and a list of offsets is linearizable there. A
+commit without a member counts as it is, so histories show it as an operator's."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from jepsen.checkers.history import OPERATOR
+from jepsen.workloads.client.access import ANY_NODE, Found
+from jepsen.workloads.client.values import value_in
+from jepsen.workloads.faces.library import AssignedConsumer, KafkaLibrary
+from jepsen.workloads.faces.port import ProducerTimes, RecordProducer, SubscribedConsumer
+from jepsen.workloads.roles.kafka_member import KafkaMember
+from jepsen.workloads.roles.kafka_sender import KafkaSender
+from jepsen.workloads.roles.load_share import LoadShare
+from raftlog.types import Offset, TopicPartition
+
+_WAIT_MS_MIN: Final = 20
+"""A library returns what it has: without any wait that may be nothing, again and again."""
+
+
+class KafkaAccess:
+    """A `LogAccess`. Consumers are made with their first use."""
+
+    commits_as: Final = OPERATOR
+
+    def __init__(self, library: KafkaLibrary, nodes: Sequence[int], places: Sequence[TopicPartition]) -> None:
+        self.nodes = list(nodes)
+        self._library, self._places = library, list(places)
+        self._groups: dict[str, AssignedConsumer] = {}
+        self._made: list[AssignedConsumer] = []
+
+    def draw(self, random: Random) -> int:
+        return ANY_NODE
+
+    def fetcher(self) -> "KafkaFetcher":
+        return KafkaFetcher(self._new(""))
+
+    def _new(self, group: str) -> AssignedConsumer:
+        consumer = self._library.new_assigned(group)
+        self._made.append(consumer)
+        return consumer
+
+    def _of(self, group: str) -> AssignedConsumer:
+        if group not in self._groups:
+            self._groups[group] = self._new(group)
+        return self._groups[group]
+
+    async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
+        return await self._of("").offsets(place, timeout_ms)
+
+    async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        await self._of(group).commit(offsets, timeout_ms)
+
+    async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]:
+        return await self._of(group).committed(self._places, timeout_ms)
+
+    async def close(self) -> None:
+        """Close all consumers."""
+        await asyncio.gather(*(each.close() for each in self._made))
+
+
+class KafkaFetcher:
+    """A `Fetcher`."""
+
+    def __init__(self, consumer: AssignedConsumer) -> None:
+        self._consumer = consumer
+
+    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> Found:
+        found = Found(place, offset)
+        for record in await self._consumer.fetch(place, offset, max(timeout_ms, _WAIT_MS_MIN)):
+            found.offsets.append(Offset(record.offset))
+            found.values.append(value_in(record))
+            found.next_offset = record.offset + 1
+        return found
+
+
+class KafkaFace:
+    """A `Face`."""
+
+    def __init__(self, library: KafkaLibrary, nodes: Sequence[int], share: LoadShare) -> None:
+        self._library, self._share = library, share
+        self.access = KafkaAccess(library, nodes, share.partitions)
+        self._senders: list[KafkaSender] = []
+
+    def new_producer(self, random: Random, times: ProducerTimes) -> RecordProducer:
+        return self._library.new_producer(times)
+
+    def new_consumer(
+        self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
+    ) -> SubscribedConsumer:
+        return self._library.new_consumer(topics, group, session_timeout_ms, wait_ms)
+
+    def new_sender(self) -> KafkaSender:
+        sender = KafkaSender(self._library, self._share)
+        self._senders.append(sender)
+        return sender
+
+    def new_member(self, process: int, joins: int, topics: Mapping[str, int], random: Random) -> KafkaMember:
+        return KafkaMember(self._library, self._share.history, process, joins, sorted(topics), random)
+
+    async def close(self) -> None:
+        for sender in self._senders:
+            await sender.close()
+        await self.access.close()

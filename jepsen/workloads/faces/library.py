@@ -1,0 +1,110 @@
+"""Interface of an adapter of one Kafka client library, and the errors of all of them.
+
+An adapter uses the library as programs do, and changes nothing in it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from jepsen.workloads.faces.port import ProducerTimes, RecordProducer, SubscribedConsumer
+from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.types import Offset, TopicPartition
+
+REFUSALS: Final = frozenset((2, 3, 5, 6, 10, 17, 19, 21, 32, 35, 42, 44, 56, 74, 75, 76, 87))
+"""Error codes that say that a produced batch is not in the log, if it was sent once."""
+CLOSE_S: Final = 5.0
+
+
+class ConsumedRecord(NamedTuple):
+    """A `PlacedRecord`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class DeliveredOffset(NamedTuple):
+    """A `KnownOffset`."""
+
+    offset: Offset
+
+
+class MemberIdentity(NamedTuple):
+    """Identity under which a member would commit now; generation -1 outside of the group."""
+
+    member: str
+    generation: int
+
+
+class MemberSettings(NamedTuple):
+    """One consumer of a group whose commits are made by the role."""
+
+    topics: tuple[str, ...]
+    group: str
+    instance: str | None
+    strategy: str
+    session_timeout_ms: int
+    poll_interval_ms_max: int
+
+
+Assigned = Callable[[MemberIdentity, Sequence[TopicPartition]], None]
+"""Called in the event loop after each assignment, with all partitions that the member owns in its generation."""
+
+
+class AssignedConsumer(Protocol):
+    """Consumer that assigns itself one partition at a time, and client of a group without members."""
+
+    async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]: ...
+    async def offsets(self, place: TopicPartition, timeout_ms: int) -> tuple[int, int]: ...
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None: ...
+    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]: ...
+    async def close(self) -> None: ...
+
+
+class MemberConsumer(Protocol):
+    """Member of a group."""
+
+    async def start(self) -> None:
+        """Subscribe; the consumer is used after that only."""
+        ...
+
+    def identity(self) -> MemberIdentity: ...
+    async def poll(self, timeout_ms: int) -> Sequence[ConsumedRecord]: ...
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+    async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]: ...
+    async def close(self) -> None: ...
+
+
+class PlainSettings(NamedTuple):
+    """One producer that sends each record once."""
+
+    acks: str
+    timeout_ms: int
+    is_compressed: bool
+
+
+class KafkaLibrary(Protocol):
+    """Client library; made inside a running event loop."""
+
+    can_send_once: bool
+    """Whether retries can be switched off; otherwise plain sends are idempotent, since a retry may store one twice."""
+    strategies: Sequence[str]
+    """Assignors; one per consumer group."""
+
+    def new_producer(self, times: ProducerTimes) -> RecordProducer: ...
+    def new_plain_producer(self, settings: PlainSettings) -> RecordProducer: ...
+    def new_assigned(self, group: str) -> AssignedConsumer: ...
+    def new_consumer(
+        self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
+    ) -> SubscribedConsumer: ...
+    def new_member(self, settings: MemberSettings, assigned: Assigned) -> MemberConsumer: ...
+
+
+def send_error(code: int, text: str, *, was_sent_once: bool) -> RaftlogError:
+    """Return the error of a delivery: definite for a refusal of the only attempt."""
+    if was_sent_once and code in REFUSALS:
+        return Unavailable(text)
+    return OutcomeUnknown(text)

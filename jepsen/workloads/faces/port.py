@@ -1,0 +1,149 @@
+"""Interface between the roles of a workload and the client library that carries out their requests.
+
+Each method raises a `RaftlogError`, whose outcome must be honest: `failed` only where the request was certainly not
+executed, by any of the attempts that the library made for it."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from random import Random
+from typing import Literal, NamedTuple, Protocol, Self
+
+from jepsen.checkers.history import Value
+from raftlog.types import Offset, TopicPartition
+
+ClientName = Literal["http", "librdkafka", "aiokafka"]
+CLIENT_NAMES: tuple[ClientName, ...] = ("http", "librdkafka", "aiokafka")
+
+
+class FoundRecords(Protocol):
+    """Records of one partition: parallel lists of offsets and values, and the leader epochs of batches."""
+
+    place: TopicPartition
+    offsets: list[Offset]
+    values: list[Value]
+    epochs: list[tuple[int, int]]
+    next_offset: int
+
+
+class Fetcher(Protocol):
+    """Source of the records of one reader."""
+
+    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> FoundRecords:
+        """Fetch records from an offset on, and wait for some."""
+        ...
+
+
+class LogAccess(Protocol):
+    """Reads of partitions, and committed offsets of groups without members."""
+
+    nodes: list[int]
+    commits_as: str
+    """Member in whose name the history shows a commit; empty where commits move forward only."""
+
+    def draw(self, random: Random) -> int:
+        """Return the node that a request shall be sent to."""
+        ...
+
+    def fetcher(self) -> Fetcher: ...
+    async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
+        """Return first and end offset."""
+        ...
+
+    async def commit(self, node: int, group: str, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None: ...
+    async def committed(self, node: int, group: str, timeout_ms: int) -> dict[TopicPartition, Offset]: ...
+
+
+class KnownOffset(Protocol):
+    """Offset of a delivered record."""
+
+    @property
+    def offset(self) -> Offset: ...
+
+
+class RecordProducer(Protocol):
+    """Producer of single records, as `raftlog.client.Producer`."""
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+    ) -> Awaitable[KnownOffset]:
+        """Accept a record; the result waits for its delivery."""
+        ...
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Wait so long for the records under way; the outcome of the others is unknown."""
+        ...
+
+
+class PlacedRecord(Protocol):
+    """Record of a poll."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]: ...
+
+
+class SubscribedConsumer(Protocol):
+    """Consumer of a group, which commits by itself."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_error: object) -> None: ...
+    async def poll(self, *, timeout_ms: int) -> Sequence[PlacedRecord]: ...
+
+
+class ProducerTimes(NamedTuple):
+    """Times of a producer whose records are retried until their outcome is known."""
+
+    linger_ms: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+
+
+class Sends(Protocol):
+    """Sender of requests that overlap."""
+
+    not_offered: int
+    """Number of requests that were due while no process was free."""
+
+    async def send(self) -> None: ...
+
+
+class GroupMemberRole(Protocol):
+    """Member of a group that reads and commits."""
+
+    async def live(self, until_s: float) -> None: ...
+
+
+class Face(Protocol):
+    """What a client's roles are made of."""
+
+    access: LogAccess
+
+    def new_producer(self, random: Random, times: ProducerTimes) -> RecordProducer: ...
+    def new_consumer(
+        self, random: Random, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int
+    ) -> SubscribedConsumer: ...
+    def new_sender(self) -> Sends:
+        """Return the sender of plain requests, each sent once."""
+        ...
+
+    def new_member(self, process: int, joins: int, topics: Mapping[str, int], random: Random) -> GroupMemberRole:
+        """Return a member; `joins` is a process for its joins where they overlap with its other operations."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,19 @@
+"""Records of a poll, as histories show them."""
+
+from collections.abc import Iterable
+
+from jepsen.checkers import Fetched
+from jepsen.checkers.history import Value
+from jepsen.workloads.client.values import value_in
+from jepsen.workloads.faces.port import PlacedRecord
+from raftlog.types import Offset, TopicPartition
+
+
+def fetched_of(records: Iterable[PlacedRecord]) -> tuple[Fetched, ...]:
+    """Return the records by partition, in the order in which they came."""
+    found: dict[TopicPartition, tuple[list[Offset], list[Value]]] = {}
+    for record in records:
+        offsets, values = found.setdefault(TopicPartition(record.topic, record.partition), ([], []))
+        offsets.append(Offset(record.offset))
+        values.append(value_in(record))
+    return tuple(Fetched(place, tuple(offsets), tuple(values)) for place, (offsets, values) in found.items())

@@ -1,0 +1,87 @@
+"""Plain requests over Kafka's protocol: records of one request each, an operation each.
+
+Where the library can switch retries off, a refusal is definite, and weaker acknowledgements are sent too, which are
+`info`. Otherwise producers are idempotent, and every failure is unknown."""
+
+import asyncio
+from typing import Final
+
+from jepsen.checkers.history import SEND, Send
+from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.faces.library import KafkaLibrary, PlainSettings
+from jepsen.workloads.faces.port import RecordProducer
+from jepsen.workloads.roles.load_share import LoadShare
+from jepsen.workloads.roles.plain_producer import PATIENT_MS, RECORDS_MAX, SIZES
+from raftlog.errors import RaftlogError
+from raftlog.types import TopicPartition
+
+HASTY_MS: Final = 1_000
+_PATIENT: Final = PlainSettings("all", PATIENT_MS, is_compressed=False)
+_COMPRESSED: Final = PlainSettings("all", PATIENT_MS, is_compressed=True)
+SENT_ONCE: Final = (
+    *(_PATIENT,) * 8,
+    *(_COMPRESSED,) * 4,
+    *(PlainSettings("all", HASTY_MS, is_compressed=False),) * 5,
+    *(PlainSettings("1", PATIENT_MS, is_compressed=False),) * 2,
+    PlainSettings("0", PATIENT_MS, is_compressed=False),
+)
+REPEATED: Final = (_PATIENT, _PATIENT, _COMPRESSED)
+_CLOSE_S: Final = 2.0
+
+
+class KafkaSender:
+    """A `Sends`; one for each client."""
+
+    def __init__(self, library: KafkaLibrary, share: LoadShare) -> None:
+        self._library = library
+        self._history, self._partitions, self._values, self._senders, self._random = share
+        self._producers: dict[PlainSettings, RecordProducer] = {}
+        self.not_offered = 0
+
+    async def send(self) -> None:
+        """Send a few records at once, each to a partition of its own choice."""
+        settings = self._random.choice(SENT_ONCE if self._library.can_send_once else REPEATED)
+        with self._senders.take(self._random.randint(1, RECORDS_MAX)) as processes:
+            if not processes:
+                self.not_offered += 1
+                return
+            producer = self._producer(settings)
+            places = [self._random.choice(self._partitions) for _ in processes]
+            try:
+                await asyncio.gather(
+                    *(
+                        self._send(producer, settings, process, place)
+                        for process, place in zip(processes, places, strict=True)
+                    )
+                )
+            except asyncio.CancelledError:
+                for process in processes:
+                    self._history.crash(process)
+                raise
+
+    def _producer(self, settings: PlainSettings) -> RecordProducer:
+        if settings not in self._producers:
+            self._producers[settings] = self._library.new_plain_producer(settings)
+        return self._producers[settings]
+
+    async def _send(
+        self, producer: RecordProducer, settings: PlainSettings, process: int, place: TopicPartition
+    ) -> None:
+        value, acks = next(self._values), settings.acks
+        send = Send(place, (value,))
+        more = {"hasty": True} if settings.timeout_ms < PATIENT_MS else {}
+        invocation = self._history.invoke(process, SEND, send, acks=acks)
+        payload = payload_of(value, self._random.choice(SIZES))
+        try:
+            delivered = await (await producer.send(place.topic, payload, partition=place.partition))
+        except RaftlogError as error:
+            self._history.refused(invocation, error, acks=acks, **more)
+            return
+        if acks == "all":
+            self._history.ok(invocation, send._replace(offsets=(delivered.offset,)), acks=acks, **more)
+        else:
+            self._history.info(invocation, f"answered with acks={acks}", acks=acks, **more)
+
+    async def close(self) -> None:
+        """Close the producers."""
+        await asyncio.gather(*(producer.close(_CLOSE_S) for producer in self._producers.values()))

@@ -1,0 +1,19 @@
+"""Share of a client in the load: where it writes, with which values and processes, and its part of the history."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.recording import HistoryWriter
+from raftlog.types import TopicPartition
+
+
+class LoadShare(NamedTuple):
+    """Everything that a sender of one client needs, whatever sends."""
+
+    history: HistoryWriter
+    partitions: Sequence[TopicPartition]
+    values: Iterator[int]
+    senders: Senders
+    random: Random
