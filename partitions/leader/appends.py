@@ -5,9 +5,9 @@
     open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
-of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Each append of an
-idempotent producer has its own outcome, since its sequence can be refused; the accepted ones are proposed together. A
-refused append is definite; after the proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader.appends`."""
+of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Appends of idempotent
+producers have an outcome each, since sequences can be refused; accepted ones are proposed together. A refused append is
+definite; after the proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader.appends`."""
 
 import asyncio
 from collections import deque
@@ -267,11 +267,11 @@ class LeaderAppends:
             if not appends[0].future.done():
                 appends[0].future.set_result(appended)
             return
-        base, _, *rest = appended
+        base, _, epoch, watermark, is_duplicate = appended
         for append in appends:
             after = Offset(base + append.count)
             if not append.future.done():
-                append.future.set_result(ReplicaAppended(base, after, *rest))
+                append.future.set_result(ReplicaAppended(base, after, epoch, watermark, is_duplicate))
             base = after
 
     def _count(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:

@@ -1,4 +1,4 @@
-"""Python calls that a request of a Kafka client costs on its way through the broker: a step added to a hot path shows."""
+"""Python calls that a request of a Kafka client costs in the broker: a step added to the hot path shows here."""
 
 import asyncio
 import os
