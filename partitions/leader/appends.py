@@ -5,14 +5,15 @@
     open appends = in the turn + waiting + proposed ≤ the requests that the listeners hold
 
 Proposals of one turn also share a frame of the journal and a sync; unlike calls to any node they need no queue. Appends
-of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Each append of an
-idempotent producer is a proposal of its own, since its sequence can be refused. A refused append is definite; after the
-proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader.appends`."""
+of one partition are proposed in the order of `begin`: while one waits, later ones wait behind it. Appends of idempotent
+producers have an outcome each, since sequences can be refused; accepted ones are proposed together. A refused append is
+definite; after the proposal a deadline makes the outcome unknown. Called by faces through `Broker.leader.appends`."""
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from raftlog.errors import (
@@ -206,31 +207,47 @@ class LeaderAppends:
         begin, size = 0, 0
         for at, append in enumerate(appends):
             if at > begin and (
-                append.is_sequenced
-                or appends[begin].is_sequenced
+                append.is_sequenced is not appends[begin].is_sequenced
                 or append.acks != appends[begin].acks
                 or size + append.size > _TOGETHER_BYTES
             ):
-                if not self._maybe_propose(appends[begin:at], size):
+                begin += self._propose_some(appends[begin:at], size)
+                if begin < at:
                     return appends[begin:]
-                begin, size = at, 0
+                size = 0
             size += append.size
-        return () if self._maybe_propose(appends[begin:], size) else appends[begin:]
+        return appends[begin + self._propose_some(appends[begin:], size) :]
 
-    def _maybe_propose(self, appends: Sequence[LeaderAppend], size: int) -> bool:
-        """Propose appends to one replica together; false when there is no room now."""
+    def _propose_some(self, appends: Sequence[LeaderAppend], size: int) -> int:
+        """Propose appends to one replica together; return the number of those for which there is room now.
+
+        All of them are idempotent producers', or none."""
         if not self._budget.maybe_take(size):
-            return False
+            return 0
         first = appends[0]
-        batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
-        proposed = first.replica.append(batches, first.acks, any_first_sequence=True)
+        if len(appends) == 1 or not first.is_sequenced:
+            batches = first.batches if len(appends) == 1 else [batch for each in appends for batch in each.batches]
+            return self._wait_for(first.replica.append(batches, first.acks, any_first_sequence=True), appends, size)
+        begin, left = 0, size
+        calls = [each.batches for each in appends]
+        futures = first.replica.append_calls(calls, first.acks, any_first_sequence=True)
+        for future, same in groupby(futures):
+            some = appends[begin : begin + len(list(same))]
+            part = sum([each.size for each in some])
+            begin += self._wait_for(future, some, part)
+            left -= part
+        self._budget.give(left)
+        return begin
+
+    def _wait_for(self, proposed: "asyncio.Future[ReplicaAppended]", appends: Sequence[LeaderAppend], size: int) -> int:
+        """Wait for the outcome of a proposal; return the number of its appends, 0 when there is no room now."""
         if proposed.done() and isinstance(proposed.exception(), Overloaded):
             self._budget.give(size)
-            return False
+            return 0
         for append in appends:
             append.is_proposed = True
         proposed.add_done_callback(partial(self._landed, appends, size))
-        return True
+        return len(appends)
 
     def _landed(self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]") -> None:
         self._budget.give(size)
@@ -250,11 +267,11 @@ class LeaderAppends:
             if not appends[0].future.done():
                 appends[0].future.set_result(appended)
             return
-        base = appended.base_offset
+        base, _, epoch, watermark, is_duplicate = appended
         for append in appends:
             after = Offset(base + append.count)
             if not append.future.done():
-                append.future.set_result(appended._replace(base_offset=base, next_offset=after))
+                append.future.set_result(ReplicaAppended(base, after, epoch, watermark, is_duplicate))
             base = after
 
     def _count(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:

@@ -44,7 +44,8 @@ class GivenIds:
 
     def has_given(self, producer_ids: Collection[int]) -> bool:
         """Return whether all of these ids were allocated, as far as known here."""
-        return self._unknown(producer_ids) is None
+        following = self._metadata.state.next_producer_id
+        return max(producer_ids, default=0) < following or self._unknown(producer_ids) is None
 
     def _unknown(self, producer_ids: Collection[int]) -> int | None:
         following = self._metadata.state.next_producer_id

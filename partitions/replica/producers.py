@@ -8,7 +8,8 @@ cost some ten megabytes. Changed only by committed entries, the same on every re
 Source: KIP-98, KIP-360."""
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from raftlog.errors import (
@@ -36,8 +37,11 @@ _ID: Final = struct.Struct(">q")
 _EXPIRY: Final = struct.Struct(">BI")
 _EXPIRED: Final = struct.Struct(">qh")
 _STATES: Final = tuple(struct.Struct(">hqB" + "iiq" * count) for count in range(WINDOW + 1))
+_HEAD: Final = struct.Struct(">hqB")
+_BATCH: Final = struct.Struct(">iiq")
+_EPOCH: Final = struct.Struct(">h")
 _COUNT_AT: Final = 10
-_STATE_SIZE_MIN: Final = _STATES[0].size
+_STATE_SIZE_MIN: Final = _HEAD.size
 
 
 class WrittenBatch(NamedTuple):
@@ -61,12 +65,18 @@ class KnownProducer(NamedTuple):
         return _STATES[len(self.batches)].pack(self.epoch, self.last_timestamp, len(self.batches), *flat)
 
 
+# Every batch of a producer makes these tuples, here without a call of Python code.
+_batch_of: Final[Callable[[Iterable[int]], WrittenBatch]] = partial(tuple.__new__, WrittenBatch)
+_producer_of: Final[Callable[[tuple[int, int, tuple[WrittenBatch, ...]]], KnownProducer]] = partial(
+    tuple.__new__, KnownProducer
+)
+
+
 def unpacked(state: bytes) -> KnownProducer:
     """Return the state of these bytes, the inverse of `packed`."""
-    epoch, last_timestamp, count, *flat = _STATES[state[_COUNT_AT]].unpack(state)
-    return KnownProducer(
-        epoch, last_timestamp, tuple(WrittenBatch(*flat[at : at + 3]) for at in range(0, 3 * count, 3))
-    )
+    epoch, last_timestamp, _, *flat = _STATES[state[_COUNT_AT]].unpack(state)
+    triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    return _producer_of((epoch, last_timestamp, tuple(map(_batch_of, triples))))
 
 
 def last_sequence(header: BatchHeader) -> int:
@@ -140,9 +150,21 @@ def judged(
 
 def followed(producer: KnownProducer | None, header: BatchHeader, offset: int) -> KnownProducer:
     """Return the producer's state after this batch; a newer epoch discards the former batches."""
-    batch = WrittenBatch(header.base_sequence, last_sequence(header), offset)
+    batch = _batch_of((header.base_sequence, last_sequence(header), offset))
     before = () if producer is None or producer.epoch != header.producer_epoch else producer.batches
-    return KnownProducer(header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch))
+    return _producer_of((header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch)))
+
+
+def packed_following(state: bytes, header: BatchHeader, offset: int) -> bytes:
+    """Return `followed` on the bytes of states; empty bytes are a producer without a state."""
+    if not state or _EPOCH.unpack_from(state)[0] != header.producer_epoch:
+        count, before = 0, b""
+    else:
+        count = min(state[_COUNT_AT], WINDOW - 1)
+        before = state[len(state) - count * _BATCH.size :]
+    head = _HEAD.pack(header.producer_epoch, header.max_timestamp, count + 1)
+    base = header.base_sequence
+    return head + before + _BATCH.pack(base, (base + header.last_offset_delta) % SEQUENCES, offset)
 
 
 class ProducerTable:
@@ -176,9 +198,8 @@ class ProducerTable:
     def append(self, header: BatchHeader, offset: Offset) -> None:
         """Apply a batch committed at this offset."""
         producer_id = header.producer_id
-        state = self._states.pop(producer_id, None)
-        before = None if state is None else unpacked(state)
-        self._states[producer_id] = followed(before, header, offset).packed()
+        state = self._states.pop(producer_id, b"")
+        self._states[producer_id] = packed_following(state, header, offset)
 
     def expire(self, payload: bytes) -> None:
         """Apply a committed `expire_producers` entry. Raises `FormatError`."""

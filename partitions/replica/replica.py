@@ -105,12 +105,10 @@ class Replica:
         (`sequence_check`); the answer to a duplicate has the offsets of the original. `any_first_sequence`: see
         `judged`."""
         group = self.group
-        if group.damage is not None or group.is_closed or self._is_closed:
-            return self._refused(self._not_writable_error())
         copies = self._copies_wanted() if acks == ALL else 0
-        too_few = self._pending_appends.too_few_error(copies) if copies and self.is_leader else None
-        if too_few is not None:
-            return self._refused(too_few)
+        refusal = self._append_refusal(copies)
+        if refusal is not None:
+            return self._refused(refusal)
         if any(map(has_producer, batches)):
             return self._sequence_check.append(batches, acks, copies, any_first_sequence)
         if acks == ALL and not copies:
@@ -126,6 +124,22 @@ class Replica:
         except RaftlogError as error:
             future.set_exception(error)
         return future
+
+    def append_calls(
+        self, calls: Sequence[Sequence[bytearray]], acks: Acks, *, any_first_sequence: bool = False
+    ) -> "list[asyncio.Future[ReplicaAppended]]":
+        """Append several calls like `append` each, those of idempotent producers together: see `SequenceCheck`."""
+        copies = self._copies_wanted() if acks == ALL else 0
+        refusal = self._append_refusal(copies)
+        if refusal is not None:
+            return [self._refused(refusal)] * len(calls)
+        return self._sequence_check.append_calls(calls, acks, copies, any_first_sequence)
+
+    def _append_refusal(self, copies: int) -> RaftlogError | None:
+        group = self.group
+        if group.damage is not None or group.is_closed or self._is_closed:
+            return self._not_writable_error()
+        return self._pending_appends.too_few_error(copies) if copies and self.is_leader else None
 
     def _copies_wanted(self) -> int:
         """Return the number of replicas that have to hold an append; 0 where a majority suffices."""

@@ -1,5 +1,7 @@
 """Appends of idempotent producers at the leader: new batches are appended, duplicates get the answer of the original.
 
+    calls at the same time    consecutive new ones are one proposal, any other is judged after it, with its own outcome
+
     state for decisions = committed state, and on top of it the batches that this leadership has appended since
 
 So the outcome of an append changes nothing here: the batches on top are dropped before a later leadership decides. It
@@ -16,6 +18,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -154,6 +157,27 @@ class SequenceCheck:
             self._state.stepped()
         return future
 
+    def append_calls(
+        self, calls: Sequence[Sequence[bytearray]], acks: Acks, copies: int, any_first_sequence: bool
+    ) -> "list[asyncio.Future[ReplicaAppended]]":
+        """Append several calls as if each were appended alone, in this order; return the future of each.
+
+        Calls with the same future were proposed together: its result covers the records of all of them, which lie
+        behind each other in this order. The calls behind one that is `Overloaded` are left alone and have no future."""
+        futures: list[asyncio.Future[ReplicaAppended]] = []
+        while len(futures) < len(calls):
+            begin = len(futures)
+            call = self._judge_new(calls, begin, any_first_sequence)
+            if call.fresh:
+                future = self._append_new(call, acks, copies)
+                futures += [future] * len(call.fresh)
+            else:
+                future = self.append(calls[begin], acks, copies, any_first_sequence)
+                futures.append(future)
+            if future.done() and isinstance(future.exception(), Overloaded):
+                break
+        return futures
+
     def can_judge(self) -> bool:
         """Return whether this replica leads and has read all committed entries."""
         group, core = self._group, self._group.core
@@ -169,6 +193,38 @@ class SequenceCheck:
         self._newcomers.clear()
         self._expiring.clear()
         return True
+
+    def _judge_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> _Judged:
+        """Decide on calls from `begin` on, up to the first one that is anything but one new batch.
+
+        A refusal or a duplicate is decided again, alone, once the calls before it are appended or have failed."""
+        call = _Judged(any_first_sequence)
+        if self._waiting or not self.can_judge():
+            return call
+        with suppress(RaftlogError):
+            for batches in islice(calls, begin, None):
+                if len(batches) > 1:
+                    break
+                header = read_header(batches[0])
+                if header.producer_id >= 0 and self._original(header, call) is not None:
+                    break
+                call.fresh.append(batches[0])
+                call.headers.append(header)
+        return call
+
+    def _append_new(self, call: _Judged, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
+        """Append batches that are all new."""
+        future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
+        try:
+            accepted = self._group.enter(call.fresh)
+        except RaftlogError as error:
+            future.set_exception(error)
+            return future
+        for index, header in enumerate(call.headers, accepted.first_index):
+            self._note(header, Index(index), call.producers)
+        ends = [_Spot(index, _UNKNOWN, _UNKNOWN) for index in (accepted.first_index, accepted.last_index)]
+        self._answer(ends, False, acks, copies, future)
+        return future
 
     def _append(
         self,
@@ -223,10 +279,13 @@ class SequenceCheck:
         ahead = self._ahead.get(producer_id)
         producer = producers.get(producer_id) or (ahead.producer if ahead else table.get(producer_id))
         is_expiring = producer_id in self._expiring
-        is_forgotten = is_expiring or producer_id in table.forgotten
+        known = None if is_expiring else producer
+        is_forgotten = False
+        if known is None or not known.batches:
+            is_forgotten = is_expiring or producer_id in table.forgotten
         original = judged(
             self._name,
-            None if is_expiring else producer,
+            known,
             header,
             is_forgotten=is_forgotten,
             any_first_sequence=call.any_first_sequence,
@@ -290,7 +349,9 @@ class SequenceCheck:
             return
         if producer_id not in self._state.table:
             self._newcomers.add(producer_id)
-        ahead = self._ahead.setdefault(producer_id, _Ahead())
+        ahead = self._ahead.get(producer_id)
+        if ahead is None:
+            ahead = self._ahead[producer_id] = _Ahead()
         key = header.base_sequence, last_sequence(header)
         if ahead.last_index and ahead.producer.epoch != header.producer_epoch:
             ahead.places.clear()

@@ -191,6 +191,49 @@ async def test_appends_without_room_wait_in_their_order(lone, monkeypatch):
     assert [(row.error_code, row.base_offset) for row in rows] == [(0, each) for each in range(4)]
 
 
+async def test_idempotent_appends_without_room_wait_in_their_order(lone, monkeypatch):
+    """Refused as one proposal, they are proposed again as one, before those that came later."""
+    producers = [await lone.new_producer() for _ in range(3)]
+    assert (await lone.produce(sequenced(producers[0], 0, b"first"))).error_code == 0
+    group = lone.broker.parts.topics.find("t").partitions[0].replica.group
+    usual, sizes = group.enter, []
+
+    def full(batches):
+        sizes.append(len(batches))
+        if len(sizes) < 3:
+            raise Overloaded("full")
+        return usual(batches)
+
+    monkeypatch.setattr(group, "enter", full)
+    waiting = [asyncio.create_task(lone.produce(sequenced(producers[0], each, b"a"))) for each in (1, 2)]
+    waiting += [asyncio.create_task(lone.produce(sequenced(each, 0, b"b"))) for each in producers[1:]]
+    await asyncio.sleep(0)
+    rows = await asyncio.gather(*waiting, lone.produce(sequenced(producers[0], 3, b"c")))
+    assert [(row.error_code, row.base_offset) for row in rows] == [(0, 1 + each) for each in range(5)]
+    assert (sizes[0], sizes[-1]) == (4, 5)
+
+
+async def test_appends_of_one_turn_have_outcomes_of_their_own(lone):
+    """A duplicate and a gap among new batches, and a producer without a sequence between them."""
+    first, second = [await lone.new_producer() for _ in range(2)]
+    assert (await lone.produce(sequenced(first, 0, b"0"))).error_code == 0
+    sent = [
+        sequenced(first, 1, b"1", b"2"),
+        sequenced(second, 0, b"a"),
+        sequenced(first, 0, b"0"),
+        batch(b"plain"),
+        sequenced(first, 5, b"?"),
+        sequenced(first, 3, b"3"),
+        sequenced(second, 1, b"b"),
+    ]
+    rows = await asyncio.gather(*map(lone.produce, sent))
+    gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [row.error_code for row in rows] == [0, 0, 0, 0, gap, 0, 0]
+    assert [row.base_offset for row in rows] == [1, 3, 0, 4, -1, 5, 6]
+    row = await lone.fetch_one(0, max_wait_ms=5_000)
+    assert values(row.records) == [b"0", b"1", b"2", b"a", b"plain", b"3", b"b"]
+
+
 async def test_an_append_without_room_until_its_deadline_is_a_definite_refusal(lone, monkeypatch):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     monkeypatch.setattr(replica, "append", lambda *_, **__: replica._refused(Overloaded("full")))
