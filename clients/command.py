@@ -16,6 +16,7 @@ from clients.checks import Check, CheckFailed, Result
 from clients.packages import ROOT, NotInstalled
 from raftlog.testing import BrokerFailed, Cluster
 
+_SHOWN_CHARACTERS = 120
 CHECKS: tuple[Check, ...] = (*kafka_tools.CHECKS, *kafka_load.CHECKS)
 
 
@@ -42,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps([result.as_json() for result in results], indent=2))
     else:
         console.print(table(results))
+        for result in results:
+            if not result.is_passed:
+                console.print(f"[red]{result.client}: {result.check} {result.faults}[/]: ", end="", highlight=False)
+                console.print(result.detail, markup=False, highlight=False)
     return 0 if all(result.is_passed for result in results) else 1
 
 
@@ -83,5 +88,5 @@ def table(results: Iterable[Result]) -> Table:
     shown = Table("client", "check", "faults", "result", "s", "detail")
     for result in results:
         verdict = "[green]passed[/]" if result.is_passed else "[red]failed[/]"
-        shown.add_row(result.client, result.check, result.faults, verdict, f"{result.seconds:.0f}", result.detail)
+        shown.add_row(result.client, result.check, result.faults, verdict, f"{result.seconds:.0f}", result.detail[:_SHOWN_CHARACTERS])
     return shown
