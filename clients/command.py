@@ -88,5 +88,12 @@ def table(results: Iterable[Result]) -> Table:
     shown = Table("client", "check", "faults", "result", "s", "detail")
     for result in results:
         verdict = "[green]passed[/]" if result.is_passed else "[red]failed[/]"
-        shown.add_row(result.client, result.check, result.faults, verdict, f"{result.seconds:.0f}", result.detail[:_SHOWN_CHARACTERS])
+        shown.add_row(
+            result.client,
+            result.check,
+            result.faults,
+            verdict,
+            f"{result.seconds:.0f}",
+            result.detail[:_SHOWN_CHARACTERS],
+        )
     return shown
