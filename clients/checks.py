@@ -4,11 +4,12 @@ A check is a function of the running cluster that returns what it saw, in a few 
 output of a program that failed is part of the error."""
 
 import json
+import os
 import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -54,7 +55,14 @@ def require(is_true: bool, problem: str) -> None:
 class Program:
     """Program that runs while the brokers have faults: its lines are read by a thread, so it never blocks on a pipe."""
 
-    def __init__(self, command: Sequence[str], given: str = "", directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        given: str | None = "",
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the program; `given` is its stdin, which stays open until `finish` with None."""
         self._command = command
         self._process = subprocess.Popen(
             command,
@@ -63,17 +71,24 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             cwd=directory,
+            env={**os.environ, **(environment or {})},
         )
         self.lines: list[str] = []
         """Lines of stdout until now."""
         self._errors: list[str] = []
         self._arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        assert self._process.stdin is not None, "stdin is a pipe"
-        self._process.stdin.write(given)
-        self._process.stdin.close()
+        if given is not None:
+            assert self._process.stdin is not None, "stdin is a pipe"
+            self._process.stdin.write(given)
+            self.finish()
         self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_lines, self._read_errors)]
         for thread in self._threads:
             thread.start()
+
+    def finish(self) -> None:
+        """Close the program's stdin, at whose end it ends its work."""
+        assert self._process.stdin is not None, "stdin is a pipe"
+        self._process.stdin.close()
 
     def _read_lines(self) -> None:
         assert self._process.stdout is not None, "stdout is a pipe"

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from clients import kafka_load, kafka_tools
+from clients import kafka_load, kafka_tools, programs
 from clients.checks import Check, CheckFailed, Result
 from clients.packages import ROOT, NotInstalled
 from raftlog.testing import BrokerFailed, Cluster
 
 _SHOWN_CHARACTERS = 120
-CHECKS: tuple[Check, ...] = (*kafka_tools.CHECKS, *kafka_load.CHECKS)
+CHECKS: tuple[Check, ...] = (*kafka_tools.CHECKS, *kafka_load.CHECKS, *programs.CHECKS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
