@@ -61,7 +61,7 @@ def validate_client_batches(
     """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
 
     Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, with all of producer
-    id, epoch and sequence or none. Control and transactional batches are refused: the first are the broker's own, the
+    id, epoch and sequence, or without an id. Epoch and sequence mean nothing then: KafkaJS sends zeros. Control and transactional batches are refused: the first are the broker's own, the
     second have no coordinator here.
     """
     checked = []
@@ -99,10 +99,7 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
                 f"batch {number}: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence "
                 f"{header.base_sequence}: an idempotent producer has all three"
             )
-    elif header.producer_id != -1 or header.producer_epoch >= 0 or header.base_sequence >= 0:
-        raise InvalidBatch(
-            f"batch {number}: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence "
-            f"{header.base_sequence}: without an id all three are -1"
-        )
+    elif header.producer_id != -1:
+        raise InvalidBatch(f"batch {number}: producer id {header.producer_id}; it is -1 without idempotence")
     if not compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
         raise InvalidBatch(f"batch {number}: {header.record_count} records do not fit in {len(batch)} bytes")

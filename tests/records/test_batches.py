@@ -118,8 +118,10 @@ def resealed(position: int, form: str, value: int) -> bytes:
         (resealed(21, ">h", 0x20), "control"),
         (resealed(21, ">h", 0x10), "transactional"),
         (resealed(21, ">h", 0x05), "codec 5"),
+        (resealed(43, ">q", -2), "producer id -2"),
+        (resealed(43, ">q", 7), "producer id 7, epoch -1"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_bad_batches_are_refused_with_the_reason(body: bytes, why: str) -> None:
     with pytest.raises(InvalidBatch, match=why):
