@@ -96,4 +96,8 @@ def _of_java(client: str, folder: str) -> tuple[Check, ...]:
 CHECKS: Final = (
     *_of_java("java 3.9", "kafka-3.9"),
     *_of_java("java 4.1", "kafka-clients-4"),
+    _undisturbed("franz-go", "admin", _franz),
+    _disturbed("franz-go", "load", _franz, _ALL, _FAULTS),
+    _undisturbed("kafkajs", "admin", _kafkajs),
+    _disturbed("kafkajs", "load", _kafkajs, _SOME, _FAULTS[:2]),
 )
