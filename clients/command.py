@@ -4,9 +4,11 @@ Exit code 0 when every check passed, 1 when one failed or its client could not b
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +20,8 @@ from raftlog.testing import BrokerFailed, Cluster
 
 _SHOWN_CHARACTERS = 120
 CHECKS: tuple[Check, ...] = (*kafka_tools.CHECKS, *kafka_load.CHECKS, *programs.CHECKS)
+_TERMINATED: Final = 128 + signal.SIGTERM
+"""Exit code after SIGTERM, at which all nodes are stopped."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for check in chosen:
             print(f"{check.client}: {check.name}{f' ({check.faults})' if check.faults else ''}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     console = Console(stderr=given.json)
     results = list(run(chosen, given.python, console))
     if given.json:

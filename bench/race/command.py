@@ -4,6 +4,7 @@ Exit code 0 when every measure of every system ran, 1 when one failed, 2 for wro
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from clients.packages import NotInstalled
 RUNS: Final = 3
 _RESULTS: Final = Path("bench/results")
 _WIDTH: Final = 180
+_TERMINATED: Final = 128 + signal.SIGTERM
+"""Exit code after SIGTERM, at which all nodes are stopped."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measures = [measure for measure in MEASURES if not given.measure or measure.key in given.measure]
     if not chosen or not measures or set(given.only) - {system.key for system in systems}:
         parser.error(f"systems: {[each.key for each in systems]}; measures: {[each.key for each in MEASURES]}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     console = Console(stderr=given.json, width=None if sys.stdout.isatty() else _WIDTH)
     workspace = Workspace(Path(given.data_dir or tempfile.gettempdir()))
     machine = probes.machine(workspace.root)
