@@ -10,12 +10,14 @@ PAIRED_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) $(PYTHON))
 # The same sources start hundreds of processes; they are compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench bench-pipeline simulate jepsen mutants upgrade-wheel format clean
+.PHONY: help demo test check clients race bench bench-pipeline simulate jepsen mutants upgrade-wheel format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
 	@echo "make test    install into .venv and run all tests"
 	@echo "make check   lint, types, import layers, prose of docstrings and headings"
+	@echo "make clients run Kafka's own tools and clients of other languages against three brokers (takes up to an hour; needs root or Java, Maven, Go, Node, Cargo, CMake)"
+	@echo "make race    measure raftlog beside Kafka, NATS, Redis, etcd and pysyncobj (takes an hour; installs them)"
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
 	@echo "make bench AGAINST=PATH  compare with another checkout, in alternating runs (takes about a quarter of an hour)"
 	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"
@@ -54,6 +56,12 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.prose
+
+clients: .venv/installed-dev .venv/paired/installed
+	$(BIN)/python -m clients --python .venv/paired/bin/python
+
+race: .venv/installed-dev .venv/paired/installed
+	$(BIN)/python -m bench.race --python .venv/paired/bin/python --chart docs/race.svg
 
 ifdef AGAINST
 bench: .venv/installed-dev .venv/paired/installed

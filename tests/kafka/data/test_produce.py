@@ -30,6 +30,12 @@ async def test_records_are_stored_as_they_are_sent(lone, version, acks):
     )
 
 
+async def test_epoch_and_sequence_mean_nothing_without_a_producer_id(lone):
+    """KafkaJS sends producer id -1 with zeros in every batch; none is a duplicate of another."""
+    offsets = [(await lone.produce(sequenced(-1, 0, b"same"))).base_offset for _ in range(3)]
+    assert offsets == [0, 1, 2]
+
+
 async def test_without_acknowledgement_there_is_no_answer(lone):
     assert await lone.produce(batch(b"a"), acks=0) is None
     row = await lone.fetch_one(0, max_wait_ms=5_000)

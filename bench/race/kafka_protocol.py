@@ -1,0 +1,152 @@
+"""Measures over the Kafka protocol, the same for Kafka and for raftlog: Kafka's tools of 3.9 and `java/Load.java`.
+
+The leader of partition 0 is killed five times; the clients run with their defaults, and every kill waits until all
+replicas are in sync again."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from bench.measure import MeasureFailed
+from bench.race.accounting import end_load, load, raise_priority, start_load
+from bench.race.system import Values
+from clients import packages
+from clients.java import LOADING, SHORT, java
+
+PARTITIONS: Final = 6
+RECORDS: Final = 500_000
+RECORD_BYTES: Final = 1024
+CONNECTIONS: Final = 64
+SECONDS: Final = 8
+OFFERED_PER_S: Final = 1_000
+OFFERED_CONNECTIONS: Final = 4
+OFFERED_S: Final = 12
+SMALL_BYTES: Final = 100
+BEFORE_KILL_S: Final = 3.0
+_TOPIC_S_MAX: Final = 60.0
+_TOOLS: Final = "org.apache.kafka.tools"
+_HERE: Final = Path(__file__).resolve().parent
+_LIBRDKAFKA: Final = ("confluent-kafka==2.12.1",)
+
+
+class KafkaProtocolLoad:
+    """Load on one running system. `kill(node)` and `start(node)` take node ids of the protocol."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        kill: Callable[[int], None],
+        start: Callable[[int], None],
+        gap_s: int,
+    ) -> None:
+        self._environment = {"BOOTSTRAP": bootstrap}
+        self._bootstrap = bootstrap
+        self._kill = kill
+        self._start = start
+        self._gap_s = gap_s
+        self._libraries = packages.jars("kafka-3.9")
+        self._classes = packages.java_classes(_HERE / "java" / "Load.java", self._libraries)
+        self._produced = ""
+
+    def measures(self) -> Mapping[str, Callable[[], Values]]:
+        """Return all measures by their name."""
+        return {
+            "produce": self.produce,
+            "consume": self.consume,
+            "closed": self.closed,
+            "offered": self.offered,
+            "gap": self.gap,
+            "gap_librdkafka": self.gap_librdkafka,
+        }
+
+    def produce(self) -> Values:
+        """Run `kafka-producer-perf-test`."""
+        if self._produced:
+            self._run("delete", self._produced)
+        self._produced = self._topic(PARTITIONS)
+        size = ("--num-records", str(RECORDS), "--record-size", str(RECORD_BYTES), "--throughput", "-1")
+        properties = ("acks=all", "batch.size=65536", "linger.ms=5", f"bootstrap.servers={self._bootstrap}")
+        arguments = ("--topic", self._produced, *size, "--producer-props", *properties)
+        lines = load(java(self._libraries, f"{_TOOLS}.ProducerPerformance", *arguments, flags=LOADING)).splitlines()
+        words = lines[-1].split()
+        if int(words[0]) != RECORDS:
+            raise MeasureFailed(f"not all records were sent: {lines[-3:]}")
+        return {"mib_per_s": float(words[5].strip("("))}
+
+    def consume(self) -> Values:
+        """Run `kafka-consumer-perf-test` over the records of the last `produce`."""
+        if not self._produced:
+            self.produce()
+        size = ("--messages", str(RECORDS), "--timeout", "20000", "--hide-header")
+        arguments = ("--bootstrap-server", self._bootstrap, "--topic", self._produced, *size)
+        output = load(java(self._libraries, f"{_TOOLS}.ConsumerPerformance", *arguments, flags=LOADING))
+        fields = output.splitlines()[-1].split(", ")
+        if int(fields[4]) < RECORDS:
+            raise MeasureFailed(f"{fields[4]} of {RECORDS} records were read")
+        return {"mib_per_s": float(fields[3]), "fetch_mib_per_s": float(fields[8])}
+
+    def closed(self) -> Values:
+        """Send one record after another on each of 64 connections, to one partition."""
+        return self._checked(self._run("closed", self._topic(1), CONNECTIONS, SECONDS, SMALL_BYTES, flags=LOADING))
+
+    def offered(self) -> Values:
+        """Send 1,000 records a second, each at its time."""
+        shape = (OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
+        return self._checked(self._run("offered", self._topic(1), *shape, flags=LOADING))
+
+    def gap(self) -> Values:
+        """Kill the leader under a Java producer."""
+        topic = self._topic(1)
+        return self._gap(topic, self._java("gap", topic, self._gap_s))
+
+    def gap_librdkafka(self) -> Values:
+        """Kill the leader under a librdkafka producer."""
+        python = packages.python_environment("librdkafka", _LIBRDKAFKA)
+        topic = self._topic(1)
+        return self._gap(topic, [str(python), str(_HERE / "librdkafka_gap.py"), topic, str(self._gap_s)])
+
+    def _gap(self, topic: str, command: list[str]) -> Values:
+        leader = int(self._run("leader", topic)["leader"])
+        process = start_load(command, self._environment)
+        try:
+            assert process.stdout is not None, "stdout is a pipe"
+            process.stdout.readline()
+            raise_priority([process.pid])
+            time.sleep(BEFORE_KILL_S)
+            self._kill(leader)
+            found = json.loads(end_load(process).splitlines()[-1])
+        finally:
+            process.kill()
+            process.wait()
+            with suppress(MeasureFailed):
+                self._start(leader)
+        return self._checked(found)
+
+    def _checked(self, found: dict[str, Any]) -> Values:
+        if found.pop("failed"):
+            raise MeasureFailed("records failed")
+        return {name: float(value) for name, value in found.items()}
+
+    def _topic(self, partitions: int) -> str:
+        """Create a topic; after a kill this waits until all brokers take part again."""
+        name = f"race-{uuid.uuid4().hex[:8]}"
+        until = time.monotonic() + _TOPIC_S_MAX
+        while True:
+            try:
+                load(self._java("topic", name, partitions), self._environment)
+                return name
+            except MeasureFailed:
+                if time.monotonic() > until:
+                    raise
+                name = f"race-{uuid.uuid4().hex[:8]}"
+
+    def _java(self, *arguments: object, flags: tuple[str, ...] = SHORT) -> list[str]:
+        return java(self._libraries, "Load", *map(str, arguments), flags=flags, classes=self._classes)
+
+    def _run(self, *arguments: object, flags: tuple[str, ...] = SHORT) -> dict[str, Any]:
+        output = load(self._java(*arguments, flags=flags), self._environment)
+        return dict(json.loads(output.splitlines()[-1])) if output.strip() else {}

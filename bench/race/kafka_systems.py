@@ -1,0 +1,131 @@
+"""Kafka 3.9 and raftlog as systems of the race over the Kafka protocol."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench.measure import MeasureFailed
+from bench.race.accounting import load, raise_priority
+from bench.race.kafka_protocol import KafkaProtocolLoad
+from bench.race.processes import NODES, NodeProcesses
+from bench.race.system import RunningSystem, System
+from bench.service import HOST, free_port
+from clients import packages
+from clients.java import java
+from raftlog.testing import BrokerFailed, Cluster
+
+_CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
+_HEAP: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+"""Heap and collector of Kafka's own start script."""
+_KAFKA_GAP_S: Final = 22
+"""Longer than Kafka's session of a broker (9 s), after which its partitions get another leader."""
+_RAFTLOG_GAP_S: Final = 9
+
+
+@contextmanager
+def start_kafka(directory: Path, *, synced: bool) -> Iterator[RunningSystem]:
+    """Start three nodes that are broker and controller, with Kafka's defaults except the replication factor."""
+    libraries = packages.jars("kafka-3.9")
+    ports = {node: (free_port(), free_port()) for node in NODES}
+    for node in NODES:
+        properties = directory / f"{node}.properties"
+        properties.write_text(_properties(directory, node, ports, synced=synced))
+        load(java(libraries, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)))
+    nodes = NodeProcesses(
+        directory,
+        lambda node: java(libraries, "kafka.Kafka", str(directory / f"{node}.properties"), flags=_HEAP),
+    )
+
+    def start(node: int) -> None:
+        nodes.start(node)
+        nodes.wait_port(node, ports[node][0])
+
+    try:
+        for node in NODES:
+            nodes.start(node)
+        for node in NODES:
+            nodes.wait_port(node, ports[node][0])
+        bootstrap = ",".join(f"{HOST}:{ports[node][0]}" for node in NODES)
+        loads = KafkaProtocolLoad(bootstrap, nodes.kill, start, _KAFKA_GAP_S)
+        yield RunningSystem(nodes.pids, loads.measures())
+    finally:
+        nodes.close()
+
+
+def _properties(directory: Path, node: int, ports: dict[int, tuple[int, int]], *, synced: bool) -> str:
+    voters = ",".join(f"{each}@{HOST}:{controller}" for each, (_, controller) in ports.items())
+    broker, controller = ports[node]
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": node,
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{broker}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": directory / str(node),
+        "default.replication.factor": 3,
+        "min.insync.replicas": 2,
+        "offsets.topic.replication.factor": 3,
+        "offsets.topic.num.partitions": 3,
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+        **({"log.flush.interval.messages": 1} if synced else {}),
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+@contextmanager
+def start_raftlog(directory: Path, *, python: str) -> Iterator[RunningSystem]:
+    """Start three brokers with their defaults."""
+    with raftlog_cluster(directory, python) as cluster:
+
+        def start(node: int) -> None:
+            cluster.nodes[node].start()
+            raise_priority([cluster.nodes[node].pid])
+            cluster.wait_healthy()
+
+        loads = KafkaProtocolLoad(cluster.kafka, lambda node: cluster.nodes[node].kill(), start, _RAFTLOG_GAP_S)
+        yield RunningSystem(partial(raftlog_pids, cluster), loads.measures())
+
+
+@contextmanager
+def raftlog_cluster(directory: Path, python: str) -> Iterator[Cluster]:
+    """Run three brokers at the priority of the race; a failure to start is a `MeasureFailed`."""
+    try:
+        with Cluster(
+            len(NODES),
+            data_dir=directory,
+            with_cuts=False,
+            python=python,
+            serve_flags=("--log-level", "warning"),
+            environment=lambda _: {"PYTHONPATH": str(packages.ROOT)},
+        ) as cluster:
+            raise_priority(raftlog_pids(cluster))
+            yield cluster
+    except BrokerFailed as failure:
+        raise MeasureFailed(str(failure)) from failure
+
+
+def raftlog_pids(cluster: Cluster) -> list[int]:
+    """Return the processes of the brokers that run."""
+    return [node.pid for node in cluster.nodes.values() if node.is_running]
+
+
+def systems(python: str) -> tuple[System, ...]:
+    """Return the systems over the Kafka protocol."""
+    return (
+        System("raftlog", "raftlog, Kafka protocol", "synced on a majority", partial(start_raftlog, python=python)),
+        System(
+            "kafka", "Kafka 3.9", "in memory of all replicas in sync, not synced", partial(start_kafka, synced=False)
+        ),
+        System(
+            "kafka-synced",
+            "Kafka 3.9, flush.messages=1",
+            "synced on all replicas in sync",
+            partial(start_kafka, synced=True),
+        ),
+    )

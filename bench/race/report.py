@@ -1,0 +1,104 @@
+"""Results of the race: medians, the table, and the chart for the README."""
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rich.table import Table
+
+from bench.race.system import COLUMNS, Column, System, Values
+
+FIRST: Final = "raftlog"
+_PRINTED_OTHERS: Final = 0.25
+"""Share of a core that other programs may take before a row is marked."""
+_WIDTH: Final = 900
+_HEIGHT: Final = 420
+
+
+class Run(NamedTuple):
+    """One run of a measure; `nodes` and `others` are CPU time in cores."""
+
+    values: Values
+    nodes: float
+    others: float
+
+
+class SystemResult(NamedTuple):
+    """All runs of one system by measure, and the errors of measures that failed."""
+
+    system: System
+    runs: dict[str, list[Run]]
+    errors: dict[str, str]
+
+    def median(self, measure: str, figure: str) -> float | None:
+        """Return the median of a figure; None where it was not measured."""
+        found = [run.values[figure] for run in self.runs.get(measure, []) if figure in run.values]
+        return statistics.median(found) if found else None
+
+    @property
+    def others(self) -> float:
+        """CPU time of other programs in the noisiest run, in cores."""
+        return max((run.others for runs in self.runs.values() for run in runs), default=0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        measures = {name: [run._asdict() for run in runs] for name, runs in self.runs.items()}
+        system = self.system
+        return {
+            "key": system.key,
+            "name": system.name,
+            "promise": system.promise,
+            "measures": measures,
+            "errors": self.errors,
+        }
+
+
+def race_table(results: Iterable[SystemResult]) -> Table:
+    """Return one row for each system."""
+    table = Table("system", "an answer means", *(column.title for column in COLUMNS), "others' CPU", title="medians")
+    for result in results:
+        cells = [_cell(result, column) for column in COLUMNS]
+        noise = f"{result.others:.0%}" + (" !" if result.others > _PRINTED_OTHERS else "")
+        table.add_row(result.system.name, result.system.promise, *cells, noise)
+    return table
+
+
+def _cell(result: SystemResult, column: Column) -> str:
+    if column.measure in result.errors:
+        return "failed"
+    median = result.median(column.measure, column.figure)
+    return "–" if median is None else f"{median:,.{column.digits}f}"
+
+
+def write_results(results: Sequence[SystemResult], machine: dict[str, Any], path: Path) -> None:
+    """Write all runs as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    systems = [result.as_json() for result in results]
+    path.write_text(json.dumps({"machine": machine, "systems": systems}, indent=2) + "\n")
+
+
+def write_chart(results: Sequence[SystemResult], path: Path) -> None:
+    """Draw records per second of 64 connections, one record a request, as bars in an SVG."""
+    import pygal
+    from pygal.style import LightGreenStyle
+
+    shown = [(result, result.median("closed", "per_s")) for result in results]
+    chart = pygal.HorizontalBar(
+        title="records/s, 64 connections, one record a request, three nodes",
+        style=LightGreenStyle,
+        width=_WIDTH,
+        height=_HEIGHT,
+        show_legend=False,
+        print_values=True,
+        value_formatter=lambda value: f"{value:,.0f}",
+        js=(),
+    )
+    measured = [(result, median) for result, median in shown if median is not None]
+    measured.sort(key=lambda pair: pair[1])
+    chart.x_labels = [f"{result.system.name} ({result.system.promise})" for result, _ in measured]
+    colour = {True: "#2f6f4f", False: "#b9c4bd"}
+    chart.add(
+        "", [{"value": median, "color": colour[result.system.key.startswith(FIRST)]} for result, median in measured]
+    )
+    chart.render_to_file(str(path))

@@ -1,0 +1,65 @@
+"""Interface of a system in the race, and the figures of its measures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+Values = dict[str, float]
+"""Figures of one run of a measure, by name."""
+
+
+class RunningSystem(NamedTuple):
+    """Three nodes that serve. `pids` returns the processes of all nodes that run now."""
+
+    pids: Callable[[], Sequence[int]]
+    measures: Mapping[str, Callable[[], Values]]
+    """Runs of one measure each, by its name in `MEASURES`."""
+
+
+class System(NamedTuple):
+    """One row of the race. `promise` is the meaning of an answer to a write."""
+
+    key: str
+    name: str
+    promise: str
+    start: Callable[[Path], AbstractContextManager[RunningSystem]]
+
+
+class RaceMeasure(NamedTuple):
+    """One measure; `runs` overrides the number of runs."""
+
+    key: str
+    text: str
+    runs: int | None = None
+
+
+MEASURES: Final = (
+    RaceMeasure("produce", "1 KB records as fast as they are taken"),
+    RaceMeasure("consume", "the same records read from the start"),
+    RaceMeasure("closed", "64 connections, one record of 100 bytes a request, closed loop"),
+    RaceMeasure("offered", "1,000 records of 100 bytes a second offered by 4 connections"),
+    RaceMeasure("gap", "leader killed: longest time between two answers of the Java client or the system's own", 5),
+    RaceMeasure("gap_librdkafka", "the same with librdkafka", 5),
+)
+
+
+class Column(NamedTuple):
+    """One column of the table: a figure of a measure."""
+
+    measure: str
+    figure: str
+    title: str
+    digits: int
+
+
+COLUMNS: Final = (
+    Column("produce", "mib_per_s", "produce MiB/s", 1),
+    Column("consume", "mib_per_s", "consume MiB/s", 0),
+    Column("closed", "per_s", "64 conn. /s", 0),
+    Column("closed", "p99", "… p99 ms", 1),
+    Column("offered", "p50", "1,000/s p50 ms", 2),
+    Column("offered", "p99", "… p99 ms", 2),
+    Column("gap", "gap_ms", "gap ms", 0),
+    Column("gap_librdkafka", "gap_ms", "librdkafka gap ms", 0),
+)

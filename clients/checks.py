@@ -1,0 +1,164 @@
+"""Checks of client programs and their results.
+
+A check is a function of the running cluster that returns what it saw, in a few words, or raises `CheckFailed`. The
+output of a program that failed is part of the error."""
+
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from raftlog.testing import Cluster
+
+RUN_S_MAX: Final = 120.0
+_SHOWN_CHARACTERS: Final = 1200
+
+
+class CheckFailed(Exception):
+    """The program failed, or its output is not as required."""
+
+
+class Check(NamedTuple):
+    """One check; `faults` names what happens to the brokers meanwhile, for the table."""
+
+    client: str
+    name: str
+    faults: str
+    run: Callable[[Cluster], str]
+
+
+class Result(NamedTuple):
+    """Result of one check."""
+
+    client: str
+    check: str
+    faults: str
+    is_passed: bool
+    seconds: float
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def require(is_true: bool, problem: str) -> None:
+    """Raise `CheckFailed` with the problem unless the condition holds."""
+    if not is_true:
+        raise CheckFailed(problem)
+
+
+class Program:
+    """Program that runs while the brokers have faults: its lines are read by a thread, so it never blocks on a pipe."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        given: str | None = "",
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the program; `given` is its stdin, which stays open until `finish` with None."""
+        self._command = command
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=directory,
+            env={**os.environ, **(environment or {})},
+        )
+        self.lines: list[str] = []
+        """Lines of stdout until now."""
+        self._errors: list[str] = []
+        self._arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        if given is not None:
+            assert self._process.stdin is not None, "stdin is a pipe"
+            self._process.stdin.write(given)
+            self.finish()
+        self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_lines, self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> None:
+        """Close the program's stdin, at whose end it ends its work."""
+        assert self._process.stdin is not None, "stdin is a pipe"
+        self._process.stdin.close()
+
+    def _read_lines(self) -> None:
+        assert self._process.stdout is not None, "stdout is a pipe"
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            self._arrived.put(line)
+        self._arrived.put(None)
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None, "stderr is a pipe"
+        for line in self._process.stderr:
+            self._errors.append(line)
+
+    def wait_line(self, text: str, seconds: float = RUN_S_MAX) -> None:
+        """Wait until a line of stdout contains `text`."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._arrived.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise CheckFailed(f"no line with {text!r} within {seconds:g} s{self.shown()}") from None
+            require(line is not None, f"the program ended before a line with {text!r}{self.shown()}")
+            if text in str(line):
+                return
+
+    def end(self, seconds: float = RUN_S_MAX, *, code: int | None = 0) -> str:
+        """Wait for the end; return the stdout. Any exit code is accepted with `code=None`."""
+        try:
+            found = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise CheckFailed(f"still running after {seconds:g} s{self.shown()}") from None
+        for thread in self._threads:
+            thread.join()
+        require(code is None or found == code, f"exit code {found}{self.shown()}")
+        return "\n".join(self.lines)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def errors(self) -> str:
+        """Return the stderr until now."""
+        return "".join(self._errors)
+
+    def shown(self) -> str:
+        """Return the end of the program's output for an error."""
+        both = ("\n".join(self.lines)[-_SHOWN_CHARACTERS:] + "\n" + self.errors[-_SHOWN_CHARACTERS:]).strip()
+        return f"; {self._command[0].rpartition('/')[2]} printed:\n{both}"
+
+
+def output_of(command: Sequence[str], given: str = "", seconds: float = RUN_S_MAX) -> str:
+    """Run a program to its end and return its stdout; raise `CheckFailed` for another exit code than 0."""
+    program = Program(command, given)
+    try:
+        return program.end(seconds)
+    finally:
+        program.kill()
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """Return the lines of an output that are JSON objects."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("{"):
+            found.append(json.loads(line))
+    return found

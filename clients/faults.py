@@ -1,0 +1,46 @@
+"""Faults of the brokers while a client program runs: leader kill, broker restart, partition move."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from clients.checks import CheckFailed
+from raftlog.testing import Cluster
+from raftlog.testing.http import ask
+
+PAUSE_S: Final = 3.0
+"""Time of a client's normal work before, between and after faults."""
+_MOVE_S_MAX: Final = 30.0
+_POLL_S: Final = 0.1
+
+Fault = Callable[[Cluster, str], None]
+
+
+def kill_leader(cluster: Cluster, topic: str) -> None:
+    """Kill the leader of partition 0; start it again after a pause."""
+    killed = cluster.leader(topic)
+    cluster.nodes[killed].kill()
+    time.sleep(PAUSE_S)
+    cluster.nodes[killed].start()
+    cluster.wait_healthy()
+
+
+def restart_broker(cluster: Cluster, topic: str) -> None:
+    """Stop the leader of partition 0 gracefully, and start it again."""
+    cluster.nodes[cluster.leader(topic)].restart()
+    cluster.wait_healthy()
+
+
+def move_partition(cluster: Cluster, topic: str) -> None:
+    """Move the leadership of partition 0 to another broker through the administration API."""
+    before = cluster.leader(topic)
+    target = next(node for node in cluster.nodes if node != before)
+    path = f"/v1/partitions/kafka/{topic}/0/transfer_leadership?target={target}"
+    status, answer = ask(cluster.nodes[before].http, path, method="POST", timeout_s=_MOVE_S_MAX)
+    if status // 100 != 2:
+        raise CheckFailed(f"the leadership of {topic}/0 did not move: {status} {answer}")
+    until = time.monotonic() + _MOVE_S_MAX
+    while cluster.leader(topic) == before:
+        if time.monotonic() > until:
+            raise CheckFailed(f"{topic}/0 is still led by {before}")
+        time.sleep(_POLL_S)

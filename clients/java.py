@@ -1,0 +1,29 @@
+"""Command lines of Java programs on a folder of jars, with logs of warnings on stderr."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from clients.packages import INSTALLED, program
+
+_LOG4J: Final = """log4j.rootLogger=WARN, stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.Target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+SHORT: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+"""Flags of programs that run for seconds: they start in half the time."""
+LOADING: Final = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
+"""Flags of load generators."""
+
+
+def java(
+    libraries: Path, main: str, *arguments: str, flags: Sequence[str] = SHORT, classes: Path | None = None
+) -> list[str]:
+    """Return the command that runs a class."""
+    config = INSTALLED / "log4j.properties"
+    if not config.exists():
+        config.write_text(_LOG4J)
+    path = f"{libraries}/*" if classes is None else f"{classes}:{libraries}/*"
+    return [program("java"), *flags, f"-Dlog4j.configuration=file:{config}", "-cp", path, main, *arguments]

@@ -1,0 +1,103 @@
+"""Checks with client programs of this folder, one for each client library, which share their command line.
+
+`load TOPIC` prints `started`, writes and reads until its stdin ends, and checks then that every acknowledged record is
+stored once, in order, and was delivered to a group of three. Meanwhile the leader is killed, a broker restarts, and the
+leadership of a partition moves. Exit code 0 means passed, and the last line says what was seen."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from clients import packages
+from clients.checks import Check, Program, require
+from clients.faults import PAUSE_S, Fault, kill_leader, move_partition, restart_broker
+from clients.java import java
+from raftlog.testing import Cluster
+
+_HERE: Final = Path(__file__).resolve().parent
+_END_S_MAX: Final = 100.0
+_START_S_MAX: Final = 60.0
+_ALL: Final = "leader kill, broker restart, partition move"
+_FAULTS: Final[Sequence[Fault]] = (kill_leader, restart_broker, move_partition)
+_SOME: Final = "leader kill, broker restart"
+
+Command = Callable[[], list[str]]
+"""Installation of a program; returns its command without arguments."""
+
+
+def _java(folder: str) -> Command:
+    def command() -> list[str]:
+        libraries = packages.jars(folder)
+        classes = packages.java_classes(_HERE / "java" / "ClientChecks.java", libraries)
+        return java(libraries, "ClientChecks", classes=classes)
+
+    return command
+
+
+def _franz() -> list[str]:
+    return [str(packages.go_program(_HERE / "franz"))]
+
+
+def _kafkajs() -> list[str]:
+    return [packages.program("node"), str(packages.npm_package(_HERE / "kafkajs") / "main.js")]
+
+
+def _rdkafka() -> list[str]:
+    return [str(packages.cargo_program(_HERE / "rdkafka"))]
+
+
+def _undisturbed(client: str, mode: str, command: Command) -> Check:
+    def run(cluster: Cluster) -> str:
+        program = Program([*command(), mode, _topic(client, mode)], environment={"BOOTSTRAP": cluster.kafka})
+        try:
+            return program.end().splitlines()[-1]
+        finally:
+            program.kill()
+
+    return Check(client, mode, "", run)
+
+
+def _disturbed(client: str, mode: str, command: Command, named: str, faults: Sequence[Fault]) -> Check:
+    def run(cluster: Cluster) -> str:
+        topic = _topic(client, mode)
+        begun = [*command(), mode, topic]
+        program = Program(begun, given=None, environment={"BOOTSTRAP": cluster.kafka})
+        try:
+            program.wait_line("started", _START_S_MAX)
+            for fault in faults:
+                time.sleep(PAUSE_S)
+                fault(cluster, topic)
+            time.sleep(PAUSE_S)
+            program.finish()
+            lines = program.end(_END_S_MAX).splitlines()
+            require(lines[-1] != "started", "the program does not say what it saw")
+            return lines[-1]
+        finally:
+            program.kill()
+
+    return Check(client, mode, named, run)
+
+
+def _topic(client: str, mode: str) -> str:
+    return f"{client.replace(' ', '-')}-{mode}"
+
+
+def _of_java(client: str, folder: str) -> tuple[Check, ...]:
+    command = _java(folder)
+    return (
+        _undisturbed(client, "admin", command),
+        _undisturbed(client, "records", command),
+        _disturbed(client, "load", command, _ALL, _FAULTS),
+        _disturbed(client, "static", command, _ALL, _FAULTS),
+    )
+
+
+CHECKS: Final = (
+    *_of_java("java 3.9", "kafka-3.9"),
+    *_of_java("java 4.1", "kafka-clients-4"),
+    _undisturbed("franz-go", "admin", _franz),
+    _disturbed("franz-go", "load", _franz, _ALL, _FAULTS),
+    _undisturbed("kafkajs", "admin", _kafkajs),
+    _disturbed("kafkajs", "load", _kafkajs, _SOME, _FAULTS[:2]),
+)
