@@ -87,7 +87,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # when appends are answered
     _replica(
         "append-while-damaged",
-        "replica/replica:Replica.append",
+        "replica/replica:Replica._append_refusal",
         "if group.damage is not None or group.is_closed or self._is_closed:",
         "if group.is_closed or self._is_closed:",
         (*_APPENDING, *_READING),
@@ -101,9 +101,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "append-without-enough-replicas",
-        "replica/replica:Replica.append",
-        "if too_few is not None:",
-        "if False:",
+        "replica/replica:Replica._append_refusal",
+        "return self._pending_appends.too_few_error(copies) if copies and self.is_leader else None",
+        "return None",
         _APPENDING,
     ),
     _replica(
