@@ -173,8 +173,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _expiry(
         "use-does-not-count",
         "replica/producers:ProducerTable.append",
-        "self._states.pop(producer_id, None)",
-        "self._states.get(producer_id)",
+        'self._states.pop(producer_id, b"")',
+        'self._states.get(producer_id, b"")',
         _TABLE,
     ),
     _expiry(
