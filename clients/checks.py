@@ -24,7 +24,7 @@ class CheckFailed(Exception):
 
 
 class Check(NamedTuple):
-    """One check; `faults` names what happens to the brokers meanwhile, for the table."""
+    """One check; `faults` are the names of the faults during it, for the table."""
 
     client: str
     name: str

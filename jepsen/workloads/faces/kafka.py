@@ -19,7 +19,7 @@ from jepsen.workloads.roles.load_share import LoadShare
 from raftlog.types import Offset, TopicPartition
 
 _WAIT_MS_MIN: Final = 20
-"""A library returns what it has: without any wait that may be nothing, again and again."""
+"""Least wait of a poll: a library without any may return nothing each time."""
 
 
 class KafkaAccess:

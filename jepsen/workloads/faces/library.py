@@ -89,10 +89,13 @@ class PlainSettings(NamedTuple):
 class KafkaLibrary(Protocol):
     """Client library; made inside a running event loop."""
 
-    can_send_once: bool
-    """Whether retries can be switched off; otherwise plain sends are idempotent, since a retry may store one twice."""
-    strategies: Sequence[str]
-    """Assignors; one per consumer group."""
+    @property
+    def can_send_once(self) -> bool:
+        """Whether retries can be switched off; otherwise plain sends are idempotent, as a retry may store one twice."""
+
+    @property
+    def strategies(self) -> Sequence[str]:
+        """Assignors; one per consumer group."""
 
     def new_producer(self, times: ProducerTimes) -> RecordProducer: ...
     def new_plain_producer(self, settings: PlainSettings) -> RecordProducer: ...

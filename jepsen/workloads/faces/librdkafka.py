@@ -58,7 +58,7 @@ class LibrdkafkaProducer:
         partition: int | None = None,
     ) -> Awaitable[DeliveredOffset]:
         delivery: asyncio.Future[DeliveredOffset] = self._loop.create_future()
-        where = {} if partition is None else {"partition": partition}
+        where: dict[str, Any] = {} if partition is None else {"partition": partition}
         try:
             self._producer.produce(
                 topic, value, key, headers=list(headers), on_delivery=partial(self._delivered, delivery), **where

@@ -5,6 +5,7 @@ executed, by any of the attempts that the library made for it."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from random import Random
+from types import TracebackType
 from typing import Literal, NamedTuple, Protocol, Self
 
 from jepsen.checkers.history import Value
@@ -36,8 +37,10 @@ class LogAccess(Protocol):
     """Reads of partitions, and committed offsets of groups without members."""
 
     nodes: list[int]
-    commits_as: str
-    """Member in whose name the history shows a commit; empty where commits move forward only."""
+
+    @property
+    def commits_as(self) -> str:
+        """Member in whose name the history shows a commit; empty where commits move forward only."""
 
     def draw(self, random: Random) -> int:
         """Return the node that a request shall be sent to."""
@@ -102,7 +105,9 @@ class SubscribedConsumer(Protocol):
     """Consumer of a group, which commits by itself."""
 
     async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *_error: object) -> None: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
     async def poll(self, *, timeout_ms: int) -> Sequence[PlacedRecord]: ...
 
 
@@ -130,9 +135,10 @@ class GroupMemberRole(Protocol):
 
 
 class Face(Protocol):
-    """What a client's roles are made of."""
+    """Factory of the roles of a client."""
 
-    access: LogAccess
+    @property
+    def access(self) -> LogAccess: ...
 
     def new_producer(self, random: Random, times: ProducerTimes) -> RecordProducer: ...
     def new_consumer(

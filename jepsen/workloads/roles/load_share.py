@@ -10,7 +10,7 @@ from raftlog.types import TopicPartition
 
 
 class LoadShare(NamedTuple):
-    """Everything that a sender of one client needs, whatever sends."""
+    """Share of the load that one client sends."""
 
     history: HistoryWriter
     partitions: Sequence[TopicPartition]
