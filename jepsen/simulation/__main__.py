@@ -48,6 +48,7 @@ from jepsen.simulation.report import commit, failure_json, failure_text
     "--lost-files", is_flag=True, help="Small files of brokers are cut, emptied and removed; only with --level broker."
 )
 @click.option("--growth", is_flag=True, help="Topics get more partitions; only with --level broker.")
+@click.option("--kafka", is_flag=True, help="Brokers serve Kafka's protocol, too; only with --level broker.")
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
@@ -62,6 +63,7 @@ def main(
     cut_ambushes: bool,
     lost_files: bool,
     growth: bool,
+    kafka: bool,
     kept: bool,
     as_json: bool,
 ) -> None:
@@ -87,6 +89,10 @@ def main(
         if level != "broker":
             raise click.UsageError("--growth is for --level broker")
         shape["growth"] = True
+    if kafka:
+        if level != "broker":
+            raise click.UsageError("--kafka is for --level broker")
+        shape["kafka"] = True
     again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]
     wanted = list(dict.fromkeys([*range(first, first + seeds), *again]))
     began = time.monotonic()

@@ -51,12 +51,22 @@ class LogToTimeline(logging.Handler):
 
 
 def shape_of(
-    *, unordered_syncs: bool, cut_ambushes: bool = False, lost_files: bool = False, growth: bool = False
+    *,
+    unordered_syncs: bool,
+    cut_ambushes: bool = False,
+    lost_files: bool = False,
+    growth: bool = False,
+    kafka: bool = False,
 ) -> str:
     """Return the options of the command, besides the seed, for `Outcome.shape`."""
     if cut_ambushes:
         return " --cut-ambushes"
-    wanted = {" --unordered-syncs": unordered_syncs, " --lost-files": lost_files, " --growth": growth}
+    wanted = {
+        " --unordered-syncs": unordered_syncs,
+        " --lost-files": lost_files,
+        " --growth": growth,
+        " --kafka": kafka,
+    }
     return "".join(option for option, is_wanted in wanted.items() if is_wanted)
 
 

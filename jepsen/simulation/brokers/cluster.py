@@ -12,13 +12,14 @@ from uuid import UUID
 
 from jepsen.checkers import HistoryChecker, Op, Recorder
 from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Interference, SimulatedWire
+from jepsen.simulation.brokers.kafka.listener import KAFKA_PORT, NAME, serve
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
 from jepsen.simulation.brokers.machine import Machine as AnyMachine
 from jepsen.simulation.brokers.options import BrokerOptions
 from jepsen.simulation.brokers.site import Site
 from jepsen.simulation.brokers.transport import SECRET
 from jepsen.simulation.network.network import SimulatedNetwork
-from jepsen.simulation.node import Process
+from jepsen.simulation.node import Node, Process
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import ControllerState
@@ -52,6 +53,8 @@ class BrokerCluster(Site[Broker]):
         )
         for machine in self.machines.values():
             machine.make_wire = self._make_wire
+        self.clients_node = self._add_clients_node() if options.kafka else None
+        """Node of the clients of Kafka's protocol."""
         self.checker = HistoryChecker(kept_max=ANOMALIES_MAX)
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.names = [f"topic-{place}" for place in range(options.topics)]
@@ -60,6 +63,12 @@ class BrokerCluster(Site[Broker]):
         self._processes = 0
         self._producer_ids: dict[int, str] = {}
         """That were given to producers, and by which broker."""
+
+    def _add_clients_node(self) -> Node:
+        node = self.loop.add_node("clients")
+        self.network.attach(node)
+        self.loop.wire(self.network, self.loop.nodes)
+        return node
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
         """Create the network of gossip, as lossy as the options say."""
@@ -79,9 +88,13 @@ class BrokerCluster(Site[Broker]):
     async def run_process(self, machine: Machine, around: NodeEnvironment) -> None:
         broker = await Broker.open(self._settings(machine), environment=around)
         self.watch_process(machine, broker.node, broker.metadata)
-        await broker.start(http=f"{machine.name}:{HTTP_PORT}")
+        kafka = {NAME: f"{machine.name}:{KAFKA_PORT}"} if self.options.kafka else {}
+        await broker.start(f"{machine.name}:{HTTP_PORT}", kafka)
         self.watch.observe_cluster_id(machine.node, broker.cluster_id)
         machine.service = broker
+        process = machine.node.process
+        if self.options.kafka and process is not None:
+            process.spawn(serve(broker, self.network, process), name="Kafka's listener")
         machine.note(f"serves in cluster {broker.cluster_id}")
         failure = await broker.node.ended
         if failure is not None:

@@ -10,7 +10,13 @@ from typing import Final
 
 from jepsen.simulation.brokers.elasticity import NONE as NO_ELASTICITY
 from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
-from jepsen.simulation.brokers.workload.uses import WorkloadFeatures, draw_once, draw_uses, with_small_tables
+from jepsen.simulation.brokers.workload.uses import (
+    PRODUCERS_MAX,
+    WorkloadFeatures,
+    draw_once,
+    draw_uses,
+    with_small_tables,
+)
 from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
 from raftlog.raft import RaftSettings
@@ -161,6 +167,8 @@ class BrokerOptions:
 
     growth: bool = False
     """Whether administrators also add partitions to their topics; not drawn, but asked for."""
+    kafka: bool = False
+    """Whether brokers also serve Kafka's protocol, to clients with a topic of their own; not drawn, but asked for."""
 
     @property
     def numbers_max(self) -> int:
@@ -170,6 +178,10 @@ class BrokerOptions:
     def with_lost_files(self) -> "BrokerOptions":
         """Return the same options with lost files, often."""
         return replace(self, lost_files=True, faults=(*self.faults, *(Fault.SMALL_FILE,) * FOCUS_WEIGHT))
+
+    def with_kafka(self) -> "BrokerOptions":
+        """Return the same options with clients of Kafka's protocol, whose producers never expire in a partition."""
+        return replace(self, kafka=True, uses=replace(self.uses, producers_max=PRODUCERS_MAX))
 
     @property
     def brokers(self) -> int:

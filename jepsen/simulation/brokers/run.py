@@ -25,8 +25,9 @@ def simulate_brokers(
     unordered_syncs: bool = False,
     lost_files: bool = False,
     growth: bool = False,
+    kafka: bool = False,
 ) -> Outcome:
-    """Run a seed to its end or to the first broken property; the three last are options of every seed."""
+    """Run a seed to its end or to the first broken property; those after `level` are options of every seed."""
     options = options or draw(seed)
     if unordered_syncs:
         options = replace(options, unordered_syncs=True)
@@ -34,6 +35,8 @@ def simulate_brokers(
         options = options.with_lost_files()
     if growth:
         options = replace(options, growth=True)
+    if kafka:
+        options = options.with_kafka()
     cluster = BrokerCluster(options)
     workload = Workload(cluster)
 
@@ -45,7 +48,12 @@ def simulate_brokers(
         cluster.loop.run_until_time(options.safety_s)
         Convergence(cluster, workload, nemesis).demand()
 
-    shape = shape_of(unordered_syncs=options.unordered_syncs, lost_files=options.lost_files, growth=options.growth)
+    shape = shape_of(
+        unordered_syncs=options.unordered_syncs,
+        lost_files=options.lost_files,
+        growth=options.growth,
+        kafka=options.kafka,
+    )
     return _simulate(level, cluster, options, run, workload.acknowledged, shape)
 
 

@@ -47,6 +47,9 @@ class StreamTransport(asyncio.Transport):
         self._protocol: asyncio.BufferedProtocol
         self._high_bytes = HIGH_BYTES
         self._is_closing = self._is_lost = self._is_paused = False
+        self._is_reading = True
+        self._unread = b""
+        """Bytes that arrived while the protocol does not read."""
 
     def begin(self, protocol: asyncio.BufferedProtocol) -> None:
         """Pass the connection, and then its received data, to the protocol."""
@@ -67,6 +70,13 @@ class StreamTransport(asyncio.Transport):
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.write(b"".join(list_of_data))
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self._loop.call_soon(self._read_on)
 
     def get_write_buffer_size(self) -> int:
         return max(0, self._stream.pending_bytes - SOCKET_BYTES)
@@ -89,13 +99,24 @@ class StreamTransport(asyncio.Transport):
     # what the stream calls
 
     def _arrived(self, message: object) -> None:
-        left = memoryview(cast(bytes, message))
-        while left and not self._is_closing:
+        if not self._is_reading or self._unread:
+            self._unread += cast(bytes, message)
+            return
+        self._read(memoryview(cast(bytes, message)))
+
+    def _read_on(self) -> None:
+        unread, self._unread = self._unread, b""
+        self._read(memoryview(unread))
+
+    def _read(self, left: memoryview) -> None:
+        while left and self._is_reading and not self._is_closing:
             room = memoryview(self._protocol.get_buffer(len(left)))
             size = min(len(room), len(left))
             room[:size] = left[:size]
             self._protocol.buffer_updated(size)
             left = left[size:]
+        if left and not self._is_closing:
+            self._unread = bytes(left) + self._unread
 
     def _broke(self, error: Exception) -> None:
         self._is_closing = True

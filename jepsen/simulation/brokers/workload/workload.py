@@ -1,6 +1,8 @@
 """All clients of a cluster of brokers."""
 
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.kafka.clients import STOP_S as KAFKA_STOP_S
+from jepsen.simulation.brokers.kafka.clients import KafkaClients
 from jepsen.simulation.brokers.workload.administrators import Administrator
 from jepsen.simulation.brokers.workload.clients import PATIENCE_MS, SLACK_MS, Client
 from jepsen.simulation.brokers.workload.committers import Commits, Committer
@@ -36,11 +38,14 @@ class Workload:
             for place in range(options.uses.members)
         ]
         self.trimmers = [Trimmer(cluster, cluster.random(f"trimmer {place}")) for place in range(options.uses.trimmers)]
+        self.kafka = KafkaClients(cluster) if options.kafka else None
         self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
 
     def start(self) -> None:
         for client in self._all():
             client.after(client.random.randint(0, 2_000) * MILLISECOND_NS)
+        if self.kafka is not None:
+            self.kafka.start()
 
     def stop_administrators(self) -> None:
         """Stop all administrators; their open requests are completed."""
@@ -52,6 +57,9 @@ class Workload:
             member.calm()
 
     def stop(self) -> None:
+        if self.kafka is not None:
+            self.kafka.stop()
+            self.cluster.loop.run_for(KAFKA_STOP_S)
         self._stop(self._all())
 
     def _stop(self, clients: list[Client]) -> None:
@@ -60,7 +68,8 @@ class Workload:
         self.cluster.loop.run_for((PATIENCE_MS[-1] + SLACK_MS) / 1000 + 0.1)
 
     def acknowledged(self) -> int:
-        return sum(producer.acknowledged for producer in self._writers())
+        more = 0 if self.kafka is None else self.kafka.acknowledged()
+        return more + sum(producer.acknowledged for producer in self._writers())
 
     def written_since(self, since_ns: int) -> dict[GroupKey, None]:
         """Return the Raft groups in which a request was acknowledged after this time."""

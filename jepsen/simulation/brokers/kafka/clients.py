@@ -1,0 +1,43 @@
+"""All clients of Kafka's protocol of one run, on a node of their own."""
+
+from typing import Final
+
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.kafka.members import KafkaGroupMember
+from jepsen.simulation.brokers.kafka.producers import KafkaProducer
+from jepsen.simulation.brokers.kafka.readers import KafkaReader
+from jepsen.simulation.brokers.kafka.roles import PARTITIONS, KafkaRole
+
+MEMBERS: Final = 3
+STOP_S: Final = 20.0
+"""More than the patience of a producer and the deadline of its last request."""
+
+
+class KafkaClients:
+    """See the module."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self._cluster = cluster
+        self.producers = [KafkaProducer(cluster, f"kafka producer {place}") for place in range(2)]
+        self.readers = [KafkaReader(cluster, f"kafka reader {place}", place) for place in range(PARTITIONS)]
+        self.members = [KafkaGroupMember(cluster, f"kafka member {place}") for place in range(MEMBERS)]
+
+    def start(self) -> None:
+        """Start all clients."""
+        node = self._cluster.clients_node
+        assert node is not None, "the run has no clients of Kafka's protocol"
+        process = node.start()
+        for role in self._all():
+            process.spawn(role.run(), name=type(role).__name__)
+
+    def stop(self) -> None:
+        """Let all clients end what they do."""
+        for role in self._all():
+            role.is_stopped = True
+
+    def acknowledged(self) -> int:
+        """Return the number of acknowledged records."""
+        return sum(producer.acknowledged for producer in self.producers)
+
+    def _all(self) -> list[KafkaRole]:
+        return [*self.producers, *self.readers, *self.members]
