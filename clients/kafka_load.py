@@ -61,11 +61,11 @@ def _verifiable(cluster: Cluster, topic: str, fault: Fault | None, more: Sequenc
             consumers.append(Program(tool(cluster, f"{TOOLS}.VerifiableConsumer", *read)))
         for consumer in consumers:
             consumer.wait_line("partitions_assigned")
-        limits = ["--topic", topic, "--max-messages", str(records), "--throughput", str(_PER_S // 4)]
+        limits = ("--topic", topic, "--max-messages", str(records), "--throughput", str(_PER_S // 4))
         retries = cluster.directory / "retries.properties"
         retries.write_text("retries=2147483647\nenable.idempotence=true\n")
-        limits += ["--producer.config", str(retries)]
-        producer = Program(tool(cluster, f"{TOOLS}.VerifiableProducer", *limits))
+        settings = ("--producer.config", str(retries))
+        producer = Program(tool(cluster, f"{TOOLS}.VerifiableProducer", *limits, *settings))
         _disturb(cluster, topic, fault, producer, "producer_send_success")
         sent = json_lines(producer.end())
         failed = [line for line in sent if line["name"] == "producer_send_error"]

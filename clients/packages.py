@@ -22,7 +22,6 @@ _OUTPUT_CHARACTERS: Final = 1500
 
 SYSTEM_PROGRAMS: Final = {
     "cc": "gcc",
-    "cmake": "cmake",
     "java": "openjdk-17-jdk-headless",
     "javac": "openjdk-17-jdk-headless",
     "make": "make",
@@ -120,7 +119,7 @@ def cargo_program(directory: Path) -> Path:
     """Build the crate in `directory`; return its binary, which is named after the folder."""
     target = INSTALLED / f"cargo-{directory.name}"
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    for tool in ("cmake", "cc", "make"):
+    for tool in ("cc", "make"):
         program(tool)
     command = [program("cargo"), "build", "--release", "--quiet", "--target-dir", str(target)]
     _install(target, files, lambda: _run(command, directory))

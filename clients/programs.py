@@ -13,6 +13,7 @@ from clients import packages
 from clients.checks import Check, Program, require
 from clients.faults import PAUSE_S, Fault, kill_leader, move_partition, restart_broker
 from clients.java import java
+from clients.kafka_tools import create
 from raftlog.testing import Cluster
 
 _HERE: Final = Path(__file__).resolve().parent
@@ -20,6 +21,7 @@ _END_S_MAX: Final = 100.0
 _START_S_MAX: Final = 60.0
 _ALL: Final = "leader kill, broker restart, partition move"
 _FAULTS: Final[Sequence[Fault]] = (kill_leader, restart_broker, move_partition)
+_PYSPARK: Final = "pyspark==4.2.0"
 _SOME: Final = "leader kill, broker restart"
 
 Command = Callable[[], list[str]]
@@ -47,9 +49,24 @@ def _rdkafka() -> list[str]:
     return [str(packages.cargo_program(_HERE / "rdkafka"))]
 
 
+def _spark() -> list[str]:
+    return [str(packages.python_environment("spark", [_PYSPARK])), str(_HERE / "spark" / "main.py")]
+
+
+def _environment(client: str, cluster: Cluster, topic: str) -> dict[str, str]:
+    """Return the variables of a client; Spark cannot create topics, so its two are created here."""
+    found = {"BOOTSTRAP": cluster.kafka}
+    if client == "spark":
+        found["JARS"] = str(packages.jars("spark-kafka"))
+        for name in (topic, f"{topic}-copy"):
+            create(cluster, name)
+    return found
+
+
 def _undisturbed(client: str, mode: str, command: Command) -> Check:
     def run(cluster: Cluster) -> str:
-        program = Program([*command(), mode, _topic(client, mode)], environment={"BOOTSTRAP": cluster.kafka})
+        topic = _topic(client, mode)
+        program = Program([*command(), mode, topic], environment=_environment(client, cluster, topic))
         try:
             return program.end().splitlines()[-1]
         finally:
@@ -62,7 +79,7 @@ def _disturbed(client: str, mode: str, command: Command, named: str, faults: Seq
     def run(cluster: Cluster) -> str:
         topic = _topic(client, mode)
         begun = [*command(), mode, topic]
-        program = Program(begun, given=None, environment={"BOOTSTRAP": cluster.kafka})
+        program = Program(begun, given=None, environment=_environment(client, cluster, topic))
         try:
             program.wait_line("started", _START_S_MAX)
             for fault in faults:
@@ -100,4 +117,7 @@ CHECKS: Final = (
     _disturbed("franz-go", "load", _franz, _ALL, _FAULTS),
     _undisturbed("kafkajs", "admin", _kafkajs),
     _disturbed("kafkajs", "load", _kafkajs, _SOME, _FAULTS[:2]),
+    _disturbed("rust-rdkafka", "load", _rdkafka, _SOME, _FAULTS[:2]),
+    _undisturbed("spark", "batch", _spark),
+    _disturbed("spark", "load", _spark, _ALL, _FAULTS),
 )

@@ -32,9 +32,11 @@ _TERMINATED: Final = 128 + signal.SIGTERM
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the race and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.race", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="the key of a system; repeatable")
     parser.add_argument(
-        "--measure", action="append", default=[], metavar="NAME", help="the key of a measure; repeatable"
+        "--only", action="append", default=[], metavar="SYSTEM", help="the key of a system; repeated for more"
+    )
+    parser.add_argument(
+        "--measure", action="append", default=[], metavar="MEASURE", help="the key of a measure; repeated for more"
     )
     parser.add_argument("--runs", type=int, default=RUNS, help="runs of each measure except leader kills")
     parser.add_argument("--kills", type=int, help="leader kills of each system")

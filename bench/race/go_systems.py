@@ -160,14 +160,8 @@ def start_etcd(directory: Path) -> Iterator[RunningSystem]:
         for node in NODES:
             _wait_http(f"http://{HOST}:{clients[node]}/health", "true")
         loads = _GoLoad("etcd", [f"{HOST}:{port}" for port in clients.values()], 30_000)
-        gap: Callable[[], Values] = partial(loads.gap, nodes, start)
-        measures: dict[str, Callable[[], Values]] = {
-            "produce": loads.produce,
-            "closed": loads.closed,
-            "offered": loads.offered,
-            "gap": gap,
-        }
-        yield RunningSystem(nodes.pids, measures)
+        measures = {"produce": loads.produce, "closed": loads.closed, "offered": loads.offered}
+        yield RunningSystem(nodes.pids, {**measures, "gap": lambda: loads.gap(nodes, start)})
     finally:
         nodes.close()
 

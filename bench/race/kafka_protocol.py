@@ -30,7 +30,7 @@ BEFORE_KILL_S: Final = 3.0
 _TOPIC_S_MAX: Final = 60.0
 _TOOLS: Final = "org.apache.kafka.tools"
 _HERE: Final = Path(__file__).resolve().parent
-_LIBRDKAFKA: Final = ("confluent-kafka==2.12.1",)
+_LIBRDKAFKA: Final = ("confluent-kafka==2.16.1",)
 
 
 class KafkaProtocolLoad:
