@@ -61,9 +61,8 @@ def validate_client_batches(
     """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
 
     Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, with all of producer
-    id, epoch and sequence or without an id: then the other two have no meaning, as in Kafka, and some clients
-    (aiokafka) send sequence 0. Control and transactional batches are refused: the first are the broker's own, the
-    second have no coordinator here.
+    id, epoch and sequence or without an id: then the other two are ignored, as in Kafka, and aiokafka sends sequence 0.
+    Control and transactional batches are refused: the first are the broker's own, the second have no coordinator here.
     """
     checked = []
     for number, (header, batch) in enumerate(_alone(buffer) or split_batches(buffer)):

@@ -31,7 +31,7 @@ class KafkaClients:
             process.spawn(role.run(), name=type(role).__name__)
 
     def stop(self) -> None:
-        """Let all clients end what they do."""
+        """End the work of all clients."""
         for role in self._all():
             role.is_stopped = True
 

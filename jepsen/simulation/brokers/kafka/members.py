@@ -1,4 +1,4 @@
-"""Members of one consumer group over Kafka's protocol: they join, share partitions, commit, go silent and come again.
+"""Members of one consumer group over Kafka's protocol: they join, share partitions, commit, go silent and rejoin.
 
 Now and then a member commits in a generation that is over, or after a silence longer than its session: such a commit
 must be refused (`fenced-commit` of the checkers)."""
