@@ -94,7 +94,12 @@ class Operator:
         missing = [replica for replica in wanted if replica not in held.voters and replica not in self.plan.retired]
         for replica in missing:
             if replica not in held.learners:
-                return self._checked(held, held.voters, (*held.learners, replica)) if self._joins(replica) else None
+                if not self._joins(replica):
+                    return None
+                added = self._checked(held, held.voters, (*held.learners, replica))
+                if added is not None:
+                    return added
+                break  # too many members are lost: those without a vote have to leave first
         obsolete = [voter for voter in held.voters if voter not in wanted]
         obsolete.sort(key=lambda voter: self.cluster.machine_of(voter) is not None)
         caught_up = [replica for replica in missing if self._is_caught_up(group, replica)]
