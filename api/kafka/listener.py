@@ -72,7 +72,8 @@ class KafkaListener:
             return
         self._sockets.close()
         self._broker.wake_fetches()
-        self._stopping.set_result(None)
+        if not self._stopping.done():
+            self._stopping.set_result(None)
         await self._connections.stop(grace_s, last_s)
         await self._warming
         await self._sockets.wait_closed()

@@ -5,7 +5,7 @@ with the client's leader epoch are refused when it is not the leader's (KIP-320)
 
 from typing import Final, NamedTuple
 
-from raftlog.errors import InvalidTopic, NotLeader, UnknownTopic
+from raftlog.errors import InvalidTopic, NotLeader, OffsetOutOfRange, UnknownTopic
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.leader.fetch import check_epoch
 from raftlog.partitions.replica import Replica
@@ -81,12 +81,14 @@ class LeaderOffsets:
     async def delete_before(self, topic: str, number: int, offset: int | None, deadline: Deadline) -> Offset:
         """Delete the records below `offset`, or all committed ones; return the log start offset.
 
-        Raises like `Replica.delete_before`, and `InvalidTopic` for an internal topic."""
+        Raises like `Replica.delete_before`, for a negative offset too, and `InvalidTopic` for an internal topic."""
         if self._topic(topic).is_internal:
             raise InvalidTopic(f"topic {topic} is internal; only brokers shorten it")
         replica = self._replica(topic, number, UNKNOWN)
         if offset is None:
             offset = (await replica.offsets(True, deadline)).end
+        if offset < 0:
+            raise OffsetOutOfRange(offset, replica.group.committed_start_offset, replica.group.high_watermark)
         return await replica.delete_before(offset, deadline)
 
 

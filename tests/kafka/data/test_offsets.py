@@ -106,6 +106,8 @@ async def test_records_below_an_offset_are_deleted(lone, version):
     assert (await lone.list_offset(EARLIEST)).offset == 2
     row = await lone.delete_records(-1, version=version)
     assert (row.error_code, row.low_watermark) == (0, 3)
-    assert (await lone.delete_records(9, version=version)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    for offset in (9, -2, -(1 << 63)):
+        row = await lone.delete_records(offset, version=version)
+        assert (row.error_code, row.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     row = await lone.delete_records(1, topic="none", version=version)
     assert (row.error_code, row.low_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
