@@ -1,7 +1,10 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords at the leader."""
 
 import pytest
+from kafka.protocol.admin import DeleteRecordsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
+from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.errors import OffsetNotAvailable
 from raftlog.partitions.deadline import deadline_in
@@ -111,3 +114,26 @@ async def test_records_below_an_offset_are_deleted(lone, version):
         assert (row.error_code, row.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     row = await lone.delete_records(1, topic="none", version=version)
     assert (row.error_code, row.low_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+async def test_a_partition_that_is_named_twice_is_refused(lone):
+    await lone.produce(batch(b"a"))
+    part = ListOffsetsRequest.ListOffsetsTopic
+    rows = [
+        part.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=-1) for number in (0, 1, 0)
+    ]
+    topics = [part(name="t", partitions=rows), part(name="none", partitions=rows[:1])]
+    answer = await lone.send(ApiKey.LIST_OFFSETS, 6, replica_id=-1, isolation_level=0, topics=topics)
+    codes = [[row.error_code for row in topic.partitions] for topic in answer.topics]
+    assert codes == [[ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
+    part = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    rows = [part.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=1)] * 2
+    answer = await lone.send(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, replica_id=-1, topics=[part(topic="t", partitions=rows)]
+    )
+    assert [row.error_code for row in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    part = DeleteRecordsRequest.DeleteRecordsTopic
+    rows = [part.DeleteRecordsPartition(partition_index=0, offset=1)] * 2
+    answer = await lone.send(ApiKey.DELETE_RECORDS, 2, topics=[part(name="t", partitions=rows)], timeout_ms=10_000)
+    assert [row.error_code for row in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert (await lone.list_offset(-2)).offset == 0

@@ -4,6 +4,7 @@ A new leader that does not know the end of its log is OFFSET_NOT_AVAILABLE, whic
 LEADER_NOT_AVAILABLE (KIP-207)."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
@@ -42,9 +43,10 @@ class OffsetsHandler:
         """Return the first or last offset of partitions, or that of a time."""
         version = request.version
 
-        async def one(topic: Any, partition: Any) -> Any:
+        async def one(topic: Any, partition: Any, is_twice: bool) -> Any:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
+                _check_once(is_twice)
                 found = await self._found(topic.name, partition)
             except RaftlogError as error:
                 code = code_of(error)
@@ -82,9 +84,10 @@ class OffsetsHandler:
     async def end_of_epochs(self, request: KafkaRequest) -> Any:
         """Return the ends of leader epochs."""
 
-        async def one(topic: Any, partition: Any) -> Any:
+        async def one(topic: Any, partition: Any, is_twice: bool) -> Any:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
+                _check_once(is_twice)
                 found = self._reads.end_of_epoch(
                     topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch
                 )
@@ -113,9 +116,10 @@ class OffsetsHandler:
         timeout_ms = request.message.timeout_ms
         deadline = deadline_in(min(timeout_ms, NO_DEADLINE_MS) if timeout_ms > 0 else NO_DEADLINE_MS)
 
-        async def one(topic: Any, partition: Any) -> Any:
+        async def one(topic: Any, partition: Any, is_twice: bool) -> Any:
             low, code = UNKNOWN, ErrorCode.NONE
             try:
+                _check_once(is_twice)
                 low = await self._delete(topic.name, partition.partition_index, partition.offset, deadline)
             except RaftlogError as error:
                 code = code_of(error)
@@ -138,15 +142,33 @@ class OffsetsHandler:
 
 
 async def _for_each(
-    topics: Sequence[Any], work: Callable[[Any, Any], Coroutine[Any, Any, T]]
+    topics: Sequence[Any], work: Callable[[Any, Any, bool], Coroutine[Any, Any, T]]
 ) -> list[tuple[Any, list[T]]]:
-    """Return the results for all partitions by topic, in order; a bounded number is worked on at the same time."""
+    """Return the results for all partitions by topic, in order; a bounded number is worked on at the same time.
+
+    The work learns whether the request names the partition twice."""
     asked = [(topic, partition) for topic in topics for partition in topic.partitions]
+    counts = Counter(map(_place, asked))
     found: list[T] = []
     for at in range(0, len(asked), _AT_ONCE):
-        found += await asyncio.gather(*(work(*each) for each in asked[at : at + _AT_ONCE]))
+        some = asked[at : at + _AT_ONCE]
+        found += await asyncio.gather(*(work(*each, counts[_place(each)] > 1) for each in some))
     results = iter(found)
     return [(topic, [next(results) for _ in topic.partitions]) for topic in topics]
+
+
+def _place(row: tuple[Any, Any]) -> tuple[str, int]:
+    """Return topic and partition; OffsetForLeaderEpoch has other names for them."""
+    topic, partition = row
+    if hasattr(topic, "topic"):
+        return topic.topic, partition.partition
+    return topic.name, partition.partition_index
+
+
+def _check_once(is_twice: bool) -> None:
+    """Raise `InvalidArgument` for a partition that is named twice, as Kafka refuses it."""
+    if is_twice:
+        raise InvalidArgument("the request names this partition twice")
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
