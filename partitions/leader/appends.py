@@ -98,7 +98,7 @@ class LeaderAppends:
 
     def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds) -> None:
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
-        self._given_ids = given_ids
+        self._given_ids, self._opening = given_ids, shared.opening
         self._loop = asyncio.get_running_loop()
         self._open: dict[LeaderAppend, None] = {}
         """Appends that a caller waits for."""
@@ -324,7 +324,8 @@ class LeaderAppends:
     ) -> None:
         try:
             if partition.config.is_compacted:
-                await check_stored_keys(partition.name, checked, partition.config.max_message_bytes)
+                limit = partition.config.max_message_bytes
+                await check_stored_keys(partition.name, checked, limit, self._opening, append.deadline)
             if producers:
                 await self._given_ids.check(partition.name, producers, append.deadline)
         except RaftlogError as error:

@@ -1,13 +1,14 @@
 """Keys of records for compacted topics: without a key no record can replace another (Kafka's INVALID_RECORD).
 
-Stored batches are opened only for this check, within bounds and in slices, since a few bytes may open to very many.
-Compaction opens them again each time the high watermark rises."""
+Stored batches are opened only for this check, within bounds, in slices and one after another in a process, since a few
+bytes may open to very many. Compaction opens them again each time the high watermark rises."""
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final
 
-from raftlog.errors import InvalidBatch, MissingKey, UndecodableBatch
+from raftlog.errors import InvalidBatch, MissingKey, Overloaded, UndecodableBatch
+from raftlog.partitions.deadline import Deadline
 from raftlog.records import BatchHeader, Record, open_in_steps, read_records
 from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer
@@ -21,10 +22,31 @@ _RECORD_COST: Final = 100
 """Cost of a record besides its bytes, in bytes."""
 
 
-async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
-    """Raise `MissingKey` for a record without a key.
+async def check_stored_keys(
+    name: str,
+    batches: Sequence[tuple[BatchHeader, Buffer]],
+    batch_bytes_max: int,
+    turn: asyncio.Lock,
+    deadline: Deadline,
+) -> None:
+    """Raise `MissingKey` for a record without a key; compressed batches are opened once it is their `turn`.
 
-    Raises `InvalidBatch` for a batch that cannot be decoded, or opens to too much."""
+    Raises `InvalidBatch` for a batch that cannot be decoded, or opens to too much, and `Overloaded`."""
+    if not any(header.compression for header, _ in batches):
+        await _check_keys(name, batches, batch_bytes_max)
+        return
+    try:
+        async with asyncio.timeout_at(deadline):
+            await turn.acquire()
+    except TimeoutError:
+        raise Overloaded(f"{name}: compressed batches of others are being opened; nothing was appended") from None
+    try:
+        await _check_keys(name, batches, batch_bytes_max)
+    finally:
+        turn.release()
+
+
+async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
     for number, (header, batch) in enumerate(batches):

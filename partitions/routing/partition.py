@@ -51,6 +51,8 @@ class Shared:
         self.settings, self.router, self.counters, self.wall_ms = settings, router, counters, wall_ms
         self.check_ids = check_ids
         self.budget = Budget(settings.broker_pending_bytes_max, "this broker")
+        self.opening = asyncio.Lock()
+        """Turn to open offered batches."""
 
 
 class Partition:
@@ -137,7 +139,8 @@ class Partition:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes, CALL_BATCHES_MAX)
         if self.config.is_compacted:
-            await check_stored_keys(self.name, checked, self.config.max_message_bytes)
+            limit, turn = self.config.max_message_bytes, self._shared.opening
+            await check_stored_keys(self.name, checked, limit, turn, deadline)
         batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
         count = sum(header.record_count for header, _ in checked)
         producers = frozenset(header.producer_id for header, _ in checked if header.producer_id >= 0)

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from raftlog.errors import InvalidArgument, InvalidBatch
+from raftlog.errors import InvalidArgument, InvalidBatch, Overloaded
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.produce import compacted
 from raftlog.partitions.produce.compacted import OPENED_BYTES_MIN, check_stored_keys
 from raftlog.records import Compression, NewRecord, build_batch, read_header
 from tests.undecodable import SMALL, Undecodable
@@ -13,7 +15,8 @@ MAX_BYTES = 1 << 20
 
 
 async def check(*batches: bytearray) -> None:
-    await check_stored_keys("t/0", [(read_header(each), each) for each in batches], MAX_BYTES)
+    rows = [(read_header(each), each) for each in batches]
+    await check_stored_keys("t/0", rows, MAX_BYTES, asyncio.Lock(), deadline_in(60_000))
 
 
 def batch_of(size: int, codec: Compression, key: bytes | None = b"k") -> bytearray:
@@ -61,3 +64,30 @@ async def test_undecodable_batches_are_refused(sent: Undecodable) -> None:
     with pytest.raises(InvalidBatch, match="batch 1: its records cannot be decoded") as raised:
         await check(batch_of(10, Compression.NONE), bytearray(sent.batch))
     assert type(raised.value) is InvalidBatch, "an offset to go on at is for readers"
+
+
+async def test_compressed_batches_are_opened_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 batches of 8 KB that open to more than 32 MiB took 5 GiB."""
+    turn, opened, most = asyncio.Lock(), 0, 0
+    in_slices = compacted.in_slices
+
+    async def counted(steps):
+        nonlocal opened, most
+        opened += 1
+        most = max(most, opened)
+        try:
+            return await in_slices(steps)
+        finally:
+            opened -= 1
+
+    monkeypatch.setattr(compacted, "in_slices", counted)
+    batch = batch_of(4 << 20, Compression.GZIP)
+    rows = [(read_header(batch), batch)]
+    checks = [check_stored_keys("t/0", rows, MAX_BYTES, turn, deadline_in(60_000)) for _ in range(5)]
+    await asyncio.gather(*checks)
+    assert most == 1
+    async with turn:
+        with pytest.raises(Overloaded, match="nothing was appended"):
+            await check_stored_keys("t/0", rows, MAX_BYTES, turn, deadline_in(1))
+        plain = batch_of(10, Compression.NONE)
+        await check_stored_keys("t/0", [(read_header(plain), plain)], MAX_BYTES, turn, deadline_in(1))
