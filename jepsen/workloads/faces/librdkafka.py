@@ -71,7 +71,7 @@ class LibrdkafkaProducer:
         if delivery.done():
             return
         if error is None and message.offset() is None:
-            delivery.set_exception(OutcomeUnknown("stored, at an offset that the broker no longer knows"))
+            delivery.set_exception(OutcomeUnknown("stored, at an offset without an answer"))
         elif error is None:
             delivery.set_result(DeliveredOffset(Offset(message.offset())))
         elif self._sends_once and error.code() in _NEVER_SENT:
