@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.scenarios import crash, disk, groups, membership, network, operations, pauses, semantics
+from jepsen.scenarios import crash, disk, groups, kafka, membership, network, operations, pauses, semantics
 from jepsen.scenarios.scenario import Scenario
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -17,6 +17,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             *semantics.SCENARIOS,
             *groups.SCENARIOS,
             *operations.SCENARIOS,
+            *kafka.SCENARIOS,
         ),
         key=lambda each: int(each.number[1:]),
     )

@@ -6,6 +6,7 @@ from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.options import RunOptions
 from jepsen.runner.run import Expectation
 from jepsen.runner.stage import Script
+from jepsen.workloads.faces.port import ClientName
 
 RATE_UNANSWERED: Final = 1_000.0
 """Rate of the load where answers are lost: waiting clients send no others, and about half of it remains."""
@@ -19,12 +20,13 @@ class Scenario(NamedTuple):
     idle machine, and longer when the script is."""
 
     number: str
-    """F1 … F56."""
+    """F1 … F59."""
     title: str
     play: Script
     faults: tuple[FaultKind, ...]
     """Kinds that the script makes happen; each has to be seen, or the run proves nothing."""
     workload: str = "log"
+    client: ClientName = "http"
     nodes: int = 3
     seconds: float = 15.0
     rate: float = 500.0
@@ -46,4 +48,5 @@ class Scenario(NamedTuple):
             seed,
             scenario=self.number,
             serve_flags=self.serve_flags,
+            client=self.client,
         )

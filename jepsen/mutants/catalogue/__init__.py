@@ -8,6 +8,7 @@ from jepsen.mutants.catalogue import (
     formats,
     groups,
     journal,
+    kafka,
     memory,
     producer_expiry,
     producers,
@@ -33,4 +34,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *client.MUTANTS,
     *rpc.MUTANTS,
     *memory.MUTANTS,
+    *kafka.MUTANTS,
 )

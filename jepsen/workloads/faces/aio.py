@@ -116,7 +116,7 @@ def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Fu
     elif error is not None:
         delivery.set_exception(error)
     elif accepted.result() is None or accepted.result().offset < 0:
-        delivery.set_exception(OutcomeUnknown("stored, at an offset that the broker no longer knows"))
+        delivery.set_exception(OutcomeUnknown("stored, at an offset without an answer"))
     else:
         delivery.set_result(DeliveredOffset(Offset(accepted.result().offset)))
 

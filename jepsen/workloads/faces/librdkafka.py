@@ -70,7 +70,9 @@ class LibrdkafkaProducer:
     def _delivered(self, delivery: "asyncio.Future[DeliveredOffset]", error: KafkaError | None, message: Any) -> None:
         if delivery.done():
             return
-        if error is None:
+        if error is None and message.offset() is None:
+            delivery.set_exception(OutcomeUnknown("stored, at an offset without an answer"))
+        elif error is None:
             delivery.set_result(DeliveredOffset(Offset(message.offset())))
         elif self._sends_once and error.code() in _NEVER_SENT:
             delivery.set_exception(Unavailable(str(error)))

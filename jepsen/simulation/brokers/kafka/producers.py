@@ -1,8 +1,7 @@
 """Idempotent producers over Kafka's protocol: each request is repeated, as it is, until its outcome is known.
 
 `retry-refused`: the next batch of a producer was refused as out of order, as a duplicate, or by its epoch;
-`given-id-refused`: an id that a broker gave out was refused as never given; `answers-differ`: an answer has another
-offset than one before."""
+`given-id-refused`: an id that a broker gave out was refused as never given."""
 
 import asyncio
 from typing import Any, Final

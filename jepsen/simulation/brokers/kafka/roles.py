@@ -1,6 +1,7 @@
 """Base of the clients of Kafka's protocol: a program on the clients' node, with one topic that it finds by name."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from random import Random
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ ASK_S: Final = 1.5
 _CREATE_MS: Final = 3_000
 
 
-class KafkaRole:
+class KafkaRole(ABC):
     """Program that runs until `is_stopped`."""
 
     def __init__(self, cluster: BrokerCluster, name: str) -> None:
@@ -49,9 +50,9 @@ class KafkaRole:
             except NoAnswer:
                 await asyncio.sleep(RETRY_S)
 
+    @abstractmethod
     async def step(self) -> None:
         """Do one thing. May raise `NoAnswer`."""
-        raise NotImplementedError
 
     async def _create_topic(self) -> None:
         request = schemas.request_class(ApiKey.CREATE_TOPICS)

@@ -1,0 +1,155 @@
+"""Mutants of the Kafka face: offsets, epochs and error codes of answers, their order, and the ends of long polls."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_PRODUCE: Final = ("tests/kafka/data/test_produce.py",)
+_FETCH: Final = ("tests/kafka/data/test_fetch.py",)
+_OFFSETS: Final = ("tests/kafka/data/test_offsets.py",)
+_METADATA: Final = ("tests/kafka/data/test_metadata.py",)
+_THREE: Final = ("tests/kafka/data/test_three_brokers.py",)
+_CONNECTION: Final = ("tests/kafka/test_connection.py",)
+_COMMITS: Final = ("tests/kafka/groups/test_committed_offsets.py",)
+_GROUP_ERRORS: Final = ("tests/kafka/groups/test_group_errors.py",)
+
+
+def _kafka(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """Return a mutant at `place`, which is module:function below `raftlog`."""
+    module, _, function = place.partition(":")
+    return Mutant(f"kafka-{name}", f"raftlog/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # Produce
+    _kafka(
+        "base-offset",
+        "api/kafka/handlers/data/produce:_row",
+        "outcome.base_offset,",
+        "outcome.base_offset + 1,",
+        _PRODUCE,
+    ),
+    _kafka(
+        "produce-at-any-replica",
+        "partitions/leader/appends:LeaderAppends.begin",
+        "if replica is None or not replica.is_leader:",
+        "if replica is None:",
+        _THREE,
+    ),
+    # Fetch
+    _kafka(
+        "uncommitted-watermark",
+        "partitions/leader/fetch:PartitionsFetch._read",
+        "FetchedPartition(batches, end, start)",
+        "FetchedPartition(batches, group.log_end_offset, start)",
+        _FETCH,
+    ),
+    _kafka(
+        "min-bytes",
+        "partitions/leader/fetch:PartitionsFetch._is_enough",
+        "self._total >= min_bytes",
+        "self._total > 0",
+        _FETCH,
+    ),
+    _kafka(
+        "first-batch-within-the-limit",
+        "partitions/leader/fetch:PartitionsFetch._within",
+        "if len(batches[0]) > left and self._total:",
+        "if len(batches[0]) > left:",
+        _FETCH,
+    ),
+    _kafka(
+        "behind-the-offset",
+        "partitions/leader/fetch:PartitionsFetch._read",
+        "replica.read_now(offset, max(1, left), end)",
+        "replica.read_now(Offset(offset + 1), max(1, left), end)",
+        _FETCH,
+    ),
+    _kafka(
+        "full-partition-waits",
+        "partitions/leader/fetch:PartitionsFetch._within",
+        "if read_header(batches[-1]).next_offset < end:",
+        "if False:",
+        _FETCH,
+    ),
+    _kafka(
+        "old-epoch",
+        "partitions/leader/fetch:check_epoch",
+        "if 0 <= epoch < core.term:",
+        "if 0 <= epoch < core.term - 1:",
+        (*_FETCH, *_OFFSETS),
+    ),
+    _kafka(
+        "later-epoch",
+        "partitions/leader/fetch:check_epoch",
+        "if epoch > core.term:",
+        "if epoch > core.term + 1:",
+        (*_FETCH, *_OFFSETS),
+    ),
+    _kafka(
+        "fetch-session",
+        "api/kafka/handlers/data/fetch:FetchHandler.handle",
+        "if message.session_epoch not in _FULL_FETCH:",
+        "if False:",
+        _FETCH,
+    ),
+    # offsets and leaders
+    _kafka(
+        "offset-not-available",
+        "api/kafka/handlers/data/offsets:OffsetsHandler.list_offsets",
+        "version < _NOT_AVAILABLE_FROM",
+        "version <= _NOT_AVAILABLE_FROM",
+        _OFFSETS,
+    ),
+    _kafka(
+        "end-of-a-later-epoch",
+        "partitions/leader/offsets:LeaderOffsets.end_of_epoch",
+        "if not 0 <= asked_epoch <= replica.group.core.term:",
+        "if not 0 <= asked_epoch:",
+        _OFFSETS,
+    ),
+    _kafka(
+        "epoch-without-leader",
+        "api/kafka/handlers/data/metadata:_partition",
+        "leader_epoch=partition.leader_epoch if has_leader else _NOTHING,",
+        "leader_epoch=partition.leader_epoch,",
+        _METADATA,
+    ),
+    # order of answers
+    _kafka(
+        "answers-overtake",
+        "api/kafka/answer_order:AnswerOrder.take_ready",
+        "if not each.is_done or each.is_failed:",
+        "if each.is_failed:",
+        _CONNECTION,
+    ),
+    _kafka(
+        "pipelined-behind-others",
+        "api/kafka/answer_order:AnswerOrder.may_begin",
+        "route.is_pipelined and self._is_pipelined",
+        "route.is_pipelined",
+        _CONNECTION,
+    ),
+    # groups
+    _kafka(
+        "earlier-generation",
+        "partitions/groups/machine:Machine._current",
+        "if generation != group.generation:",
+        "if generation > group.generation:",
+        _COMMITS,
+    ),
+    _kafka(
+        "unknown-commit-refused",
+        "api/kafka/handlers/groups/group_errors:group_code",
+        'if error.outcome == "unknown":',
+        "if False:",
+        _GROUP_ERRORS,
+    ),
+    _kafka(
+        "any-coordinator",
+        "api/kafka/handlers/groups/group_errors:check_coordinator",
+        "if not groups.coordinates(group):",
+        "if False:",
+        ("tests/kafka/groups/test_three_brokers.py",),
+    ),
+)
