@@ -61,7 +61,7 @@ clients: .venv/installed-dev .venv/paired/installed
 	$(BIN)/python -m clients --python .venv/paired/bin/python
 
 race: .venv/installed-dev .venv/paired/installed
-	$(BIN)/python -m bench.race --python .venv/paired/bin/python --chart docs/race.svg
+	$(BIN)/python -m bench.race --python .venv/paired/bin/python --chart docs/images/race.svg
 
 ifdef AGAINST
 bench: .venv/installed-dev .venv/paired/installed

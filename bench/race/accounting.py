@@ -39,7 +39,7 @@ def load(command: Sequence[str], environment: Mapping[str, str] | None = None, s
     try:
         return end_load(process, seconds)
     finally:
-        process.kill()
+        stop_load(process)
 
 
 def start_load(command: Sequence[str], environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
@@ -68,6 +68,12 @@ def end_load(process: "subprocess.Popen[str]", seconds: float = RUN_S_MAX) -> st
         printed = (output[-_SHOWN_CHARACTERS:] + errors[-_SHOWN_CHARACTERS:]).strip()
         raise MeasureFailed(f"exit code {process.returncode} of {name}: {printed}")
     return output
+
+
+def stop_load(process: "subprocess.Popen[str]") -> None:
+    """Kill a load generator that still runs, and close its pipes."""
+    process.kill()
+    process.communicate()
 
 
 class CpuMeter:

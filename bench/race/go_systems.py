@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import end_load, load, start_load
+from bench.race.accounting import end_load, load, start_load, stop_load
 from bench.race.kafka_protocol import (
     BEFORE_KILL_S,
     CONNECTIONS,
@@ -88,8 +88,7 @@ class _GoLoad:
             nodes.kill(leader)
             found = json.loads(end_load(process).splitlines()[-1])
         finally:
-            process.kill()
-            process.wait()
+            stop_load(process)
             start(leader)
         return {"gap_ms": float(found["gap_ms"])}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import end_load, load, raise_priority, start_load
+from bench.race.accounting import end_load, load, raise_priority, start_load, stop_load
 from bench.race.system import Values
 from clients import packages
 from clients.java import LOADING, SHORT, java
@@ -120,8 +120,7 @@ class KafkaProtocolLoad:
             self._kill(leader)
             found = json.loads(end_load(process).splitlines()[-1])
         finally:
-            process.kill()
-            process.wait()
+            stop_load(process)
             with suppress(MeasureFailed):
                 self._start(leader)
         return self._checked(found)
