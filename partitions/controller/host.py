@@ -385,12 +385,12 @@ class ControllerHost:
     def _away(self) -> dict[ReplicaId, BootstrapMember | None]:
         """Return unconnected members of the controller's group, each with its node as far as known.
 
-        Among them count its leader, and processes that connected to this one and are unknown here: the configuration
-        and the copy may be older than they are."""
+        Among them count its leader (the one that another node named, if none is known here), and processes that
+        connected to this one and are unknown here: the configuration and the copy may be older than they are."""
         group, me = self._copy.group, self._node.identity.replica
         if group is None:
             return {}
-        leader, outsiders = group.core.leader, self._node.transport.outsiders()
+        leader, outsiders = group.core.leader or self._proposals.named_leader, self._node.transport.outsiders()
         members = (
             *group.core.configuration.all_members(),
             *([] if leader is None else [leader]),

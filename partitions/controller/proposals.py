@@ -53,6 +53,8 @@ class CommandProposals:
         self._proposed: dict[UUID, asyncio.Future[Committed]] = {}
         self._hint: NodeId | None = None
         """Leader named by another node, used while the own replica knows none."""
+        self.named_leader: ReplicaId | None = None
+        """Last leader that another node named; it may have joined later than the copy here, and be unknown."""
         self._turn = 0
         """Counter of attempts to find a leader, so that they go to different nodes."""
         self.is_fit = False
@@ -127,7 +129,9 @@ class CommandProposals:
         try:
             answer = await self._node.ask(leader, SUBMIT, packed, (), until)
         except NotLeader as error:
-            self._hint = error.leader.node_id if isinstance(error.leader, ReplicaId) else None
+            leader_there = error.leader if isinstance(error.leader, ReplicaId) else None
+            self._hint = None if leader_there is None else leader_there.node_id
+            self.named_leader = leader_there or self.named_leader
             raise
         except RaftlogError:
             self._hint = None

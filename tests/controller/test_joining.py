@@ -1,12 +1,13 @@
 """Later brokers: they join through any member, learn, and vote while there are fewer than five voters."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from raftlog.errors import IdentityRefused
+from raftlog.errors import IdentityRefused, NotLeader, Overloaded
 from raftlog.partitions.controller.machine import UpdateBroker
 from raftlog.runtime.rpc.handshake import HandshakeRefusal, Reason
 from raftlog.types import NodeId
@@ -28,6 +29,23 @@ def voters_of(cluster: Brokers, number: int) -> list[int]:
     group_id = broker.metadata.group_id
     group = None if group_id is None else broker.node.group(group_id)
     return [] if group is None else [voter.node_id for voter in group.core.configuration.voters]
+
+
+async def lead_by(cluster: Brokers, target: int) -> None:
+    """Transfer the controller's leadership, once the target has caught up."""
+
+    def is_leader() -> bool:
+        leader = cluster.leader()
+        if leader not in (0, target):
+            broker = cluster.running[leader]
+            assert broker.metadata.group_id is not None
+            group = broker.node.group(broker.metadata.group_id)
+            assert group is not None
+            with contextlib.suppress(Overloaded, NotLeader):
+                group.transfer_leadership(cluster.running[target].node.identity.replica)
+        return leader == target
+
+    await cluster.until(is_leader)
 
 
 async def test_a_fourth_broker_joins_through_any_member_and_becomes_a_voter(tmp_path: Path) -> None:
@@ -144,3 +162,18 @@ async def test_a_broker_that_starts_again_at_another_address(tmp_path: Path) -> 
         await cluster.converged()
         rows = [broker.metadata.state.broker(NodeId(moved)) for broker in cluster.running.values()]
         assert [row.addresses.rpc for row in rows] == [cluster.text(moved)] * len(THREE)
+
+
+async def test_a_broker_whose_controller_leader_joined_after_it_first_started(tmp_path: Path) -> None:
+    """Its bootstrap file lacks the leader, which does not connect to a broker that is not registered."""
+    async with brokers(tmp_path, (1, 2, 3, 4, 5), seeds=THREE) as cluster:
+        await cluster.start(*THREE)
+        await cluster.stop(2, 3)
+        fifth = (await cluster.begin(5, seeds=(1,))).metadata
+        await cluster.until(lambda: fifth.group_id is not None)
+        await cluster.stop(5)
+        await cluster.start(2, 3, 4)
+        await cluster.until(lambda: all(voters_of(cluster, number) == [1, 2, 3, 4] for number in cluster.running))
+        await lead_by(cluster, 4)
+        await cluster.start(5)
+        assert await cluster.converged()
