@@ -1,6 +1,8 @@
 """Kafka's protocol in simulated clusters: its clients do all that they can, under faults; no other run changes."""
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,9 @@ from jepsen.simulation.brokers.options import draw
 from jepsen.simulation.brokers.run import simulate_brokers
 from jepsen.simulation.brokers.workload.uses import NONE
 from jepsen.simulation.report import failure_text, repeat_command
+from raftlog.api.kafka.handlers.data import produce
+from raftlog.partitions.groups.machine import Machine
+from raftlog.partitions.leader.fetch import PartitionsFetch
 from tests.simulation.brokers.at_work import World
 
 
@@ -30,6 +35,56 @@ def test_clients_of_kafka_do_everything() -> None:
         assert counts[f"{kind} ok"] > 0, counts
     assert counts["commit fail"] > 0, "commits in an earlier generation are refused"
     world.cluster.close()
+
+
+def wrong_base_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = produce._row
+
+    def wrong(append: Any, outcome: Any) -> Any:
+        found = row(append, outcome)
+        return found._replace(base_offset=found.base_offset + 1) if found.error_code == 0 else found
+
+    monkeypatch.setattr(produce, "_row", wrong)
+
+
+def uncommitted_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = PartitionsFetch._read
+
+    def wrong(self: PartitionsFetch, place: int, replica: Any) -> None:
+        read(self, place, replica)
+        found = self._results[place]
+        if found.error is None:
+            self._results[place] = found._replace(high_watermark=replica.group.log_end_offset)
+
+    monkeypatch.setattr(PartitionsFetch, "_read", wrong)
+
+
+def commit_of_an_earlier_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = Machine._current
+
+    def wrong(self: Machine, name: str, member_id: str, instance_id: str | None, generation: int) -> Any:
+        group = self._groups.get(name)
+        newest = generation if group is None else max(generation, group.generation)
+        return current(self, name, member_id, instance_id, newest)
+
+    monkeypatch.setattr(Machine, "_current", wrong)
+
+
+@pytest.mark.parametrize(
+    ("bug", "found"),
+    [
+        (wrong_base_offset, "acknowledged-uncommitted"),
+        (uncommitted_watermark, "uncommitted-shown"),
+        (commit_of_an_earlier_generation, "fenced-commit"),
+    ],
+)
+def test_bugs_at_the_edge_are_found(
+    monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None], found: str
+) -> None:
+    bug(monkeypatch)
+    failure = simulate_brokers(1, kafka=True).failure
+    assert failure is not None
+    assert failure.name == found
 
 
 @pytest.mark.parametrize("seed", [1, 2])
