@@ -1,11 +1,11 @@
 """Addresses of nodes that cannot be reached: asked of reachable nodes, and probed at the seeds.
 
 An old copy of the controller's state may lack a broker that joined since, or the address of one that moved; when
-that one leads the controller the copy never becomes newer by itself, and only other nodes name it. The same holds when the leader has another disk
-since, which is refused here. So while a member of the group is not connected, other nodes are asked for the members
-that they have, and the addresses of seeds and of unreachable nodes are probed. An answer counts as long as the state
-is unchanged for that node. The handshake proves the identity at an address; that a disk belongs to a node is only
-taken from a member whose copy of the state has it so.
+that one leads the controller the copy never becomes newer by itself, and only other nodes name it. The same holds when
+the leader has another disk since, which is refused here. So while a member of the group is not connected, other nodes
+are asked for the members that they have, and the addresses of seeds and of unreachable nodes are probed. An answer
+counts as long as the state is unchanged for that node. The handshake proves the identity at an address; that a disk
+belongs to a node is only taken from a member whose copy of the state has it so.
 
     a node in a round: at most one change      contradicting answers are tried in turn
 
