@@ -83,7 +83,7 @@ class ClusterObserver:
         if row is None:
             return _partition(partition, None)
         *rest, _, damage = row
-        return _partition(partition, [*rest, () if damage is None else ((self._me, damage),)], is_belief=True)
+        return _partition(partition, [*rest, () if damage is None else ((self._me, damage),)], is_local=True)
 
     def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """Return a topic that does not exist, as it would be created."""
@@ -358,15 +358,15 @@ def _rank(row: list[Any]) -> tuple[bool, int]:
     return (in_sync is not None, term)
 
 
-def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool = False) -> PartitionState:
-    """Return the state in a row; `is_belief`: the leader that a follower knows is good enough."""
+def _partition(partition: Partition, row: list[Any] | None, *, is_local: bool = False) -> PartitionState:
+    """Convert a row to the state of a partition; with `is_local`, a follower's row also names the leader."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionState(partition.number, None, replicas, (), None)
     leader, term, in_sync, caught_up, high_watermark, log_start, problem, lags, damaged = row
     if in_sync is None:
-        believed = leader if is_belief else None
-        return PartitionState(partition.number, believed, replicas, (), problem, damaged=dict(damaged))
+        hint = leader if is_local else None
+        return PartitionState(partition.number, hint, replicas, (), problem, damaged=dict(damaged))
     behind = [row_of(ReplicaLag, lag) for lag in lags]
     return PartitionState(
         partition.number,

@@ -171,7 +171,7 @@ class BrokerParts:
             part.start()
         await self.metadata.start(addresses)
         self.gossip.start(addresses)
-        if await self.assignments.settled(deadline_in(LEADERS_MS)):
+        if await self.assignments.wait_until_settled(deadline_in(LEADERS_MS)):
             self.assignments.set_aside_unknown()
         self.housekeeping.start()
 

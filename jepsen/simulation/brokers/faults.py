@@ -54,7 +54,7 @@ class Faults(DiskFaults):
         self.cluster.watch.on_offer = self._let_pass
         self.heal()
 
-    def leading(self) -> Machine | None:
+    def find_leader(self) -> Machine | None:
         keys = self.cluster.keys()
         found = self.cluster.leader(self.random.choice(keys)) if keys else None
         return None if found is None else found[0]

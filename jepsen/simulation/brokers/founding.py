@@ -107,7 +107,7 @@ class Member(NamedTuple):
 class FoundingFaults(MachineFaults[Machine[Member]]):
     """Faults of machines that have no leader yet."""
 
-    def leading(self) -> Machine[Member] | None:
+    def find_leader(self) -> Machine[Member] | None:
         return None
 
 

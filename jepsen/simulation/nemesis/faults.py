@@ -38,7 +38,7 @@ class Faults(MachineFaults[Machine]):
             Fault.AMBUSH: self._ambush,
         }
 
-    def leading(self) -> Machine | None:
+    def find_leader(self) -> Machine | None:
         found = self.cluster.leader(self.random.choice(self.cluster.groups))
         return None if found is None else found[0]
 

@@ -77,8 +77,8 @@ class MachineFaults(ABC, Generic[M]):
         }
 
     @abstractmethod
-    def leading(self) -> M | None:
-        """Return a machine that leads a Raft group."""
+    def find_leader(self) -> M | None:
+        """Return a machine that leads a Raft group; None when none does."""
 
     def inflict(self, fault: Fault) -> None:
         self.kinds[fault]()
@@ -107,9 +107,9 @@ class MachineFaults(ABC, Generic[M]):
     def random_machine(self) -> M:
         """Return a random machine, a leader half of the time."""
         if self.random.random() < 0.5:
-            leading = self.leading()
-            if leading is not None:
-                return leading
+            leader = self.find_leader()
+            if leader is not None:
+                return leader
         return self.random.choice(self.all_machines())
 
     def several(self) -> list[M]:

@@ -145,7 +145,7 @@ class Restoration:
         self._state_hash = fields.get("state_hash")
         if "bootstrap" in fields:
             self._state.bootstrap = Bootstrap.unpacked(fields["bootstrap"])
-        self._rows = chain.from_iterable(_entered(self._state, table, fields.get(table.name, [])) for table in tables)
+        self._rows = chain.from_iterable(_add_rows(self._state, table, fields.get(table.name, [])) for table in tables)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
         """Restore so many rows; return the state after the last one. Raises `FormatError`."""
@@ -179,8 +179,8 @@ def _set_numbers(state: ControllerState, fields: dict[str, Any]) -> None:
         )
 
 
-def _entered(state: ControllerState, table: Table[Any, Any], raw: Any) -> Iterator[None]:
-    """Put the rows of one list into the state, one with every step."""
+def _add_rows(state: ControllerState, table: Table[Any, Any], raw: Any) -> Iterator[None]:
+    """Add the rows of one table to the state, one per iteration step. Raises `FormatError`."""
     if type(raw) is not list:
         raise FormatError(f"the controller's snapshot has no list {table.name}")
     before = None

@@ -105,8 +105,8 @@ class Assignments(BackgroundLoop):
         self._settled.clear()
         self._changed.set()
 
-    async def settled(self, deadline: Deadline) -> bool:
-        """Wait until the replicas match the state; return false when the deadline is first."""
+    async def wait_until_settled(self, deadline: Deadline) -> bool:
+        """Wait until the replicas match the controller's state; return False if the deadline passes first."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._settled.wait()
@@ -117,7 +117,7 @@ class Assignments(BackgroundLoop):
     async def led(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
         """Wait until new partitions can be written, a short time at most."""
         until = Deadline(min(deadline, deadline_in(LEADERS_MS)))
-        await self.settled(until)
+        await self.wait_until_settled(until)
         for partition in partitions:
             await self._node.wait_for_leader(partition.group_id, until)
 
