@@ -72,9 +72,9 @@ class _Lane:
         return lost
 
     def die(self) -> tuple[int, int]:
-        """Simulate the death of the source's machine.
+        """Simulate a crash of the source's machine.
 
-        Returns the bytes under way that still arrived, and their total number."""
+        Returns the number of bytes in flight that still arrived, and of all bytes in flight."""
         data = b"".join(data for _, data in self._held)
         worst = self.stream.worst()
         arriving = worst.size if worst is not None and self.target is not None else 0
@@ -163,7 +163,7 @@ class _Connection:
                 lane.lose()
 
     def die(self, node: int) -> Iterator[str]:
-        """Simulate the death of the machine at one end, and yield descriptions of the observed effect."""
+        """Simulate a crash of the machine at one end, and yield descriptions of the observed effect."""
         for lane in self.lanes:
             arrived, sent = lane.die()
             if lane.link[0] == node and sent:
@@ -232,9 +232,9 @@ class Relay:
         self._call(change)
 
     def die(self, node: int, patience_s: float = 0.0) -> str:
-        """Simulate the death of a node's machine and return a description of its bytes under way.
+        """Simulate a crash of a node's machine and return a description of its bytes in flight.
 
-        With `patience_s` it dies at the worst moment, if there is one within that time."""
+        With `patience_s` it crashes at the worst moment, if there is one within that time."""
 
         async def change() -> str:
             await self._wait_for_worst_moment(node, patience_s)

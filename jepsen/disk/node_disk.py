@@ -87,9 +87,9 @@ class NodeDisk:
         self._control.set("syncs_to_fail", count)
 
     def fill(self, secretly: bool = False) -> None:
-        """Refuse new space to writes; existing space can be overwritten.
+        """Fail writes that need new space with ENOSPC; allocated space can still be overwritten.
 
-        Queries for free space return none, unless the disk is `secretly` full, as behind a quota."""
+        `statvfs` reports no free space. With `secretly` it reports the real free space, as with a quota."""
         self._control.set("is_full", 2 if secretly else 1)
 
     def free(self) -> None:

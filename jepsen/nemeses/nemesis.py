@@ -272,7 +272,7 @@ class Nemesis:
             self._come_again_if_owed(rolling.fault)
 
     def _give_order(self, fault: Fault) -> None:
-        """Give a membership order; the fault is over at once, and its consequences take their time."""
+        """Add or decommission a node, or move a partition or its leader; return without waiting for the effect."""
         assert fault.of_leader is not None, f"an order without a partition: {fault}"
         begin_s = self._now_s()
         proof = self._victims.change(fault.shape, fault.nodes[0], self._partitions[fault.of_leader])

@@ -37,7 +37,7 @@ class Victims(Protocol):
 
     def resume(self, node: int) -> None: ...
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
-        """Change the members; return the observation, empty if there is nothing to change."""
+        """Add or decommission a node, or move a partition or its leader; return the observation, empty if unchanged."""
 
     def leader(self, place: TopicPartition) -> int | None: ...
 

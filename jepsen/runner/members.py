@@ -34,7 +34,7 @@ class Members:
         return [node for node in self._cluster.nodes if node not in self.leaving]
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
-        """Give an order and return a description; empty when there was nothing to do."""
+        """Add or decommission a node, or move a partition or its leader; return a description, empty if unchanged."""
         match shape:
             case "join":
                 return self._join()

@@ -264,7 +264,7 @@ class Gossip:
         )
 
     def _hint(self, node: NodeId) -> None:
-        """Wake Raft groups that are quiesced by the heartbeat of a node that gossip has as dead or left."""
+        """Wake the quiesced Raft groups that rely on the heartbeat of a node: gossip reports it dead or left."""
         now = self._node.loop.time()
         if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:
             self._hinted_at[node] = now

@@ -88,7 +88,9 @@ class ProducerState:
         return self.is_loaded and self._at_roll is None and self._group.log.segments.active.base_index < self._next
 
     def may_roll(self) -> bool:
-        """Return whether the newest segment's run is complete, and at most half of the segment."""
+        """Return whether a new segment may begin: the newest has a whole snapshot run of at most half its size.
+
+        Also true once the state has stopped (`problem`)."""
         active = self._group.log.segments.active
         return self.problem is not None or (self.is_covered and active.end_position >= 2 * self._run_bytes)
 

@@ -39,7 +39,7 @@ class Calls:
         place: Place | None = None,
         timeout_ms: int = ANSWER_MS,
     ) -> T:
-        """Return the answer to a GET request as a declared value."""
+        """Send a GET request; return the answer, decoded as `kind`."""
         answer = await self.transport.request(
             "GET", path, query=query, timeout_s=answer_timeout_s(timeout_ms), repeatable=True, place=place
         )
@@ -68,7 +68,7 @@ class Calls:
         wait_ms: int = 0,
         is_held: bool = False,
     ) -> T:
-        """Send a change with `fields` as its body; return the answer as a declared value. Raises `InvalidArgument`.
+        """Send a change with `fields` as its body; return the answer, decoded as `kind`. Raises `InvalidArgument`.
 
         `wait_ms`: time that the broker may wait by request, on top of `timeout_ms`. `is_held`: the broker holds the
         answer
@@ -106,7 +106,7 @@ def answer_timeout_s(timeout_ms: int) -> float:
 
 
 def value_of(kind: type[T], body: bytes) -> T:
-    """Return an answer as a declared value; raises `Unavailable`."""
+    """Decode the JSON body of an answer as `kind`. Raises `Unavailable`."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:

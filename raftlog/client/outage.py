@@ -38,9 +38,9 @@ class Outage:
         pause_s_max: float = PAUSE_S_MAX,
         is_temporary: Callable[[RaftlogError], bool] = _is_unavailable,
     ) -> None:
-        """Prepare an outage; `purpose` names the request in the warning.
+        """Set up pauses, warning and limit; the outage begins later. `purpose` names the request in the warning.
 
-        Without a `limit_s` attempts go on for ever. `repeat` raises at once the errors that are not `is_temporary`."""
+        Without `limit_s`, retry without limit. `repeat` raises an error at once unless `is_temporary` returns true."""
         self._purpose, self._limit_s, self._is_temporary = purpose, limit_s, is_temporary
         self._backoff = Backoff(PAUSE_S_MIN, pause_s_max)
         self._began_s: float | None = None

@@ -56,7 +56,7 @@ class MemoryBudget:
 
     @property
     def free(self) -> int:
-        """Bytes that no owner holds; negative while the oldest holds more than there are."""
+        """Bytes that no owner holds; negative while owners together hold more than `limit`."""
         return self.limit - self.used
 
     def take(self, owner: object, size: int, on_granted: Callable[[], None]) -> bool:

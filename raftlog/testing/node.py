@@ -61,7 +61,7 @@ class ClusterNode(BrokerProcess):
             self._hold_gossip(between)
 
     def _hold_kafka(self, clients: Network | None) -> None:
-        """Set the Kafka addresses by environment variables, which releases without Kafka ignore."""
+        """Reserve a Kafka port and set its addresses in the environment; releases without Kafka ignore them."""
         held = hold_port()
         self._held.append(held)
         self.kafka = self.kafka_public = address_of(held)
@@ -73,7 +73,7 @@ class ClusterNode(BrokerProcess):
             self._environment |= {"RAFTLOG_ADVERTISE_KAFKA": self.kafka_public}
 
     def _hold_gossip(self, between: Network | None) -> None:
-        """Set the gossip addresses by environment variables, which releases without gossip ignore."""
+        """Reserve a gossip port and set its addresses in the environment; releases without gossip ignore them."""
         held = hold_gossip_port()
         held.udp.close()
         self._held.append(held.tcp)

@@ -38,7 +38,7 @@ async def list_offsets(
 
 
 def range_in(listed: Op) -> OffsetRange | None:
-    """Return the range of the completion; None when the request failed."""
+    """Return the offset range in a completed list request; None when the request failed."""
     if listed.type != OK:
         return None
     assert isinstance(listed.payload, ListOffsets), listed
@@ -46,7 +46,7 @@ def range_in(listed: Op) -> OffsetRange | None:
 
 
 def end_in(listed: Op) -> int | None:
-    """Return the log end of the completion; None when the request failed."""
+    """Return the end offset in a completed list request; None when the request failed."""
     found = range_in(listed)
     return None if found is None else found.end
 

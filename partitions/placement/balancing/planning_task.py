@@ -48,7 +48,7 @@ class PlanningTask:
         self._not_before = tenure.began_at + _FIRST_S
 
     def forget(self) -> None:
-        """Discard the plan, and plan anew."""
+        """Discard the plan; the next `maybe_plan` makes a new one."""
         self._tenure.queue.clear()
         self._inputs = None
 

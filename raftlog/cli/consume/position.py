@@ -45,7 +45,9 @@ class OffsetSpan(NamedTuple):
 async def locate(
     client: BrokerClient, topic: str, partition: int, position: StartPosition, timeout_ms: int = ANSWER_MS
 ) -> OffsetSpan:
-    """Return the offset of a position; a time after the last record is the end. Raises `OffsetOutOfRange`."""
+    """Resolve a start position to offsets; a time after the last record resolves to the end.
+
+    Raises `OffsetOutOfRange`."""
     beginning, end = await client.offsets(topic, partition, timeout_ms=timeout_ms)
     if position.kind == "start":
         begin = beginning

@@ -85,7 +85,7 @@ def _progress_of(move: Reconfiguration) -> WaitProgress:
 @operator_command("Print them as a JSON array, with --watch a line for each change.")
 @watch_option("Print them again whenever something changes, until Ctrl-C.")
 def moves(watches: bool, verb: OperatorVerb) -> None:
-    """Show the partitions that are being moved: from and to which brokers, bytes left, and waits."""
+    """Show the partitions that are being moved: source and target brokers, bytes left, rate, and reason for waiting."""
     verb.show_or_watch(watches, lambda client: client.admin.reconfigurations(), lambda rows: verb.output(rows, _show))
 
 

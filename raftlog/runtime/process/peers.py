@@ -47,7 +47,7 @@ class PeerLiveness:
         return [node for node, peer in self._peers.items() if peer.is_alive]
 
     def share(self, key: GroupKey, members: Iterable[NodeId]) -> None:
-        """Set the members of a group that has a replica here; effective from the next tick on."""
+        """Set the nodes of a Raft group that has a replica here; effective from the next tick on."""
         self.unshare(key)
         nodes = self._members[key] = tuple(sorted({*members} - {self._me}))
         for node in nodes:
@@ -56,7 +56,7 @@ class PeerLiveness:
             self._is_changed |= not count
 
     def unshare(self, key: GroupKey) -> None:
-        """Delete the members of a group."""
+        """Remove a Raft group; from the next tick on, nodes without another shared group are not peers."""
         for node in self._members.pop(key, ()):
             self._groups_shared[node] -= 1
             if not self._groups_shared[node]:

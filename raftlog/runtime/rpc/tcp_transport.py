@@ -146,7 +146,7 @@ class TcpTransport(Transport):
         self.set_addresses(self._addresses)
 
     def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None:
-        """Set all other nodes and their addresses. Connections to nodes that are not named end."""
+        """Set all other nodes and their addresses; close connections to nodes outside `addresses`."""
         self._addresses = dict(addresses)
         if not self._is_started:
             return
