@@ -126,6 +126,8 @@ class AioConsumer:
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
         self._topics, self._settings = topics, settings
+        self._places: list[KafkaPartition] = []
+        """Partitions that are assigned from the beginning, and not read."""
         self._created: AIOKafkaConsumer | None = None
         self._running: AIOKafkaConsumer | None = None
         self._starting = asyncio.Lock()
@@ -139,6 +141,9 @@ class AioConsumer:
         consumer = self._created = AIOKafkaConsumer(**self._settings)
         if self._topics:
             consumer.subscribe(list(self._topics), listener=listener)
+        if self._places:
+            consumer.assign(self._places)
+            consumer.pause(*self._places)
         try:
             async with asyncio.timeout(START_S):
                 await consumer.start()
@@ -191,10 +196,13 @@ class AioConsumer:
 
 
 class AioAssigned(AioConsumer):
-    """An `AssignedConsumer`, which goes on at its own position where that is the wanted one."""
+    """An `AssignedConsumer`, which goes on at its own position where that is the wanted one.
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    The partitions of a group are assigned once: the library loses its coordinator when that changes amid a request."""
+
+    def __init__(self, settings: Mapping[str, Any], places: Sequence[TopicPartition]) -> None:
         super().__init__((), settings)
+        self._places = [KafkaPartition(*place) for place in places]
         self._at: tuple[TopicPartition, int] | None = None
 
     async def fetch(self, place: TopicPartition, offset: int, timeout_ms: int) -> Sequence[ConsumedRecord]:
@@ -214,7 +222,6 @@ class AioAssigned(AioConsumer):
         return start[wanted], end[wanted]
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        (await self._started()).assign([KafkaPartition(*place) for place in offsets])
         await self._commit(offsets, timeout_ms)
 
     async def committed(self, places: Sequence[TopicPartition], timeout_ms: int) -> dict[TopicPartition, Offset]:
@@ -296,10 +303,10 @@ class Aiokafka:
         own = {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
         return {**self._common, **own, **more}
 
-    def new_assigned(self, group: str) -> AioAssigned:
+    def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> AioAssigned:
         is_reader = not group
         more = {"auto_offset_reset": "none" if is_reader else "earliest", "fetch_max_wait_ms": 200}
-        return AioAssigned(self._consumer(group or None, more))
+        return AioAssigned(self._consumer(group or None, more), () if is_reader else places)
 
     def new_consumer(self, topics: Sequence[str], group: str, session_timeout_ms: int, wait_ms: int) -> AioSubscribed:
         more = {

@@ -40,7 +40,7 @@ class KafkaAccess:
         return KafkaFetcher(self._new(""))
 
     def _new(self, group: str) -> AssignedConsumer:
-        consumer = self._library.new_assigned(group)
+        consumer = self._library.new_assigned(group, self._places)
         self._made.append(consumer)
         return consumer
 

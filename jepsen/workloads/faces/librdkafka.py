@@ -264,7 +264,7 @@ class Librdkafka:
     def _consumer(self, group: str, more: Mapping[str, Any]) -> dict[str, Any]:
         return {**self._common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **more}
 
-    def new_assigned(self, group: str) -> LibrdkafkaAssigned:
+    def new_assigned(self, group: str, places: Sequence[TopicPartition]) -> LibrdkafkaAssigned:
         return LibrdkafkaAssigned(
             self._consumer(group or NO_GROUP, {"auto.offset.reset": "error", "fetch.wait.max.ms": 200})
         )
