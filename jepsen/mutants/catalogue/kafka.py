@@ -42,7 +42,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "partitions/leader/fetch:PartitionsFetch._read",
         "FetchedPartition(batches, end, start)",
         "FetchedPartition(batches, group.log_end_offset, start)",
-        _FETCH,
+        _THREE,
     ),
     _kafka(
         "min-bytes",

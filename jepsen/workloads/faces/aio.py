@@ -183,11 +183,17 @@ class AioConsumer:
         """Commit. Any failure leaves the outcome unknown: the library repeats the request."""
         consumer = await self._started()
         rows = {KafkaPartition(*place): offset for place, offset in offsets.items()}
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await consumer.commit(rows)
-        except (KafkaError, TimeoutError) as error:
+        # A cancelled commit would leave a request behind whose error nothing awaits.
+        commit = asyncio.create_task(consumer.commit(rows))
+        commit.add_done_callback(_retrieve)
+        await asyncio.wait((commit,), timeout=timeout_ms / 1000)
+        if not commit.done():
+            raise OutcomeUnknown("no answer in time")
+        error = commit.exception()
+        if isinstance(error, KafkaError):
             raise OutcomeUnknown(repr(error)) from error
+        if error is not None:
+            raise error
 
     async def close(self) -> None:
         if self._running is not None:
@@ -343,6 +349,12 @@ def _record(record: Any) -> ConsumedRecord:
     return ConsumedRecord(
         record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers)
     )
+
+
+def _retrieve(done: "asyncio.Task[None]") -> None:
+    """Take the exception of a task that may not be awaited any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 async def _end(consumer: AIOKafkaConsumer) -> None:

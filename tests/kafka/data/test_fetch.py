@@ -79,9 +79,10 @@ async def test_the_limit_of_a_partition_holds(lone):
     for _ in range(5):
         await lone.produce(batch(bytes(1_000)))
     await lone.produce(batch(b"x"), 1)
-    rows = await lone.fetch(
-        {("t", 0): 0, ("t", 1): 0}, partition_max_bytes=2 * size + 1, min_bytes=1 << 20, max_wait_ms=LONG_MS
-    )
+    async with asyncio.timeout(LONG_MS / 2000):
+        rows = await lone.fetch(
+            {("t", 0): 0, ("t", 1): 0}, partition_max_bytes=2 * size + 1, min_bytes=1 << 20, max_wait_ms=LONG_MS
+        )
     assert [len(values(row.records)) for row in rows.values()] == [2, 1], "a full partition waits for no other"
 
 

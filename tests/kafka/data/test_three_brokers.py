@@ -54,6 +54,18 @@ async def test_too_few_replicas_in_sync_are_a_definite_refusal(three):
     assert row.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+async def test_the_high_watermark_is_that_of_a_majority(three):
+    leader = await three.leader("t")
+    handlers = Handlers(three[leader])
+    assert (await handlers.produce(batch(b"a"))).base_offset == 0
+    for number in [number for number in three.running if number != leader]:
+        await three.stop(number)
+    alone = await handlers.produce(batch(b"b"), acks=1)
+    assert (alone.error_code, alone.base_offset) == (0, 1), "the leader has it, and no majority"
+    row = await handlers.fetch_one(0)
+    assert (row.error_code, row.high_watermark, values(row.records)) == (0, 1, [b"a"])
+
+
 async def test_a_retry_at_the_next_leader_returns_the_offset_of_the_original(three):
     leader = await three.leader("t")
     handlers = Handlers(three[leader])

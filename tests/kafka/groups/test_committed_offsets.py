@@ -27,6 +27,8 @@ async def test_each_version_commits_for_a_member_and_without_one(face, version):
     assert await commit(face, {0: 8}, version=version) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
     member.generation += 1
     assert await member.commit({0: 9}, version) == {0: ErrorCode.ILLEGAL_GENERATION}
+    member.generation -= 2
+    assert await member.commit({0: 9}, version) == {0: ErrorCode.ILLEGAL_GENERATION}
     assert await fetched(face) == {"t": {0: 5, 3: 1}}
 
 
