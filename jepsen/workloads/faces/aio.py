@@ -6,6 +6,7 @@ all of them are idempotent here. Clients connect with their first request, and a
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
@@ -13,7 +14,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber
 
 from jepsen.workloads.faces.library import (
     CLOSE_S,
@@ -31,6 +32,8 @@ from raftlog.types import Offset, TopicPartition
 
 START_S: Final = 5.0
 REQUEST_MS: Final = 3_000
+BATCH_MS: Final = 15_000
+"""Time after which a batch expires; one that was sent before leaves a gap in the sequence, as in any cluster."""
 _ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -48,6 +51,8 @@ class AioProducer:
         self._settings = settings
         self._starting: asyncio.Task[AIOKafkaProducer] | None = None
         self._deliveries: set[asyncio.Future[DeliveredOffset]] = set()
+        self._is_broken = False
+        """Whether a batch expired that has a sequence: the library goes on with later ones, which are refused."""
 
     async def send(
         self,
@@ -58,6 +63,8 @@ class AioProducer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> Awaitable[DeliveredOffset]:
+        if self._is_broken:
+            raise Unavailable("the producer lost a batch, and every later one is out of order")
         if self._starting is None or (self._starting.done() and self._starting.exception() is not None):
             self._starting = asyncio.create_task(self._start())
         try:
@@ -67,7 +74,7 @@ class AioProducer:
             raise Unavailable(f"not accepted: {error!r}") from error
         delivery: asyncio.Future[DeliveredOffset] = asyncio.get_running_loop().create_future()
         self._deliveries.add(delivery)
-        accepted.add_done_callback(lambda done: _complete(delivery, done))
+        accepted.add_done_callback(partial(self._complete, delivery))
         delivery.add_done_callback(self._deliveries.discard)
         return delivery
 
@@ -83,6 +90,11 @@ class AioProducer:
             await producer.client.close()
             raise
         return producer
+
+    def _complete(self, delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
+        if not accepted.cancelled() and isinstance(accepted.exception(), OutOfOrderSequenceNumber):
+            self._is_broken = True
+        _complete(delivery, accepted)
 
     async def close(self, timeout_s: float | None = None) -> None:
         starting = self._starting
@@ -106,9 +118,9 @@ class AioProducer:
 
 def _complete(delivery: "asyncio.Future[DeliveredOffset]", accepted: "asyncio.Future[Any]") -> None:
     """Pass the outcome on, unless the sender has ended."""
+    error = None if accepted.cancelled() else accepted.exception()
     if delivery.done():
         return
-    error = None if accepted.cancelled() else accepted.exception()
     if accepted.cancelled():
         delivery.set_exception(OutcomeUnknown("the producer was closed"))
     elif isinstance(error, KafkaError):
@@ -292,7 +304,7 @@ class Aiokafka:
         self._common = {"bootstrap_servers": bootstrap, "request_timeout_ms": REQUEST_MS, "metadata_max_age_ms": 5_000}
 
     def new_producer(self, times: ProducerTimes) -> AioProducer:
-        more = {"linger_ms": times.linger_ms, "request_timeout_ms": times.request_timeout_ms}
+        more = {"linger_ms": times.linger_ms, "request_timeout_ms": times.delivery_timeout_ms}
         return AioProducer({**self._common, "enable_idempotence": True, **more})
 
     def new_plain_producer(self, settings: PlainSettings) -> AioProducer:
@@ -300,7 +312,7 @@ class Aiokafka:
             {
                 **self._common,
                 "enable_idempotence": True,
-                "request_timeout_ms": settings.timeout_ms,
+                "request_timeout_ms": BATCH_MS,
                 "compression_type": "lz4" if settings.is_compressed else None,
             }
         )

@@ -36,6 +36,7 @@ class KafkaSender:
         self._library = library
         self._history, self._partitions, self._values, self._senders, self._random = share
         self._producers: dict[PlainSettings, RecordProducer] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self.not_offered = 0
 
     async def send(self) -> None:
@@ -73,7 +74,13 @@ class KafkaSender:
         invocation = self._history.invoke(process, SEND, send, acks=acks)
         payload = payload_of(value, self._random.choice(SIZES))
         try:
-            delivered = await (await producer.send(place.topic, payload, partition=place.partition))
+            accepted = await producer.send(place.topic, payload, partition=place.partition)
+        except RaftlogError as error:
+            self._history.refused(invocation, error, acks=acks, **more)
+            self._replace(settings, producer)
+            return
+        try:
+            delivered = await accepted
         except RaftlogError as error:
             self._history.refused(invocation, error, acks=acks, **more)
             return
@@ -82,6 +89,14 @@ class KafkaSender:
         else:
             self._history.info(invocation, f"answered with acks={acks}", acks=acks, **more)
 
+    def _replace(self, settings: PlainSettings, producer: RecordProducer) -> None:
+        """Let another producer begin, as a program does whose producer fails for good."""
+        if self._producers.get(settings) is producer:
+            del self._producers[settings]
+            closing = asyncio.create_task(producer.close(_CLOSE_S))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
         """Close the producers."""
-        await asyncio.gather(*(producer.close(_CLOSE_S) for producer in self._producers.values()))
+        await asyncio.gather(*self._closing, *(producer.close(_CLOSE_S) for producer in self._producers.values()))
