@@ -105,10 +105,12 @@ def arguments(operation):
     return {each: ARGUMENTS.get(each, name) for each in names}
 
 
-def query(operation):
+def query(operation, timeout_ms=50):
     short = [each for each in operation.parameters("query") if each["name"] == "timeout"]
     needed = [each for each in operation.parameters("query") if each["required"]]
-    return {each["name"]: example(DOCUMENT, each["schema"]) for each in needed} | {each["name"]: 50 for each in short}
+    return {each["name"]: example(DOCUMENT, each["schema"]) for each in needed} | {
+        each["name"]: timeout_ms for each in short
+    }
 
 
 def body_of(operation):
