@@ -28,6 +28,9 @@
     │   ├── ProducerFenced      a newer epoch of this producer id has written
     │   ├── FencedLeaderEpoch   a leader epoch older than the leader's
     │   ├── UnknownProducer     a producer id that was expired or never given out, or a sequence not begun at 0
+    │   ├── AuthenticationFailed   missing, wrong or expired credentials
+    │   ├── NotAuthorized       an operation that the caller may not perform
+    │   │   └── TopicNotAuthorized · GroupNotAuthorized · ClusterNotAuthorized · TransactionalIdNotAuthorized
     │   ├── OffsetOutOfRange    carries the first and the end offset
     │   ├── EntriesTrimmed      entries that were trimmed from the log of a Raft group
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
@@ -233,6 +236,30 @@ class UnknownProducer(RequestError):
     """Unknown producer id: it was never given out or was expired, or its sequence does not begin at 0.
 
     Nothing was appended; a greater id has to take its place (`BrokerClient.new_producer(is_fresh=True)`)."""
+
+
+class AuthenticationFailed(RequestError):
+    """Missing, wrong or expired credentials; the message does not distinguish unknown users from wrong passwords."""
+
+
+class NotAuthorized(RequestError):
+    """Operation that the caller may not perform, whether or not its resource exists."""
+
+
+class TopicNotAuthorized(NotAuthorized):
+    """Operation on a topic that the caller may not perform."""
+
+
+class GroupNotAuthorized(NotAuthorized):
+    """Operation on a consumer group that the caller may not perform."""
+
+
+class ClusterNotAuthorized(NotAuthorized):
+    """Operation on the cluster that the caller may not perform."""
+
+
+class TransactionalIdNotAuthorized(NotAuthorized):
+    """Operation with a transactional id that the caller may not perform."""
 
 
 class OffsetOutOfRange(RequestError):

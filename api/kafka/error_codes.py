@@ -38,7 +38,12 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -56,6 +61,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     REASSIGNMENT_IN_PROGRESS = 60
     NON_EMPTY_GROUP = 68
@@ -103,6 +109,11 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.NotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    errors.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    errors.GroupNotAuthorized: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    errors.TransactionalIdNotAuthorized: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.EntriesTrimmed: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -1,11 +1,12 @@
 """The one table from errors to HTTP statuses and error codes.
 
-Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40406 (no
-such broker), 40407 (no such member of a group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and
-sequences of producers), 50303 (the partition takes no records), 50304 (a group rebalances), 50305 (no memory left for
-requests or answers), 50306 (no file descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and 50701 (no
-space left). An error without a row of its own has that of its nearest base class. Brokers read the table from left to
-right, and clients from right to left.
+Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40304 to
+40306 (permissions on groups, the cluster and transactional ids), 40406 (no such broker), 40407 (no such member of a
+group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and sequences of producers), 50303 (the
+partition takes no records), 50304 (a group rebalances), 50305 (no memory left for requests or answers), 50306 (no file
+descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and 50701 (no space left). An error without a row
+of its own has that of its nearest base class. Brokers read the table from left to right, and clients from right to
+left.
 """
 
 from collections.abc import Mapping
@@ -35,6 +36,11 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.ProducerFenced: (409, 40910),
     errors.UnknownProducer: (409, 40911),
     errors.DuplicateSequence: (504, 50402),
+    errors.AuthenticationFailed: (401, 40101),
+    errors.NotAuthorized: (403, 40301),
+    errors.GroupNotAuthorized: (403, 40304),
+    errors.ClusterNotAuthorized: (403, 40305),
+    errors.TransactionalIdNotAuthorized: (403, 40306),
     errors.InvalidConsumer: (422, 42204),
     errors.Unavailable: (503, 50302),
     errors.RebalanceInProgress: (503, 50304),

@@ -1,0 +1,1 @@
+"""Users, permissions and quotas of a cluster, on one broker."""

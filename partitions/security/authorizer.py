@@ -1,0 +1,88 @@
+"""Authorizer: decides whether a caller may perform an operation, for every face of the broker.
+
+    off (no configuration)   everything is allowed
+    on                       superusers, then the entries of the controller's state (`raftlog.security.permissions`)
+
+Decisions are kept until the entries change, so one costs a look-up. Used by the façade and the API servers."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from raftlog.errors import (
+    ClusterNotAuthorized,
+    GroupNotAuthorized,
+    NotAuthorized,
+    TopicNotAuthorized,
+    TransactionalIdNotAuthorized,
+)
+from raftlog.partitions.caller import Caller
+from raftlog.security.permissions import Acl, AclIndex, AclOperation, AclResourceType, Resource
+
+DECISIONS_MAX: Final = 10_000
+"""Decisions that are kept; when there are more, all are made again."""
+_REFUSALS: Final[dict[AclResourceType, tuple[type[NotAuthorized], str]]] = {
+    AclResourceType.TOPIC: (TopicNotAuthorized, "topic"),
+    AclResourceType.GROUP: (GroupNotAuthorized, "consumer group"),
+    AclResourceType.CLUSTER: (ClusterNotAuthorized, "cluster"),
+    AclResourceType.TRANSACTIONAL_ID: (TransactionalIdNotAuthorized, "transactional id"),
+}
+
+
+class Authorizer:
+    """Decisions of one broker.
+
+    `on_denied` is called with each refusal of `authorize`, for the audit log."""
+
+    def __init__(
+        self,
+        *,
+        is_on: bool = False,
+        superusers: Iterable[str] = (),
+        on_denied: Callable[[Caller, AclOperation, Resource], None] = lambda caller, operation, resource: None,
+    ) -> None:
+        self.is_on = is_on
+        self._configured_superusers = frozenset(superusers)
+        self._superusers = self._configured_superusers
+        self._on_denied = on_denied
+        self._index = AclIndex()
+        self._decisions: dict[tuple[str, str, AclOperation, Resource], bool] = {}
+
+    def refresh(self, acls: Iterable[Acl], superusers: Iterable[str]) -> None:
+        """Replace the entries and the superusers of the controller's state."""
+        self._index = AclIndex(acls)
+        self._superusers = self._configured_superusers | frozenset(superusers)
+        self._decisions.clear()
+
+    def allows(self, caller: Caller, operation: AclOperation, resource: Resource) -> bool:
+        """Return whether the caller may perform an operation on a resource."""
+        if not self.is_on or caller.principal in self._superusers:
+            return True
+        key = (caller.principal, caller.address, operation, resource)
+        decision = self._decisions.get(key)
+        if decision is None:
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            decision = self._decisions[key] = self._index.allows(*key)
+        return decision
+
+    def allows_any(self, caller: Caller, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Return whether the caller may perform an operation on some resource of a type, existing or not."""
+        if not self.is_on or caller.principal in self._superusers:
+            return True
+        return self._index.allows_any(caller.principal, caller.address, operation, resource_type)
+
+    def authorize(self, caller: Caller, operation: AclOperation, resource: Resource) -> None:
+        """Raise `NotAuthorized` of the resource's type, and report it, unless the caller may perform the operation."""
+        if not self.allows(caller, operation, resource):
+            self._on_denied(caller, operation, resource)
+            raise refusal(caller, operation, resource)
+
+
+def refusal(caller: Caller, operation: AclOperation, resource: Resource) -> NotAuthorized:
+    """Return the error for a caller who may not perform an operation."""
+    error, kind = _REFUSALS[resource.type]
+    name = "" if resource.type is AclResourceType.CLUSTER else f" {resource.name!r}"
+    return error(
+        f"{caller.principal} may not {operation.name} the {kind}{name}: an administrator can allow it with "
+        "`raftlog acl create`"
+    )

@@ -1,0 +1,1 @@
+"""Identities, permissions and credentials: pure parts, shared by brokers and clients."""

@@ -1,0 +1,1 @@
+"""Tests of identities, permissions and credentials."""
