@@ -1,4 +1,4 @@
-"""The secret that brokers inside the process of a test share."""
+"""Secret shared by the brokers that tests start in their own process."""
 
 from raftlog.cluster_secret import ClusterSecret
 

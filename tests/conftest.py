@@ -1,4 +1,4 @@
-"""Setup of all tests.
+"""Setup for all tests: garbage collection and the fork server.
 
 A run in the background can be interrupted like any other, and so can its children; the processes that tests start are
 forked from one that has imported raftlog."""
@@ -18,7 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every 
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the imported modules from garbage collection; otherwise it would walk them with each simulated run."""
+    """Exempt the imported modules from garbage collection, which would scan them during each simulated run."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""A broker behind its HTTP server on a free port of loopback, and a client session."""
+"""Fixtures: a broker behind its HTTP server on a free port of loopback, and a client session."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,7 +14,7 @@ from tests.small_journal import SMALL_JOURNAL
 
 
 class Api:
-    """Client of a running server, with its broker."""
+    """Client session of a running HTTP server, with the broker behind it."""
 
     def __init__(self, broker: Broker, server: HttpServer, address: tuple[str, int], session: aiohttp.ClientSession):
         self.broker, self.server, self.address, self.session = broker, server, address, session
@@ -34,7 +34,7 @@ class Api:
     async def post(self, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
         return await self.call("POST", path, body, **options)
 
-    async def topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
+    async def create_topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
         """Create a topic; `config` has Kafka's names with underscores."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         await self.broker.create_topic(name, partitions, config=settings, deadline=deadline_in(10_000))

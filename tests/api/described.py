@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document: an example of each operation, and each of its places with another value."""
+"""Requests made from the OpenAPI document: an example of each operation, and the same with one value replaced."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ DOCUMENT = build("1", ENDPOINTS)
 
 
 class Operation(NamedTuple):
-    """One method of one path."""
+    """One HTTP method of one path in the OpenAPI document."""
 
     method: str
     path: str
@@ -25,28 +25,28 @@ class Operation(NamedTuple):
 
     @property
     def body(self) -> Json | None:
-        """The schema of a JSON body, where there is one."""
+        """Schema of the JSON body; None for an operation without one."""
         content = self.described.get("requestBody", {}).get("content", {})
         found: Json | None = content.get("application/json", {}).get("schema")
         return found
 
 
-def operations(document: Json) -> Iterator[Operation]:
+def list_operations(document: Json) -> Iterator[Operation]:
     for path, methods in document["paths"].items():
         for method, described in methods.items():
             yield Operation(method.upper(), path, described)
 
 
-def target(operation: Operation, arguments: dict[str, str], query: dict[str, Any]) -> str:
-    """Return path and query; `arguments` are those of the path, quoted here."""
+def build_target(operation: Operation, arguments: dict[str, str], query: dict[str, Any]) -> str:
+    """Return path and query; `arguments` are the path's parameters, which are quoted here."""
     path = operation.path
     for name, value in arguments.items():
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
     return path + (f"?{urlencode(query)}" if query else "")
 
 
-def resolved(document: Json, schema: Json) -> Json:
-    """Resolve references and choices on top of a schema: the first choice that is not null."""
+def resolve_schema(document: Json, schema: Json) -> Json:
+    """Follow references and take the first choice that is not null until a plain schema is left."""
     while True:
         if "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -57,29 +57,29 @@ def resolved(document: Json, schema: Json) -> Json:
             return schema
 
 
-def kind(schema: Json) -> str | None:
-    """Return the schema's type that is not null; None where any value will do."""
+def schema_type(schema: Json) -> str | None:
+    """Return the schema's type that is not null; None if the schema allows any type."""
     found = schema.get("type")
     if isinstance(found, list):
         return next(each for each in found if each != "null")
     return found
 
 
-def example(document: Json, schema: Json, *, with_optional: bool = True) -> Any:
-    """Return a valid value."""
-    schema = resolved(document, schema)
+def make_example(document: Json, schema: Json, *, with_optional: bool = True) -> Any:
+    """Return a valid value for a schema."""
+    schema = resolve_schema(document, schema)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return schema["enum"][0]
-    match kind(schema):
+    match schema_type(schema):
         case "object" if "properties" not in schema:
             return schema.get("examples", [{}])[0]
         case "object":
             names = schema["properties"] if with_optional else schema.get("required", ())
-            return {name: example(document, schema["properties"][name]) for name in names}
+            return {name: make_example(document, schema["properties"][name]) for name in names}
         case "array":
-            return [example(document, schema["items"])] * max(1, schema.get("minItems", 0))
+            return [make_example(document, schema["items"])] * max(1, schema.get("minItems", 0))
         case "integer" | "number":
             return schema.get("default", max(1, schema.get("minimum", 1)))
         case "null":
@@ -87,12 +87,12 @@ def example(document: Json, schema: Json, *, with_optional: bool = True) -> Any:
         case "boolean":
             return False
         case "string":
-            return text(schema)
+            return make_text(schema)
     return "any"
 
 
-def text(schema: Json) -> str:
-    """Return a string of the format that a schema demands."""
+def make_text(schema: Json) -> str:
+    """Return a string in the format that a schema requires."""
     if "examples" in schema:
         return str(schema["examples"][0])
     if "pattern" in schema and "base64" not in str(schema.get("contentEncoding")):
@@ -100,22 +100,22 @@ def text(schema: Json) -> str:
     return {"date-time": "2024-05-01T12:00:00Z"}.get(schema.get("format", ""), "YWJj")
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the paths of all values in a JSON value, its own first."""
+def list_paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all values in a JSON value, beginning with the empty path of the value itself."""
     yield at
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from places(inner, (*at, name))
+            yield from list_paths(inner, (*at, name))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from places(inner, (*at, number))
+            yield from list_paths(inner, (*at, number))
 
 
-def replaced(value: Any, at: tuple[Any, ...], by: Any) -> Any:
-    """Return the value with the one at a path replaced."""
+def replace_at(value: Any, at: tuple[Any, ...], by: Any) -> Any:
+    """Return a copy of the value with the part at the path replaced."""
     if not at:
         return by
     first, *rest = at
     if isinstance(value, dict):
-        return value | {first: replaced(value[first], tuple(rest), by)}
-    return [*value[:first], replaced(value[first], tuple(rest), by), *value[first + 1 :]]
+        return value | {first: replace_at(value[first], tuple(rest), by)}
+    return [*value[:first], replace_at(value[first], tuple(rest), by), *value[first + 1 :]]

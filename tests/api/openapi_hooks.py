@@ -1,4 +1,4 @@
-"""Serialization hooks for schemathesis: bodies of unknown types are the text that the document's schema gives."""
+"""Serialization hooks for schemathesis: bodies of content types unknown to it are sent as the generated text."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _TYPES = (
 
 
 def _as_bytes(context: Any, value: Any) -> bytes:
-    """Encode text as it is; any other value becomes an invalid body instead of its JSON."""
+    """Encode text as UTF-8; a value that is not text becomes an invalid body instead of JSON."""
     text = value if isinstance(value, str) else f"no text: {value!r}"
     return text.encode("utf-8", "surrogatepass")
 

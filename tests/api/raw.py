@@ -1,4 +1,4 @@
-"""Requests as bytes on a socket, for what no HTTP client sends."""
+"""Requests as raw bytes on a socket, for requests that no HTTP client sends."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -9,23 +9,23 @@ ANSWER_SECONDS_MAX = 10.0
 
 
 class RawAnswer(NamedTuple):
-    """Status line, headers in small letters, and the JSON of the body, or the bytes where it is none."""
+    """Status, headers with lowercase names, and the body: parsed if it is JSON, else bytes."""
 
     status: int
     headers: dict[str, str]
     body: Any
 
 
-def head(method: str, target: str | bytes, *headers: str | bytes, version: str = "HTTP/1.1") -> bytes:
-    """Return a request line and the given header lines; text as UTF-8."""
-    line = b" ".join((method.encode(), _bytes(target), version.encode()))
-    return b"\r\n".join((line, *map(_bytes, headers), b"", b""))
+def request_head(method: str, target: str | bytes, *headers: str | bytes, version: str = "HTTP/1.1") -> bytes:
+    """Return a request line and the given header lines as bytes; text is encoded as UTF-8."""
+    line = b" ".join((method.encode(), _to_bytes(target), version.encode()))
+    return b"\r\n".join((line, *map(_to_bytes, headers), b"", b""))
 
 
-def post(target: str | bytes, body: bytes, *headers: str | bytes, method: str = "POST") -> bytes:
-    """Return a request to 127.0.0.1 with a body of stated length, after which the server is to close the connection."""
+def build_request(target: str | bytes, body: bytes, *headers: str | bytes, method: str = "POST") -> bytes:
+    """Return a request to 127.0.0.1 with `Content-Length` and `Connection: close`."""
     more = ("Host: 127.0.0.1", f"Content-Length: {len(body)}", "Connection: close", *headers)
-    return head(method, target, *more) + body
+    return request_head(method, target, *more) + body
 
 
 async def exchange(address: tuple[str, int], request: bytes) -> bytes:
@@ -39,23 +39,23 @@ async def exchange(address: tuple[str, int], request: bytes) -> bytes:
         writer.close()
 
 
-async def answer_to(address: tuple[str, int], request: bytes) -> RawAnswer:
-    """Return the only response to a request that has `Connection: close` or is refused with the connection."""
-    return parsed(await exchange(address, request))
+async def fetch_answer(address: tuple[str, int], request: bytes) -> RawAnswer:
+    """Send a request that ends its connection (`Connection: close`, or refused with it); return the only response."""
+    return parse_answer(await exchange(address, request))
 
 
-def parsed(raw: bytes) -> RawAnswer:
+def parse_answer(raw: bytes) -> RawAnswer:
     top, _, body = raw.partition(b"\r\n\r\n")
     status, *lines = top.decode("latin-1").split("\r\n")
-    headers = dict(_header(line) for line in lines)
+    headers = dict(_parse_header(line) for line in lines)
     is_json = headers.get("content-type", "").startswith("application/json")
     return RawAnswer(int(status.split(" ")[1]), headers, orjson.loads(body) if is_json and body else body)
 
 
-def _header(line: str) -> tuple[str, str]:
+def _parse_header(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.lower(), value.strip()
 
 
-def _bytes(text: str | bytes) -> bytes:
+def _to_bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode()

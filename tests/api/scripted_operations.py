@@ -1,4 +1,4 @@
-"""Scripted operations that record their calls and return the answers of a test."""
+"""Scripted operations that record their calls and return the answers that a test prepared."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ LOCAL = ()
 
 
 class ScriptedOperations:
-    """In place of `broker.operations`. An answer that is an error is raised."""
+    """Stand-in for `broker.operations`: records each call, and returns or raises the prepared answer."""
 
     def __init__(self) -> None:
         self.answers = dict(ANSWERS)
@@ -105,7 +105,7 @@ class ScriptedOperations:
         self.brokers = self.partitions = self.leadership = self.replicas = self.balancing = self.cluster = self
 
     def __getattr__(self, name: str) -> Any:
-        async def answered(*args: Any, **options: Any) -> Any:
+        async def answer(*args: Any, **options: Any) -> Any:
             assert options.pop("deadline") > 0
             self.ordered.append((name, *args, options))
             found = self.answers[name]
@@ -113,7 +113,7 @@ class ScriptedOperations:
                 raise found
             return found
 
-        return answered
+        return answer
 
 
 UNKNOWN = UnknownBroker("there is no broker 9")

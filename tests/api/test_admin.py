@@ -1,4 +1,4 @@
-"""Orders of operators over HTTP: calls of the broker's operations, responses, refusals before any call."""
+"""Operators' requests over HTTP: calls of the broker's operations, responses, and refusals before any call."""
 
 import logging
 
@@ -31,7 +31,7 @@ PLACE = {"ns": "kafka", "topic": "orders", "partition": 0}
 
 
 class ScriptedBroker:
-    """Stand-in for a broker with operations alone; no request reaches anything else."""
+    """Stand-in for a broker that only has operations; requests to any other part find nothing."""
 
     node_id = 1
     is_ready = True
@@ -151,7 +151,9 @@ ORDERS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "ordered", "answer"), ORDERS)
-async def test_an_order_reaches_the_broker_and_can_be_repeated(api, scripted, method, path, body, ordered, answer):
+async def test_an_operators_request_reaches_the_broker_and_can_be_repeated(
+    api, scripted, method, path, body, ordered, answer
+):
     for _ in range(2):
         assert await api.call(method, path, body) == (200, answer)
     assert scripted.ordered == [ordered, ordered]
@@ -169,7 +171,7 @@ async def test_an_order_reaches_the_broker_and_can_be_repeated(api, scripted, me
         (DeadlineExceeded("no answer from the controller"), 504, 50401, "unknown"),
     ],
 )
-async def test_a_refusal_has_its_status_and_outcome(
+async def test_a_refused_operation_returns_its_status_code_and_outcome(
     api, scripted, method, path, body, ordered, answer, error, status, code, outcome
 ):
     scripted.answers[ordered[0]] = error
@@ -224,7 +226,7 @@ async def test_a_refusal_has_its_status_and_outcome(
         ("DELETE", "/v1/brokers/1/decommission", None, 405),
     ],
 )
-async def test_bad_input_is_refused_before_anything_is_ordered(api, scripted, method, path, body, status):
+async def test_bad_input_is_refused_before_any_operation_is_called(api, scripted, method, path, body, status):
     told_status, answer = await api.call(method, path, body)
     assert (told_status, answer["outcome"]) == (status, "failed")
     assert len(answer["message"]) > 10
@@ -242,7 +244,7 @@ async def test_the_error_for_a_misspelt_parameter_lists_the_valid_ones(api):
     ("tag", "query", "status"),
     [('"9"', "", 200), ("*", "?expected_version=9", 200), ('"9"', "?expected_version=8", 400), ("9", "", 400)],
 )
-async def test_a_version_can_come_as_an_etag(api, scripted, tag, query, status):
+async def test_the_expected_version_can_be_sent_as_an_etag(api, scripted, tag, query, status):
     path, body = PARTITION + "/replicas" + query, [{"node_id": 1}]
     async with api.session.post(api.url + path, json=body, headers={"If-Match": tag}) as answer:
         assert answer.status == status
@@ -251,7 +253,7 @@ async def test_a_version_can_come_as_an_etag(api, scripted, tag, query, status):
             assert scripted.ordered == [("set_replicas", "orders", 0, [1], {"expected_version": 9})]
 
 
-async def test_progress_of_a_maintenance(api, scripted):
+async def test_the_progress_of_maintenance_is_returned(api, scripted):
     status, found = await api.get("/v1/brokers/1/maintenance")
     assert (status, found["draining"], found["finished"], found["transferring"]) == (200, True, False, 2)
     assert (found["reasons"], found["version"]) == (["node 3 lags behind"], 12)
@@ -259,7 +261,7 @@ async def test_progress_of_a_maintenance(api, scripted):
     assert scripted.ordered == [("maintenance", 1, {})] * 2
 
 
-async def test_progress_of_a_decommission(api, scripted):
+async def test_the_progress_of_a_decommission_is_returned(api, scripted):
     status, found = await api.get("/v1/brokers/3/decommission")
     assert status == 200
     assert (found["finished"], found["replicas_left"], found["bytes_left"]) == (False, 2, 700)
@@ -269,7 +271,7 @@ async def test_progress_of_a_decommission(api, scripted):
     assert (stuck["moving_to"], stuck["bytes_left_to_move"], stuck["reason"]) == (None, None, "no host")
 
 
-async def test_moves_and_local_replicas(api, scripted):
+async def test_moves_and_local_replicas_are_listed(api, scripted):
     _, (move,) = await api.get("/v1/partitions/reconfigurations")
     assert [each["node_id"] for each in move["previous_replicas"]] == [1, 2, 3]
     assert [each["node_id"] for each in move["current_replicas"]] == [1, 2, 4]
@@ -286,7 +288,7 @@ async def test_the_balancer_reports_why_it_is_stuck(api, scripted):
     assert found["violations"] == {"unavailable_nodes": [3], "over_disk_limit_nodes": []}
 
 
-async def test_settings_of_the_cluster(api, scripted):
+async def test_cluster_settings_schema_and_status_are_returned(api, scripted):
     assert await api.get("/v1/cluster_config") == (200, {"balancer.mode": "off", "balancer.moves.max": 16})
     assert await api.get("/v1/cluster_config?key=balancer.mode") == (200, {"balancer.mode": "off"})
     assert await api.get("/v1/cluster_config?include_defaults=false") == (200, {"balancer.mode": "off"})
@@ -299,18 +301,18 @@ async def test_settings_of_the_cluster(api, scripted):
 
 
 @pytest.mark.parametrize("body", [{}, {"feature_level": 3}])
-async def test_an_upgrade_is_finished(api, scripted, body):
+async def test_an_unfinished_upgrade_is_finished_on_request(api, scripted, body):
     assert (await api.get("/v1/features"))[1]["is_finished"] is False
     assert (await api.call("PUT", "/v1/features", body))[0] == 200
     assert scripted.ordered.count(("finish_upgrade", {})) == 1
 
 
-async def test_a_level_that_is_reached_is_done(api, scripted):
+async def test_finishing_an_upgrade_to_a_reached_level_does_nothing(api, scripted):
     assert (await api.call("PUT", "/v1/features", {"feature_level": 2}))[0] == 200
     assert ("finish_upgrade", {}) not in scripted.ordered
 
 
-async def test_the_broker_that_keeps_the_level_down_is_named(api, scripted):
+async def test_the_error_names_the_broker_that_does_not_support_the_feature_level(api, scripted):
     old = LEVELS.brokers[1].replaced(level_max=2)
     scripted.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})
@@ -330,7 +332,7 @@ ROW = BrokerDescription(
 )
 
 
-async def test_a_brokers_row_has_its_maintenance(api, scripted, monkeypatch):
+async def test_a_broker_description_includes_its_maintenance_status(api, scripted, monkeypatch):
     async def brokers(*, deadline):
         return [ROW.replaced(maintenance_status=MaintenanceStatus(draining=True))]
 
@@ -344,14 +346,14 @@ async def test_a_brokers_row_has_its_maintenance(api, scripted, monkeypatch):
     assert shown["maintenance_status"]["reasons"] == ["the controller has no leader"]
 
 
-async def test_brokers_and_partitions_of_a_real_broker(real):
+async def test_a_real_broker_returns_its_brokers_and_partitions(real):
     real.broker.operations = ScriptedOperations()
     _, (shown,) = await real.get("/v1/brokers")
     assert shown["maintenance_status"]["draining"] is False
     assert (shown["boot_epoch"], shown["uptime_s"] >= 0, shown["disk_space"][0]["free"] > 0) == (1, True, True)
     assert await real.get("/v1/broker_uuids") == (200, [{"node_id": 1, "uuid": shown["disk_uuid"]}])
     assert real.broker.operations.ordered == []
-    await real.topic("orders", 2)
+    await real.create_topic("orders", 2)
     _, rows = await real.get("/v1/cluster/partitions")
     assert [(row["topic"], row["partition_id"], row["leader_id"]) for row in rows] == [
         ("orders", 0, 1),
@@ -373,7 +375,7 @@ def app_logger():
     found.setLevel(before)
 
 
-async def test_a_log_level_for_a_while(api, app_logger, monkeypatch):
+async def test_a_log_level_expires_after_its_time(api, app_logger, monkeypatch):
     before = (await api.get(LEVEL))[1]
     timers = []
     handlers = next(each for each in api.server._app.router.find(LEVEL).routes.values()).handler.__self__
@@ -387,7 +389,7 @@ async def test_a_log_level_for_a_while(api, app_logger, monkeypatch):
     assert (await api.get(LEVEL))[1] == before
 
 
-async def test_the_second_change_of_a_level_goes_back_to_what_was_first(api, app_logger):
+async def test_after_two_changes_of_a_log_level_the_first_level_is_restored(api, app_logger):
     first = app_logger.level
     for level in ("debug", "error"):
         await api.call("PUT", f"{LEVEL}?level={level}&expires=500")
@@ -403,7 +405,7 @@ async def test_loggers_are_listed(api, app_logger):
     assert all(name.split(".")[0] == "raftlog" for name in names)
 
 
-async def test_a_log_level_for_good(api, app_logger, caplog):
+async def test_a_log_level_with_expires_0_never_expires(api, app_logger, caplog):
     with caplog.at_level(logging.INFO, "raftlog.api.http.admin"):
         _, shown = await api.call("PUT", LEVEL + "?level=warning&expires=0")
     assert [record.getMessage() for record in caplog.records] == ["log_level_changed"]
@@ -423,15 +425,15 @@ async def test_a_log_level_for_good(api, app_logger, caplog):
         ("/v1/config/log_level/raftlogs?level=debug", 404),
     ],
 )
-async def test_log_levels_that_cannot_be(api, app_logger, path, status):
+async def test_invalid_log_levels_and_loggers_are_refused(api, app_logger, path, status):
     before = app_logger.level
     assert (await api.call("PUT", path))[0] == status
     assert app_logger.level == before
     assert "raftlog.none" not in logging.root.manager.loggerDict
 
 
-async def test_every_operation_is_tried(scripted):
-    """The scripted operations have all the names of the real ones that HTTP calls, and no others."""
+async def test_the_scripted_operations_are_those_that_http_calls(scripted):
+    """The scripted operations have the names of all real operations that HTTP calls, and no others."""
     parts = BalancerOrders, BrokerOrders, ClusterOrders, LeadershipOrders, LocalReplicas, PartitionOrders
     of_kafka_alone = {"active_producers", "refresh"}
     names = {name for part in parts for name in vars(part) if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""Memory for answers: bounded for all readers together, given back when they leave; a stalled tail holds none."""
+"""Memory for answers: bounded for all readers together, released when readers disconnect; a stalled tail holds none."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ LARGE_BYTES = 5 * MIB
 
 
 class SlowReader:
-    """Connection that sends one GET and reads only on request; the system buffers little for it."""
+    """Connection that sends one GET and reads only on request; its socket buffer is small."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -43,11 +43,11 @@ class SlowReader:
         await loop.sock_sendall(connection, head.encode())
         return cls(connection)
 
-    async def status(self):
+    async def read_status(self):
         return int((await asyncio.get_running_loop().sock_recv(self.connection, 12)).split(b" ")[1])
 
-    async def rest(self):
-        """Read up to the end; return the data and whether the end was an orderly one."""
+    async def read_rest(self):
+        """Read up to the end; return the data and whether the connection ended in order."""
         found = []
         with contextlib.suppress(ConnectionResetError):
             while piece := await asyncio.get_running_loop().sock_recv(self.connection, MIB):
@@ -58,7 +58,7 @@ class SlowReader:
         self.connection.close()
 
 
-async def fill(api, count, value_bytes=MIB // 2, compression=0):
+async def produce_large_batches(api, count, value_bytes=MIB // 2, compression=0):
     for number in range(count):
         value = orjson.dumps(f"{number} " + "v" * value_bytes)
         batch = bytes(build_batch([NewRecord(value, b"1")], compression=compression))
@@ -66,7 +66,7 @@ async def fill(api, count, value_bytes=MIB // 2, compression=0):
         assert status == 200
 
 
-async def until(condition):
+async def wait_until(condition):
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.002)
@@ -76,13 +76,13 @@ async def until(condition):
 async def test_slow_readers_of_large_answers_share_the_memory_for_answers(start_api, accept):
     api = await start_api({"memory_budget_bytes": 64 * MIB})
     answers = api.server.answers
-    await api.topic()
-    await api.topic("small")
+    await api.create_topic()
+    await api.create_topic("small")
     await api.post("/topics/small", {"records": [{"value": 1}]})
-    await fill(api, 8, LARGE_BYTES)
+    await produce_large_batches(api, 8, LARGE_BYTES)
     path = f"{RECORDS}?offset=0&max_bytes={16 * MIB}"
     readers = [await SlowReader.connect(api, path, accept) for _ in range(READERS)]
-    statuses = [await reader.status() for reader in readers]
+    statuses = [await reader.read_status() for reader in readers]
     assert set(statuses) == {200, 503}
     assert statuses.count(200) >= 2
     assert answers.limit // 2 < answers.used <= answers.limit
@@ -93,88 +93,88 @@ async def test_slow_readers_of_large_answers_share_the_memory_for_answers(start_
     status, small = await api.get("/topics/small/partitions/0/records?offset=0")
     assert (status, len(small)) == (200, 1)
     whole = readers.pop(statuses.index(200))
-    assert len(await whole.rest()) > MIB
+    assert len(await whole.read_rest()) > MIB
     for reader in (whole, *readers):
         reader.close()
-    await until(lambda: answers.used == 0)
+    await wait_until(lambda: answers.used == 0)
     status, found = await api.get(path, headers={"Accept": JSON})
     assert status == 200
     assert found
-    await until(lambda: answers.used == 0)
+    await wait_until(lambda: answers.used == 0)
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off(start_api, monkeypatch):
+async def test_a_reader_that_reads_nothing_is_disconnected(start_api, monkeypatch):
     monkeypatch.setattr(paced_answer, "STALL_S", 0.1)
     api = await start_api()
-    await api.topic()
-    await fill(api, 16)
+    await api.create_topic()
+    await produce_large_batches(api, 16)
     reader = await SlowReader.connect(api, f"{RECORDS}?offset=0&max_bytes={16 * MIB}", BATCHES)
-    assert await reader.status() == 200
-    await until(lambda: api.server.answers.used == 0)
-    assert len(await reader.rest()) < 16 * (MIB // 2)
+    assert await reader.read_status() == 200
+    await wait_until(lambda: api.server.answers.used == 0)
+    assert len(await reader.read_rest()) < 16 * (MIB // 2)
     reader.close()
 
 
 @pytest.mark.parametrize("accept", [BATCHES, JSON])
-async def test_a_large_answer_is_whole(api, accept):
-    await api.topic()
-    await fill(api, 6)
+async def test_a_large_answer_is_complete(api, accept):
+    await api.create_topic()
+    await produce_large_batches(api, 6)
     async with api.session.get(api.url + f"{RECORDS}?offset=0&max_bytes={8 * MIB}", headers={"Accept": accept}) as got:
         body = await got.read()
         assert got.headers["X-Raftlog-Next-Offset"] == "6"
         assert int(got.headers["Content-Length"]) == len(body)
     if accept == JSON:
         assert [each["value"][:2] for each in orjson.loads(body)] == [f"{number} " for number in range(6)]
-    await until(lambda: api.server.answers.used == 0)
+    await wait_until(lambda: api.server.answers.used == 0)
 
 
-async def test_a_fetch_that_waits_holds_nothing(api):
-    await api.topic()
+async def test_a_waiting_fetch_holds_no_memory(api):
+    await api.create_topic()
     waiting = asyncio.ensure_future(api.get(f"{RECORDS}?offset=0&timeout=20000&max_bytes={8 * MIB}"))
-    await until(lambda: api.server._connections._open)
+    await wait_until(lambda: api.server._connections._open)
     assert api.server.answers.used == 0
-    await fill(api, 1)
+    await produce_large_batches(api, 1)
     status, found = await waiting
     assert (status, len(found)) == (200, 1)
 
 
-async def test_stalled_tails_hold_no_memory_and_go_on(start_api, monkeypatch):
+async def test_stalled_tails_hold_no_memory_and_resume(start_api, monkeypatch):
     monkeypatch.setattr(tail, "HELD_S", 0.1)
     api = await start_api({"memory_budget_bytes": 32 * MIB})
     answers = api.server.answers
-    await api.topic()
-    await fill(api, 12, 2 * MIB, compression=1)
+    await api.create_topic()
+    await produce_large_batches(api, 12, 2 * MIB, compression=1)
     readers = [await SlowReader.connect(api, f"{RECORDS}?offset=0", NDJSON) for _ in range(12)]
-    assert [await reader.status() for reader in readers] == [200] * len(readers)
-    await until(lambda: answers.used == 0)
+    assert [await reader.read_status() for reader in readers] == [200] * len(readers)
+    await wait_until(lambda: answers.used == 0)
     last = readers.pop()
     for reader in readers:
         reader.close()
-    lines = (await last.rest()).partition(b"\r\n\r\n")[2]
+    lines = (await last.read_rest()).partition(b"\r\n\r\n")[2]
     assert lines.count(b'"value":') == 12
     assert all(b'"value":"%d ' % number in lines for number in range(12))
     last.close()
-    await until(lambda: answers.used == 0)
+    await wait_until(lambda: answers.used == 0)
 
 
-async def test_an_opened_batch_counts(start_api):
+async def test_a_decompressed_batch_counts_towards_the_answers_memory(start_api):
     api = await start_api({"memory_budget_bytes": 32 * MIB})
-    await api.topic()
-    await fill(api, 1, 8 * MIB, compression=1)
+    await api.create_topic()
+    await produce_large_batches(api, 1, 8 * MIB, compression=1)
     held = AnswerMemory(api.server.answers)
     held.add(8 * MIB)
     status, body = await api.get(f"{RECORDS}?offset=0")
     assert (status, body["error_code"]) == (503, 50305)
     held.release()
     assert (await api.get(f"{RECORDS}?offset=0"))[0] == 200
-    await until(lambda: api.server.answers.used == 0)
+    await wait_until(lambda: api.server.answers.used == 0)
 
 
-async def test_polls_are_whole_and_give_memory_back(start_api):
+async def test_polls_are_complete_and_release_their_memory(start_api):
     api = await start_api({"memory_budget_bytes": 32 * MIB})
     answers = api.server.answers
-    await api.topic()
-    await fill(api, 10)
+    await api.create_topic()
+    await produce_large_batches(api, 10)
     headers = {"Content-Type": "application/vnd.kafka.v2+json"}
     made, _ = await api.post(
         "/consumers/g", {"name": "i", "format": "json", "auto.offset.reset": "earliest"}, headers=headers
@@ -194,10 +194,10 @@ async def test_polls_are_whole_and_give_memory_back(start_api):
             assert status == 200
             found += [row["offset"] for row in rows]
     assert found == list(range(10))
-    await until(lambda: answers.used == 0)
+    await wait_until(lambda: answers.used == 0)
 
 
-def test_an_answer_takes_half_of_what_is_free():
+def test_an_answer_gets_at_most_half_of_the_free_memory():
     budget = MemoryBudget(8 * MIB)
     first, second = AnswerMemory(budget), AnswerMemory(budget)
     assert first.room(MIB) == MIB
@@ -219,7 +219,7 @@ def test_an_answer_takes_half_of_what_is_free():
     assert budget.used == first.size == second.size == 0
 
 
-def test_an_answer_that_cannot_be_refused_takes_memory_past_the_limit():
+def test_an_answer_that_may_not_be_refused_exceeds_the_limit():
     budget = MemoryBudget(MIB)
     with AnswerMemory(budget) as other, AnswerMemory(budget, is_forced=True) as forced:
         other.add(MIB)
@@ -228,7 +228,7 @@ def test_an_answer_that_cannot_be_refused_takes_memory_past_the_limit():
     assert budget.used == 0
 
 
-def test_with_nothing_free_an_answer_is_small_or_a_single_batch():
+def test_without_free_memory_an_answer_is_small_or_a_single_batch():
     budget = MemoryBudget(MIB)
     with AnswerMemory(budget) as other, AnswerMemory(budget) as memory:
         other.add(3 * MIB)
@@ -236,8 +236,8 @@ def test_with_nothing_free_an_answer_is_small_or_a_single_batch():
         assert memory.room(UNCHARGED_BYTES + 1) == 1
 
 
-def test_waiting_polls_share_what_is_free():
-    """Together they are promised no more than that, but for what every answer may have."""
+def test_waiting_polls_share_the_free_memory():
+    """The promises of all polls together stay within the free memory, except the minimum that every answer may use."""
     budget = MemoryBudget(8 * MIB)
     waiting = [AnswerMemory(budget, is_forced=True) for _ in range(20)]
     promised = [each.promise(64 * MIB) for each in waiting]
@@ -255,15 +255,15 @@ def test_waiting_polls_share_what_is_free():
         each.release()
 
 
-async def test_a_poll_that_ends_leaves_no_promise(api):
-    await api.topic()
+async def test_a_finished_poll_keeps_no_promised_memory(api):
+    await api.create_topic()
     headers = {"Content-Type": "application/vnd.kafka.v2+json"}
     await api.post("/consumers/g", {"name": "i", "auto.offset.reset": "earliest"}, headers=headers)
     instance = "/consumers/g/instances/i"
     await api.post(instance + "/assignments", {"partitions": [{"topic": "t", "partition": 0}]}, headers=headers)
     polling = asyncio.ensure_future(api.get(f"{instance}/records?timeout=20000", headers={"Accept": BINARY}))
-    await until(lambda: api.server.answers.promised)
-    await fill(api, 1)
+    await wait_until(lambda: api.server.answers.promised)
+    await produce_large_batches(api, 1)
     assert (await polling)[0] == 200
     assert api.server.answers.promised == 0
     status, _ = await api.get("/consumers/g/instances/nobody/records", headers={"Accept": BINARY})

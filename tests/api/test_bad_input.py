@@ -1,4 +1,4 @@
-"""Every bad request is a clear error, nothing of it is done, and the broker goes on."""
+"""Every bad request returns a clear error and changes nothing, and the broker continues to serve."""
 
 import asyncio
 import struct
@@ -12,7 +12,7 @@ BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 GOOD = {"records": [{"value": 1}]}
 
 
-async def end_offset(api, topic="t"):
+async def fetch_end_offset(api, topic="t"):
     return (await api.get(f"/topics/{topic}/partitions/0/offsets"))[1]["end_offset"]
 
 
@@ -48,8 +48,8 @@ async def end_offset(api, topic="t"):
         ("GET", "/v3/clusters/-/topics/t/configs/no.such", 404, 404),
     ],
 )
-async def test_missing_or_impossible_targets(api, method, path, status, code):
-    await api.topic()
+async def test_missing_and_invalid_targets_are_refused(api, method, path, status, code):
+    await api.create_topic()
     found_status, body = await api.call(method, path, GOOD if method == "POST" else None)
     assert (found_status, body["error_code"], body["outcome"]) == (status, code, "failed")
     assert body["message"]
@@ -80,16 +80,16 @@ async def test_missing_or_impossible_targets(api, method, path, status, code):
         b'{"records": [{"value": 1}, 7]}',
     ],
 )
-async def test_bodies_that_are_no_records(api, body):
-    await api.topic()
+async def test_bodies_without_valid_records_are_refused(api, body):
+    await api.create_topic()
     status, answer = await api.post("/topics/t", data=body, headers={"Content-Type": "application/json"})
     assert (status, answer["outcome"]) == (422, "failed")
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0
 
 
 @pytest.mark.parametrize("value", ["5", '"not base64!"', '"YQ"', "{}"])
-async def test_values_that_are_no_base64(api, value):
-    await api.topic()
+async def test_values_that_are_not_base64_are_refused(api, value):
+    await api.create_topic()
     headers = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
     status, body = await api.post("/topics/t", data=f'{{"records": [{{"value": {value}}}]}}', headers=headers)
     assert status == 422
@@ -97,8 +97,8 @@ async def test_values_that_are_no_base64(api, value):
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/vnd.kafka.avro.v2+json", "application/xml", ""])
-async def test_content_types_that_are_not_known(api, content_type):
-    await api.topic()
+async def test_unknown_content_types_are_refused(api, content_type):
+    await api.create_topic()
     headers = {"Content-Type": content_type}
     status, body = await api.post("/topics/t", data=b'{"records": [{"value": 1}]}', headers=headers)
     assert (status, body["error_code"]) == (415, 415)
@@ -106,27 +106,27 @@ async def test_content_types_that_are_not_known(api, content_type):
 
 
 async def test_stored_batches_need_a_partition(api):
-    await api.topic()
+    await api.create_topic()
     status, body = await api.post("/topics/t", data=bytes(build_batch([b"x"])), headers=BATCHES)
     assert (status, body["error_code"]) == (415, 415)
     assert "/topics/t/partitions/" in body["message"]
 
 
-async def test_a_record_cannot_name_another_partition_than_the_path(api):
-    await api.topic(partitions=2)
+async def test_a_record_may_not_name_another_partition_than_the_path(api):
+    await api.create_topic(partitions=2)
     status, body = await api.post("/topics/t/partitions/0", {"records": [{"value": 1, "partition": 1}]})
     assert (status, body["error_code"]) == (400, 40002)
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/vnd.kafka.avro.v2+json", "application/json;q=0"])
-async def test_formats_that_cannot_be_answered(api, accept):
-    await api.topic()
+async def test_unsupported_answer_formats_are_refused(api, accept):
+    await api.create_topic()
     status, body = await api.get("/topics/t/partitions/0/records?offset=0", headers={"Accept": accept})
     assert (status, body["error_code"]) == (406, 40601)
 
 
-async def test_the_best_accepted_format_is_answered(api):
-    await api.topic()
+async def test_the_best_accepted_format_is_returned(api):
+    await api.create_topic()
     accept = "text/html, application/json;q=0.5, application/vnd.kafka.binary.v2+json"
     headers = {"Accept": accept}
     url = api.url + "/topics/t/partitions/0/records?offset=0&timeout=0"
@@ -135,29 +135,29 @@ async def test_the_best_accepted_format_is_answered(api):
 
 
 async def test_an_offset_out_of_range_names_the_bounds(api):
-    await api.topic()
+    await api.create_topic()
     await api.post("/topics/t", GOOD)
     status, body = await api.get("/topics/t/partitions/0/records?offset=2")
     assert (status, body["beginning_offset"], body["end_offset"]) == (400, 0, 1)
 
 
-def damaged(change):
+def damaged_batch(change):
     batch = build_batch([b"one", b"two"], now_ms=1)
     change(batch)
     return bytes(batch)
 
 
-def with_crc(change):
-    """Return a damaged batch whose CRC is correct."""
+def batch_with_crc(change):
+    """Return a damaged batch with a correct CRC."""
 
-    def changed(batch):
+    def change_and_update_crc(batch):
         change(batch)
         struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
 
-    return damaged(changed)
+    return damaged_batch(change_and_update_crc)
 
 
-def put(layout, position, value):
+def overwrite(layout, position, value):
     return lambda batch: struct.pack_into(layout, batch, position, value)
 
 
@@ -166,29 +166,29 @@ def put(layout, position, value):
     [
         (b"", "no batch"),
         (b"x" * 40, "too few"),
-        (damaged(put(">I", 17, 1)), "CRC"),
-        (damaged(put(">B", 70, 0xFF)), "CRC"),
-        (damaged(put(">i", 8, 1 << 20)), "batchLength"),
-        (damaged(put(">i", 8, 3)), "batchLength"),
-        (damaged(put(">b", 16, 1)), "magic"),
-        (damaged(lambda batch: batch.pop()), "batchLength"),
-        (with_crc(put(">i", 57, 5)), "recordCount"),
-        (with_crc(put(">i", 23, 7)), "recordCount"),
-        (with_crc(put(">h", 21, 0x20)), "attributes"),
+        (damaged_batch(overwrite(">I", 17, 1)), "CRC"),
+        (damaged_batch(overwrite(">B", 70, 0xFF)), "CRC"),
+        (damaged_batch(overwrite(">i", 8, 1 << 20)), "batchLength"),
+        (damaged_batch(overwrite(">i", 8, 3)), "batchLength"),
+        (damaged_batch(overwrite(">b", 16, 1)), "magic"),
+        (damaged_batch(lambda batch: batch.pop()), "batchLength"),
+        (batch_with_crc(overwrite(">i", 57, 5)), "recordCount"),
+        (batch_with_crc(overwrite(">i", 23, 7)), "recordCount"),
+        (batch_with_crc(overwrite(">h", 21, 0x20)), "attributes"),
         (bytes(build_batch([b"good"], now_ms=1)) + b"tail", "too few"),
     ],
     ids=lambda value: value if type(value) is str else "body",
 )
-async def test_batches_that_do_not_hold_together(api, body, word):
-    await api.topic()
+async def test_inconsistent_batches_are_refused(api, body, word):
+    await api.create_topic()
     status, answer = await api.post("/topics/t/partitions/0", data=body, headers=BATCHES)
     assert (status, answer["error_code"], answer["outcome"]) == (400, 40002, "failed")
     assert word in answer["message"]
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0
 
 
-async def test_records_and_batches_that_are_too_large(api):
-    await api.topic(max_message_bytes="2000")
+async def test_records_and_batches_over_the_topics_limit_are_refused(api):
+    await api.create_topic(max_message_bytes="2000")
     status, body = await api.post("/topics/t", {"records": [{"value": "x" * 3000}]})
     assert (status, body["error_code"]) == (413, 413)
     assert "max.message.bytes=2000" in body["message"]
@@ -200,9 +200,9 @@ async def test_records_and_batches_that_are_too_large(api):
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-async def test_bodies_that_are_too_large(start_api, is_chunked):
+async def test_bodies_over_the_limit_are_refused(start_api, is_chunked):
     api = await start_api(body_bytes_max=100_000)
-    await api.topic()
+    await api.create_topic()
 
     async def parts():
         for _ in range(30):
@@ -211,12 +211,12 @@ async def test_bodies_that_are_too_large(start_api, is_chunked):
     data = parts() if is_chunked else b"x" * 300_000
     status, body = await api.post("/topics/t", data=data, headers={"Content-Type": "application/json"})
     assert (status, body["error_code"]) == (413, 413)
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0
     assert (await api.post("/topics/t", GOOD))[0] == 200
 
 
 async def exchange(api, request, *, is_cut=False):
-    """Send raw bytes; what comes back until the server closes or, when `is_cut`, nothing."""
+    """Send raw bytes; return the data received until the server closes, or nothing if the client aborts (`is_cut`)."""
     reader, writer = await asyncio.open_connection(*api.address)
     writer.write(request)
     await writer.drain()
@@ -228,52 +228,52 @@ async def exchange(api, request, *, is_cut=False):
     return answer
 
 
-def head(length, extra="", path="/topics/t/partitions/0", kind="application/vnd.raftlog.batches"):
+def request_head(length, extra="", path="/topics/t/partitions/0", kind="application/vnd.raftlog.batches"):
     return (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n{length}{extra}Connection: close\r\n\r\n"
     ).encode()
 
 
-async def test_a_body_that_stops_half_way_appends_nothing(api):
-    await api.topic()
+async def test_a_truncated_body_appends_nothing(api):
+    await api.create_topic()
     batch = bytes(build_batch([b"x" * 1000] * 100))
     started = api.server._connections.requests_count
-    await exchange(api, head(f"Content-Length: {2 * len(batch)}\r\n") + batch, is_cut=True)
+    await exchange(api, request_head(f"Content-Length: {2 * len(batch)}\r\n") + batch, is_cut=True)
     while api.server._connections.requests_count == started or api.server._connections.connections:
         await asyncio.sleep(0)
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0
     assert (await api.post("/topics/t", GOOD))[0] == 200
 
 
 async def test_a_broken_chunked_body_appends_nothing(api):
-    await api.topic()
+    await api.create_topic()
     batch = bytes(build_batch([b"x"]))
     body = b"%x\r\n%b\r\nzzz\r\n" % (len(batch), batch)
-    answer = await exchange(api, head("Transfer-Encoding: chunked\r\n") + body)
+    answer = await exchange(api, request_head("Transfer-Encoding: chunked\r\n") + body)
     assert b" 400 " in answer.split(b"\r\n")[0]
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0
 
 
-async def test_a_body_that_never_ends_is_given_up(start_api):
+async def test_a_body_that_does_not_arrive_in_time_is_refused(start_api):
     api = await start_api(body_timeout_ms=50)
-    await api.topic()
-    answer = await exchange(api, head("Content-Length: 1000\r\n") + b"x")
+    await api.create_topic()
+    answer = await exchange(api, request_head("Content-Length: 1000\r\n") + b"x")
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"outcome":"failed"' in answer
 
 
 async def test_a_client_that_expects_100_gets_continue(api):
-    await api.topic()
+    await api.create_topic()
     batch = bytes(build_batch([b"x"]))
     reader, writer = await asyncio.open_connection(*api.address)
-    writer.write(head(f"Content-Length: {len(batch)}\r\n", "Expect: 100-continue\r\n"))
+    writer.write(request_head(f"Content-Length: {len(batch)}\r\n", "Expect: 100-continue\r\n"))
     assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     writer.write(batch)
     assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
     writer.close()
 
 
-async def test_garbage_is_refused_and_the_broker_goes_on(api):
-    await api.topic()
+async def test_garbage_is_refused_and_the_broker_continues(api):
+    await api.create_topic()
     assert (await exchange(api, b"\x00\x01\x02 nonsense\r\n\r\n")).startswith(b"HTTP/1.0 400")
     assert (await api.post("/topics/t", GOOD))[0] == 200

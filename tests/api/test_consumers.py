@@ -1,4 +1,4 @@
-"""Consumer instances over HTTP, in the dialect of REST Proxy v2, against one broker."""
+"""Consumer instances over HTTP, with the API of Confluent REST Proxy v2, against one broker."""
 
 import asyncio
 import base64
@@ -14,7 +14,7 @@ BINARY, JSON = "application/vnd.kafka.binary.v2+json", "application/vnd.kafka.js
 
 
 class Consumer:
-    """One instance, by its URL."""
+    """One consumer instance, addressed by its URL."""
 
     def __init__(self, api, group, name):
         self.api, self.path = api, f"/consumers/{group}/instances/{name}"
@@ -22,18 +22,18 @@ class Consumer:
     async def __call__(self, method, what="", body=None, **options):
         return await self.api.call(method, self.path + what, body, **options)
 
-    async def done(self, method, what="", body=None, **options):
+    async def call_for_204(self, method, what="", body=None, **options):
         status, answer = await self(method, what, body, **options)
         assert (status, answer) == (204, None), answer
 
     async def subscribe(self, *topics):
-        await self.done("POST", "/subscription", {"topics": list(topics)})
+        await self.call_for_204("POST", "/subscription", {"topics": list(topics)})
 
     async def assign(self, *partitions, topic="t"):
         places = [{"topic": topic, "partition": each} for each in partitions]
-        await self.done("POST", "/assignments", {"partitions": places})
+        await self.call_for_204("POST", "/assignments", {"partitions": places})
 
-    async def assigned(self):
+    async def fetch_assignment(self):
         _, answer = await self("GET", "/assignments")
         return [(each["topic"], each["partition"]) for each in answer["partitions"]]
 
@@ -42,14 +42,14 @@ class Consumer:
         assert status == 200, answer
         return answer
 
-    async def values(self, count, query=""):
-        """Poll until there are so many values."""
+    async def poll_values(self, count, query=""):
+        """Poll until at least `count` values have arrived; return them."""
         found = []
         while len(found) < count:
             found += [record["value"] for record in await self.poll(query)]
         return found
 
-    async def committed(self):
+    async def fetch_committed(self):
         _, answer = await self("GET", "/offsets")
         return {(each["topic"], each["partition"]): each["offset"] for each in answer["offsets"]}
 
@@ -61,7 +61,7 @@ async def api(start_api):
 
 @pytest.fixture
 def consumer(api):
-    async def made(name="c", group="g", **settings):
+    async def create(name="c", group="g", **settings):
         settings = {"format": "json", "auto.offset.reset": "earliest"} | {
             key.replace("_", "."): value for key, value in settings.items()
         }
@@ -69,7 +69,7 @@ def consumer(api):
         assert status == 200, answer
         return Consumer(api, group, name)
 
-    return made
+    return create
 
 
 async def produce(api, *values, topic="t", partition=0):
@@ -78,7 +78,7 @@ async def produce(api, *values, topic="t", partition=0):
     assert status == 200, answer
 
 
-def code(answer):
+def status_and_code(answer):
     status, body = answer
     return status, body["error_code"]
 
@@ -86,10 +86,10 @@ def code(answer):
 # instances
 
 
-async def test_an_instance_is_made_under_its_name_or_a_new_one(api):
+async def test_an_instance_is_created_with_its_name_or_a_generated_one(api):
     status, answer = await api.post("/consumers/g", {"name": "c 1"})
     assert (status, answer) == (200, {"instance_id": "c 1", "base_uri": f"{api.url}/consumers/g/instances/c%201"})
-    assert code(await api.post("/consumers/g", {"name": "c 1"})) == (409, 40902)
+    assert status_and_code(await api.post("/consumers/g", {"name": "c 1"})) == (409, 40902)
     _, first = await api.post("/consumers/g")
     _, second = await api.post("/consumers/g", {})
     assert first["instance_id"].startswith("rest-consumer-1-")
@@ -98,7 +98,7 @@ async def test_an_instance_is_made_under_its_name_or_a_new_one(api):
         assert await response.json() == {"partitions": []}
 
 
-async def test_settings_that_cannot_be_are_refused(api):
+async def test_invalid_settings_are_refused(api):
     for body, says in (
         ({"name": "c", "max.poll.records": 5}, "it can have name, format"),
         ({"format": "avro"}, "it can be binary, json"),
@@ -110,7 +110,7 @@ async def test_settings_that_cannot_be_are_refused(api):
         assert says in answer["message"]
 
 
-async def test_an_instance_that_there_is_not(api, consumer):
+async def test_requests_to_an_unknown_instance_return_404(api, consumer):
     for method, what, body in (
         ("GET", "/records", None),
         ("DELETE", "", None),
@@ -122,31 +122,31 @@ async def test_an_instance_that_there_is_not(api, consumer):
         ("POST", "/offsets", None),
         ("GET", "/offsets", None),
     ):
-        assert code(await api.call(method, "/consumers/g/instances/none" + what, body)) == (404, 40403)
+        assert status_and_code(await api.call(method, "/consumers/g/instances/none" + what, body)) == (404, 40403)
     known = await consumer()
-    assert code(await Consumer(api, "other", "c")("GET", "/records")) == (404, 40403)
-    await known.done("DELETE")
-    assert code(await known("DELETE")) == (404, 40403)
-    assert code(await known("GET", "/records")) == (404, 40403)
+    assert status_and_code(await Consumer(api, "other", "c")("GET", "/records")) == (404, 40403)
+    await known.call_for_204("DELETE")
+    assert status_and_code(await known("DELETE")) == (404, 40403)
+    assert status_and_code(await known("GET", "/records")) == (404, 40403)
 
 
-async def test_no_more_instances_than_may_be(start_api):
+async def test_instances_beyond_the_limit_are_refused(start_api):
     api = await start_api({"consumer_instances_max": 2})
     for name in ("a", "b"):
         assert (await api.post("/consumers/g", {"name": name}))[0] == 200
-    assert code(await api.post("/consumers/g", {"name": "c"})) == (429, 42901)
+    assert status_and_code(await api.post("/consumers/g", {"name": "c"})) == (429, 42901)
     assert (await api.call("DELETE", "/consumers/g/instances/a"))[0] == 204
     assert (await api.post("/consumers/g", {"name": "c"}))[0] == 200
 
 
 async def test_an_unused_instance_expires_and_leaves_its_group(start_api):
     api = await start_api({"consumer_instance_timeout_ms": 60, "group_initial_rebalance_delay_ms": 0})
-    await api.topic("t")
+    await api.create_topic("t")
     await api.post("/consumers/g", {"name": "c"})
     found = Consumer(api, "g", "c")
     await found.subscribe("t")
     await until(lambda: len(api.broker.consumers) == 0)
-    assert code(await found("GET", "/records")) == (404, 40403)
+    assert status_and_code(await found("GET", "/records")) == (404, 40403)
 
     async def is_empty():
         return (await api.broker.groups.describe("g", deadline=deadline_in(5_000))).state == "Empty"
@@ -157,25 +157,28 @@ async def test_an_unused_instance_expires_and_leaves_its_group(start_api):
 # subscriptions and assignments
 
 
-async def test_a_subscription_is_of_one_kind(api, consumer):
-    await api.topic("t")
+async def test_a_subscription_has_topics_or_a_pattern_or_an_assignment(api, consumer):
+    await api.create_topic("t")
     found = await consumer()
     assert await found("GET", "/subscription") == (200, {"topics": [], "topic_pattern": None})
     await found.subscribe("t", "later", "t")
     assert await found("GET", "/subscription") == (200, {"topics": ["later", "t"], "topic_pattern": None})
     await found.subscribe("t")
-    assert code(await found("POST", "/subscription", {"topic_pattern": "t.*"})) == (409, 40903)
-    assert code(await found("POST", "/assignments", {"partitions": [{"topic": "t", "partition": 0}]})) == (409, 40903)
-    await found.done("DELETE", "/subscription")
+    assert status_and_code(await found("POST", "/subscription", {"topic_pattern": "t.*"})) == (409, 40903)
+    assert status_and_code(await found("POST", "/assignments", {"partitions": [{"topic": "t", "partition": 0}]})) == (
+        409,
+        40903,
+    )
+    await found.call_for_204("DELETE", "/subscription")
     await found.assign(0)
-    assert await found.assigned() == [("t", 0)]
-    assert code(await found("POST", "/subscription", {"topics": ["t"]})) == (409, 40903)
-    await found.done("DELETE", "/subscription")
-    assert await found.assigned() == []
-    assert code(await found("GET", "/records")) == (409, 40903)
+    assert await found.fetch_assignment() == [("t", 0)]
+    assert status_and_code(await found("POST", "/subscription", {"topics": ["t"]})) == (409, 40903)
+    await found.call_for_204("DELETE", "/subscription")
+    assert await found.fetch_assignment() == []
+    assert status_and_code(await found("GET", "/records")) == (409, 40903)
 
 
-async def test_subscriptions_that_cannot_be(consumer):
+async def test_invalid_subscriptions_are_refused(consumer):
     found = await consumer()
     for body, expected in (
         ({}, (422, 42203)),
@@ -189,79 +192,84 @@ async def test_subscriptions_that_cannot_be(consumer):
         ({"topics": ["a/b"]}, (400, 40002)),
         ({"topics": ["__consumer_offsets"]}, (400, 40002)),
     ):
-        assert code(await found("POST", "/subscription", body)) == expected, body
+        assert status_and_code(await found("POST", "/subscription", body)) == expected, body
 
 
-async def test_partitions_that_there_are_not_cannot_be_assigned(api, consumer):
-    await api.topic("t")
+async def test_unknown_partitions_cannot_be_assigned(api, consumer):
+    await api.create_topic("t")
     found = await consumer()
-    assert code(await found("POST", "/assignments", {"partitions": [{"topic": "none", "partition": 0}]})) == (
+    assert status_and_code(
+        await found("POST", "/assignments", {"partitions": [{"topic": "none", "partition": 0}]})
+    ) == (
         404,
         40401,
     )
-    assert code(await found("POST", "/assignments", {"partitions": [{"topic": "t", "partition": 1}]})) == (404, 40402)
-    assert code(await found("POST", "/assignments", {})) == (422, 42203)
+    assert status_and_code(await found("POST", "/assignments", {"partitions": [{"topic": "t", "partition": 1}]})) == (
+        404,
+        40402,
+    )
+    assert status_and_code(await found("POST", "/assignments", {})) == (422, 42203)
 
 
-async def test_a_pattern_finds_topics_that_come_later(api, consumer):
-    await api.topic("orders-1")
-    await api.topic("my-orders")
+async def test_a_pattern_matches_topics_created_later(api, consumer):
+    await api.create_topic("orders-1")
+    await api.create_topic("my-orders")
     found = await consumer()
-    await found.done("POST", "/subscription", {"topic_pattern": "orders-.*"})
+    await found.call_for_204("POST", "/subscription", {"topic_pattern": "orders-.*"})
     await produce(api, "first", topic="orders-1")
     await produce(api, "not this", topic="my-orders")
-    assert await found.values(1) == ["first"]
-    await api.topic("orders-2")
+    assert await found.poll_values(1) == ["first"]
+    await api.create_topic("orders-2")
     await produce(api, "second", topic="orders-2")
-    assert await found.values(1) == ["second"]
+    assert await found.poll_values(1) == ["second"]
     _, answer = await found("GET", "/subscription")
     assert answer == {"topics": ["orders-1", "orders-2"], "topic_pattern": "orders-.*"}
 
 
-async def test_a_topic_that_is_subscribed_before_it_exists(api, consumer):
+async def test_an_instance_may_subscribe_to_a_topic_before_it_exists(api, consumer):
     found = await consumer()
     await found.subscribe("t")
     assert await found.poll("?timeout=10") == []
-    await api.topic("t")
+    await api.create_topic("t")
     await produce(api, "x")
-    assert await found.values(1) == ["x"]
+    assert await found.poll_values(1) == ["x"]
 
 
 async def test_two_instances_share_the_partitions_and_one_takes_over(api, consumer):
-    await api.topic("t", 4)
+    await api.create_topic("t", 4)
     first, second = await consumer("a"), await consumer("b")
     await first.subscribe("t")
     await second.subscribe("t")
 
     async def is_shared():
-        mine, others = await first.assigned(), await second.assigned()
+        mine, others = await first.fetch_assignment(), await second.fetch_assignment()
         return len(mine) == len(others) == 2 and not set(mine) & set(others)
 
     await until_async(is_shared)
     for partition in range(4):
         await produce(api, partition, partition=partition)
-    assert sorted(await first.values(2) + await second.values(2)) == [0, 1, 2, 3]
+    assert sorted(await first.poll_values(2) + await second.poll_values(2)) == [0, 1, 2, 3]
     await second.poll("?timeout=0")
-    await second.done("DELETE")
+    await second.call_for_204("DELETE")
 
     async def has_all():
-        return len(await first.assigned()) == 4
+        return len(await first.fetch_assignment()) == 4
 
     await until_async(has_all)
     for partition in range(4):
         await produce(api, 10 + partition, partition=partition)
     # Records committed by the other one are not repeated.
-    assert sorted(await first.values(4)) == [10, 11, 12, 13]
+    assert sorted(await first.poll_values(4)) == [10, 11, 12, 13]
 
 
 async def test_every_strategy_assigns(api, consumer):
-    await api.topic("t", 3)
+    await api.create_topic("t", 3)
     for strategy in ("range", "roundrobin", "sticky"):
         found = await consumer(group=strategy, **{"partition.assignment.strategy": strategy})
         await found.subscribe("t")
 
         async def has_all(found=found):
-            return len(await found.assigned()) == 3
+            return len(await found.fetch_assignment()) == 3
 
         await until_async(has_all)
 
@@ -269,8 +277,8 @@ async def test_every_strategy_assigns(api, consumer):
 # records
 
 
-async def test_records_come_with_timestamps_and_headers(api, consumer):
-    await api.topic("t")
+async def test_records_have_timestamps_and_headers(api, consumer):
+    await api.create_topic("t")
     record = {"key": {"k": 1}, "value": [1.5], "timestamp": 17, "headers": [{"name": "h", "value": "AAE="}]}
     await api.post("/topics/t", {"records": [record]})
     found = await consumer()
@@ -280,8 +288,8 @@ async def test_records_come_with_timestamps_and_headers(api, consumer):
     assert await found.poll("?timeout=0") == []
 
 
-async def test_records_in_binary(api, consumer):
-    await api.topic("t")
+async def test_a_binary_instance_returns_base64(api, consumer):
+    await api.create_topic("t")
     body = {"records": [{"key": "AAE=", "value": "/w=="}]}
     await api.call("POST", "/topics/t", body, headers={"Content-Type": BINARY})
     found = await consumer(format="binary")
@@ -290,13 +298,13 @@ async def test_records_in_binary(api, consumer):
     assert (answered["key"], base64.b64decode(answered["value"])) == ("AAE=", b"\xff")
 
 
-async def test_accept_has_to_allow_the_format_of_the_instance(api, consumer):
-    await api.topic("t")
+async def test_accept_must_allow_the_format_of_the_instance(api, consumer):
+    await api.create_topic("t")
     await produce(api, "x")
     found = await consumer()
     await found.assign(0)
     for accept in (BINARY, "text/html", "application/vnd.kafka.avro.v2+json"):
-        assert code(await found("GET", "/records", headers={"Accept": accept})) == (406, 40601)
+        assert status_and_code(await found("GET", "/records", headers={"Accept": accept})) == (406, 40601)
     for accept, expected in (
         (f"{BINARY}, {JSON};q=0.5", JSON),
         ("application/vnd.kafka.v2+json", "application/json"),
@@ -306,8 +314,8 @@ async def test_accept_has_to_allow_the_format_of_the_instance(api, consumer):
             assert (answer.status, answer.content_type) == (200, expected)
 
 
-async def test_bytes_and_time_are_bounded_by_query_and_settings(api, consumer):
-    await api.topic("t")
+async def test_a_poll_is_bounded_by_bytes_and_time_of_query_and_settings(api, consumer):
+    await api.create_topic("t")
     await produce(api, *("x" * 98 for _ in range(10)))
     found = await consumer(consumer_request_timeout_ms="0")
     await found.assign(0)
@@ -316,11 +324,11 @@ async def test_bytes_and_time_are_bounded_by_query_and_settings(api, consumer):
     assert len(await found.poll("?timeout=60000")) == 7
     assert await found.poll("?timeout=60000") == []  # at once
     for query in ("?timeout=-1", "?max_bytes=0", "?timeout=x", "?limit=5"):
-        assert code(await found("GET", "/records" + query)) == (400, 40002)
+        assert status_and_code(await found("GET", "/records" + query)) == (400, 40002)
 
 
 async def test_a_poll_waits_for_enough_bytes(api, consumer):
-    await api.topic("t", 2)
+    await api.create_topic("t", 2)
     found = await consumer(**{"fetch.min.bytes": 8, "consumer.request.timeout.ms": 60_000})
     await found.assign(0, 1)
     polling = asyncio.ensure_future(found.poll())
@@ -329,8 +337,8 @@ async def test_a_poll_waits_for_enough_bytes(api, consumer):
     assert sorted(record["value"] for record in await polling) == ["abc", "def"]
 
 
-async def test_a_newer_poll_ends_the_older_which_takes_nothing_along(api, consumer):
-    await api.topic("t")
+async def test_a_newer_poll_ends_the_older_one_which_returns_no_records(api, consumer):
+    await api.create_topic("t")
     found = await consumer(**{"fetch.min.bytes": 1_000, "consumer.request.timeout.ms": 60_000})
     await found.assign(0)
     await produce(api, "kept")
@@ -340,8 +348,8 @@ async def test_a_newer_poll_ends_the_older_which_takes_nothing_along(api, consum
     assert (await older, [record["value"] for record in newer]) == ([], ["kept"])
 
 
-async def test_a_client_that_disconnects_takes_no_records(api, consumer):
-    await api.topic("t")
+async def test_a_poll_of_a_disconnected_client_consumes_no_records(api, consumer):
+    await api.create_topic("t")
     found = await consumer(**{"consumer.request.timeout.ms": 60_000})
     await found.assign(0)
     async with aiohttp.ClientSession() as session:
@@ -351,23 +359,23 @@ async def test_a_client_that_disconnects_takes_no_records(api, consumer):
         asking.cancel()
     await until(lambda: not instance.users)
     await produce(api, "kept")
-    assert await found.values(1) == ["kept"]
+    assert await found.poll_values(1) == ["kept"]
 
 
-async def test_a_subscription_ends_a_poll_that_waits(api, consumer):
-    await api.topic("t")
+async def test_a_new_subscription_ends_a_waiting_poll(api, consumer):
+    await api.create_topic("t")
     found = await consumer(**{"consumer.request.timeout.ms": 60_000})
     await found.assign(0)
     polling = asyncio.ensure_future(found("GET", "/records"))
     instance = next(iter(api.broker.consumers._registry))
     await until(lambda: instance.users)
-    await found.done("DELETE")
-    assert code(await polling) == (404, 40403)
+    await found.call_for_204("DELETE")
+    assert status_and_code(await polling) == (404, 40403)
 
 
 async def test_an_undecodable_batch_is_reported_until_the_client_skips_it(start_api):
     api = await start_api({"opened_bytes_max": 64 * 1024})
-    await api.topic("t")
+    await api.create_topic("t")
     await produce(api, "before")
     bomb = bytes(build_batch([NewRecord(b"x" * 200_000)], Compression.GZIP))
     headers = {"Content-Type": "application/vnd.raftlog.batches"}
@@ -377,26 +385,26 @@ async def test_an_undecodable_batch_is_reported_until_the_client_skips_it(start_
     await api.post("/consumers/g", {"name": "c", "format": "json", "auto.offset.reset": "earliest"})
     found = Consumer(api, "g", "c")
     await found.assign(0)
-    assert await found.values(1) == ["before"]
+    assert await found.poll_values(1) == ["before"]
     for _ in range(2):
         status, answer = await found("GET", "/records")
         assert (status, answer["error_code"]) == (422, 42207)
         assert answer["undecodable"] == {"base_offset": 1, "offset": 1, "next_offset": 2}
-    await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 2}]})
-    assert await found.values(1) == ["behind"]
+    await found.call_for_204("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 2}]})
+    assert await found.poll_values(1) == ["behind"]
 
 
 # positions
 
 
-async def test_positions_by_offset_time_and_edge(api, consumer):
-    await api.topic("t", 2)
+async def test_positions_are_set_by_offset_time_and_end(api, consumer):
+    await api.create_topic("t", 2)
     for partition in (0, 1):
         records = [{"value": number, "timestamp": 1_000 * number} for number in range(1, 5)]
         await api.post(f"/topics/t/partitions/{partition}", {"records": records})
     found = await consumer()
     await found.assign(0, 1)
-    await found.done(
+    await found.call_for_204(
         "POST",
         "/positions",
         {
@@ -404,18 +412,20 @@ async def test_positions_by_offset_time_and_edge(api, consumer):
             "timestamps": [{"topic": "t", "partition": 1, "timestamp": "1970-01-01T00:00:02.5Z"}],
         },
     )
-    assert sorted(await found.values(3)) == [3, 4, 4]
-    await found.done("POST", "/positions/beginning", {"partitions": [{"topic": "t", "partition": 0}]})
-    assert await found.values(4) == [1, 2, 3, 4]
-    await found.done("POST", "/positions", {"timestamps": [{"topic": "t", "partition": 0, "timestamp": 99_000}]})
-    await found.done("POST", "/positions/end", {"partitions": [{"topic": "t", "partition": 1}]})
+    assert sorted(await found.poll_values(3)) == [3, 4, 4]
+    await found.call_for_204("POST", "/positions/beginning", {"partitions": [{"topic": "t", "partition": 0}]})
+    assert await found.poll_values(4) == [1, 2, 3, 4]
+    await found.call_for_204(
+        "POST", "/positions", {"timestamps": [{"topic": "t", "partition": 0, "timestamp": 99_000}]}
+    )
+    await found.call_for_204("POST", "/positions/end", {"partitions": [{"topic": "t", "partition": 1}]})
     await produce(api, "new")
     await produce(api, "new", partition=1)
-    assert await found.values(2) == ["new", "new"]
+    assert await found.poll_values(2) == ["new", "new"]
 
 
-async def test_positions_that_cannot_be(api, consumer):
-    await api.topic("t", 2)
+async def test_invalid_positions_are_refused(api, consumer):
+    await api.create_topic("t", 2)
     found = await consumer()
     await found.assign(0)
     here = {"topic": "t", "partition": 0}
@@ -428,23 +438,23 @@ async def test_positions_that_cannot_be(api, consumer):
         ("/positions/end", {"partitions": []}, (422, 42208)),
         ("/positions/end", {"offsets": []}, (400, 40002)),
     ):
-        assert code(await found("POST", path, body)) == expected, body
+        assert status_and_code(await found("POST", path, body)) == expected, body
     _, answer = await found("POST", "/positions", {"timestamps": [{**here, "timestamp": "yesterday"}]})
     assert answer["message"] == "timestamp 'yesterday' is not RFC 3339; write it like 2024-05-01T12:00:00Z"
 
 
-async def test_latest_begins_with_what_comes_after_the_assignment(api, consumer):
-    await api.topic("t")
+async def test_latest_begins_with_records_produced_after_the_assignment(api, consumer):
+    await api.create_topic("t")
     await produce(api, "before")
     found = await consumer(**{"auto.offset.reset": "latest"})
     await found.assign(0)
     assert await found.poll("?timeout=0") == []
     await produce(api, "after")
-    assert await found.values(1) == ["after"]
+    assert await found.poll_values(1) == ["after"]
 
 
 async def test_the_policy_none_needs_an_explicit_position(api, consumer):
-    await api.topic("t")
+    await api.create_topic("t")
     await produce(api, "a", "b")
     found = await consumer(**{"auto.offset.reset": "none"})
     await found.assign(0)
@@ -453,9 +463,9 @@ async def test_the_policy_none_needs_an_explicit_position(api, consumer):
     assert (answer["beginning_offset"], answer["end_offset"]) == (0, 2)
     assert "no offset is committed in t/0" in answer["message"]
     for offset in (1, 7):
-        await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": offset}]})
+        await found.call_for_204("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": offset}]})
         if offset == 1:
-            assert await found.values(1) == ["b"]
+            assert await found.poll_values(1) == ["b"]
     for _ in range(2):  # it stays an error
         status, answer = await found("GET", "/records")
         assert (status, answer["error_code"], answer["end_offset"]) == (400, 40002, 2)
@@ -463,56 +473,56 @@ async def test_the_policy_none_needs_an_explicit_position(api, consumer):
 
 
 async def test_a_position_out_of_range_follows_the_policy_and_is_logged(api, consumer):
-    await api.topic("t")
+    await api.create_topic("t")
     await produce(api, "a", "b")
     found = await consumer()
     await found.assign(0)
-    await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 7}]})
+    await found.call_for_204("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 7}]})
     async with api.session.get(api.url + found.path + "/records") as response:
         assert [record["value"] for record in await response.json()] == ["a", "b"]
         assert response.headers["X-Raftlog-Offset-Reset"] == "t/0 7->0"
 
 
-async def test_another_topic_of_the_same_name_is_read_from_its_beginning(api, consumer):
-    await api.topic("t")
+async def test_a_recreated_topic_is_read_from_its_beginning(api, consumer):
+    await api.create_topic("t")
     await produce(api, "old", "old")
     found = await consumer()
     await found.assign(0)
-    assert await found.values(2) == ["old", "old"]
+    assert await found.poll_values(2) == ["old", "old"]
     await api.call("DELETE", "/v3/clusters/-/topics/t")
-    await api.topic("t")
+    await api.create_topic("t")
     await produce(api, "new", "new", "new")
-    assert await found.values(3) == ["new", "new", "new"]
+    assert await found.poll_values(3) == ["new", "new", "new"]
 
 
 # offsets
 
 
-async def test_auto_commit_commits_what_an_earlier_poll_gave(api, consumer):
-    await api.topic("t")
+async def test_auto_commit_commits_the_records_of_the_previous_poll(api, consumer):
+    await api.create_topic("t")
     await produce(api, "a", "b")
     found = await consumer()
     await found.subscribe("t")
-    assert await found.values(2) == ["a", "b"]
-    assert await found.committed() == {}
+    assert await found.poll_values(2) == ["a", "b"]
+    assert await found.fetch_committed() == {}
     await found.poll("?timeout=0")
-    assert await found.committed() == {("t", 0): 2}
+    assert await found.fetch_committed() == {("t", 0): 2}
     await produce(api, "c")
-    assert await found.values(1) == ["c"]
-    await found.done("DELETE")  # it has done with what it was given
+    assert await found.poll_values(1) == ["c"]
+    await found.call_for_204("DELETE")  # it has done with what it was given
     _, answer = await api.get("/groups/g/offsets")
     assert [row["offset"] for row in answer["offsets"]] == [3]
 
 
-async def test_without_auto_commit_it_is_up_to_the_client(api, consumer):
-    await api.topic("t", 2)
+async def test_without_auto_commit_only_the_client_commits(api, consumer):
+    await api.create_topic("t", 2)
     await produce(api, "a", "b")
     await produce(api, "c", partition=1)
     found = await consumer(**{"auto.commit.enable": "false"})
     await found.subscribe("t")
-    await found.values(3)
+    await found.poll_values(3)
     await found.poll("?timeout=0")
-    assert await found.committed() == {}
+    assert await found.fetch_committed() == {}
     # The offset that is sent is that of a record that was consumed, as in the REST Proxy.
     body = {"offsets": [{"topic": "t", "partition": 0, "offset": 0, "metadata": "half"}]}
     assert await found("POST", "/offsets", body) == (
@@ -527,59 +537,63 @@ async def test_without_auto_commit_it_is_up_to_the_client(api, consumer):
         {"topic": "t", "partition": 0, "consumed": 1, "committed": 2},
         {"topic": "t", "partition": 1, "consumed": 0, "committed": 1},
     ]
-    await found.done("DELETE")
+    await found.call_for_204("DELETE")
     again = await consumer()
     await again.subscribe("t")
     await produce(api, "d")
-    assert await again.values(1) == ["d"]
+    assert await again.poll_values(1) == ["d"]
 
 
-async def test_a_commit_without_a_waiter(api, consumer):
-    await api.topic("t")
+async def test_an_asynchronous_commit_is_answered_before_it_is_done(api, consumer):
+    await api.create_topic("t")
     await produce(api, "a")
     found = await consumer(**{"auto.commit.enable": False})
     await found.subscribe("t")
-    await found.values(1)
+    await found.poll_values(1)
     assert await found("POST", "/offsets?async=true") == (
         200,
         [{"topic": "t", "partition": 0, "consumed": 0, "committed": None}],
     )
 
     async def is_committed():
-        return await found.committed() == {("t", 0): 1}
+        return await found.fetch_committed() == {("t", 0): 1}
 
     await until_async(is_committed)
-    assert code(await found("POST", "/offsets?async=maybe")) == (400, 40002)
+    assert status_and_code(await found("POST", "/offsets?async=maybe")) == (400, 40002)
 
 
 async def test_unowned_partitions_are_not_committed(api, consumer):
-    await api.topic("t", 2)
+    await api.create_topic("t", 2)
     found = await consumer()
-    assert code(await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})) == (
+    assert status_and_code(
+        await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})
+    ) == (
         409,
         40903,
     )
     await found.assign(0)
-    assert code(await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})) == (
+    assert status_and_code(
+        await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})
+    ) == (
         409,
         40903,
     )
     body = {"offsets": [{"topic": "t", "partition": each, "offset": 4} for each in (0, 1)]}
     status, (taken, refused) = await found("POST", "/offsets", body)
     assert (status, taken["committed"], refused["committed"], refused["error_code"]) == (200, 5, None, 40903)
-    assert await found.committed() == {("t", 0): 5}
+    assert await found.fetch_committed() == {("t", 0): 5}
     for body, expected in (
         ({"offsets": []}, (422, 42208)),
         ({"offsets": [{"topic": "t", "partition": 0}]}, (422, 42203)),
         ({"offsets": [{"topic": "t", "partition": 0, "offset": -1}]}, (400, 40002)),
         ({"offsets": [{"topic": "t", "partition": 0, "offset": 0, "metadata": "x" * 5_000}]}, (400, 40002)),
     ):
-        assert code(await found("POST", "/offsets", body)) == expected
-    assert code(await found("GET", "/offsets?topic=t")) == (400, 40002)
+        assert status_and_code(await found("POST", "/offsets", body)) == expected
+    assert status_and_code(await found("GET", "/offsets?topic=t")) == (400, 40002)
 
 
-async def test_partitions_by_hand_have_watermarks_while_the_group_is_empty(api, consumer):
-    await api.topic("t")
+async def test_assigned_partitions_have_watermarks_while_the_group_is_empty(api, consumer):
+    await api.create_topic("t")
     by_hand, member = await consumer("by-hand"), await consumer("member")
     await by_hand.assign(0)
     one = {"topic": "t", "partition": 0}
@@ -587,8 +601,8 @@ async def test_partitions_by_hand_have_watermarks_while_the_group_is_empty(api, 
         _, (answered,) = await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": offset}]})
         assert answered == {**one, "consumed": offset, "committed": committed}
     await member.subscribe("t")
-    await until_async(member.assigned)
-    assert code(await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})) == (409, 40903)
-    await member.done("DELETE")
+    await until_async(member.fetch_assignment)
+    assert status_and_code(await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})) == (409, 40903)
+    await member.call_for_204("DELETE")
     _, (answered,) = await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})
     assert answered["committed"] == 10

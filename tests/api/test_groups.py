@@ -1,4 +1,4 @@
-"""Groups over HTTP: membership, commits with and without members, resets, v3, deletions; and what is refused."""
+"""Consumer groups over HTTP: group members, commits with and without members, resets, v3, deletions, and refusals."""
 
 import asyncio
 import base64
@@ -15,21 +15,21 @@ CLUSTER = "/v3/clusters/-"
 GROUPS = f"{CLUSTER}/consumer-groups"
 
 
-def text(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def joining(topic: str = "t", **more: Any) -> dict[str, Any]:
-    metadata = text(encode_subscription(Subscription((topic,))))
+def join_body(topic: str = "t", **more: Any) -> dict[str, Any]:
+    metadata = encode_base64(encode_subscription(Subscription((topic,))))
     return {"protocols": [{"name": "range", "metadata": metadata}], "client_id": "app", **more}
 
 
-def offset(offset: int, partition: int = 0, **more: Any) -> dict[str, Any]:
+def offset_row(offset: int, partition: int = 0, **more: Any) -> dict[str, Any]:
     return {"topic": "t", "partition": partition, "offset": offset, **more}
 
 
 class Member:
-    """One member that joins and syncs as clients do."""
+    """One group member that joins and syncs as a client does."""
 
     def __init__(self, api: Any, group: str = "g", **more: Any) -> None:
         self.api, self.path, self.more = api, f"/groups/{group}", more
@@ -38,14 +38,17 @@ class Member:
 
     async def join(self) -> None:
         known = {"member_id": self.me["member_id"]} if self.me else {}
-        status, self.joined = await self.api.post(f"{self.path}/join", joining(**self.more, **known))
+        status, self.joined = await self.api.post(f"{self.path}/join", join_body(**self.more, **known))
         assert status == 200, self.joined
         self.me = {"member_id": self.joined["member_id"], "generation": self.joined["generation"]}
 
     async def sync(self, assignments: dict[str, list[int]] | None = None) -> list[int]:
-        """Return the member's partitions; the leader sends the assignments of all members."""
+        """Return the member's partitions; the group leader sends the assignments of all members."""
         rows = [
-            {"member_id": name, "assignment": text(encode_assignment(TopicPartition("t", each) for each in numbers))}
+            {
+                "member_id": name,
+                "assignment": encode_base64(encode_assignment(TopicPartition("t", each) for each in numbers)),
+            }
             for name, numbers in (assignments or {}).items()
         ]
         status, synced = await self.api.post(f"{self.path}/sync", {**self.me, "assignments": rows})
@@ -57,13 +60,13 @@ class Member:
         return await self.api.post(f"{self.path}/heartbeat", {**self.me, **more})
 
     async def commit(self, value: int, **more: Any) -> tuple[int, Any]:
-        return await self.api.post(f"{self.path}/offsets", {"offsets": [offset(value)], **self.me, **more})
+        return await self.api.post(f"{self.path}/offsets", {"offsets": [offset_row(value)], **self.me, **more})
 
 
 @pytest.fixture
 async def api(start_api: Any) -> Any:
     found = await start_api()
-    await found.topic("t", 2)
+    await found.create_topic("t", 2)
     return found
 
 
@@ -79,7 +82,7 @@ async def member(api: Any) -> Member:
 async def test_a_leader_assigns_and_a_second_member_takes_over_a_part(api: Any, member: Member) -> None:
     assert member.joined["leader"] == member.me["member_id"]
     (told,) = member.joined["members"]
-    assert told["metadata"] == joining()["protocols"][0]["metadata"]
+    assert told["metadata"] == join_body()["protocols"][0]["metadata"]
     assert await member.heartbeat() == (200, {})
     waiting = asyncio.create_task(member.heartbeat(wait_ms=30_000))
     second = Member(api)
@@ -94,14 +97,14 @@ async def test_a_leader_assigns_and_a_second_member_takes_over_a_part(api: Any, 
     assert sorted(halves) == [[0], [1]]
 
 
-async def test_the_broker_assigns_where_all_let_it(api: Any) -> None:
+async def test_the_broker_assigns_when_all_members_allow_it(api: Any) -> None:
     one = Member(api, assigned_by="broker")
     await one.join()
     assert (one.joined["leader"], one.joined["members"]) == ("", [])
     assert await one.sync() == [0, 1]
 
 
-async def test_a_static_leader_that_comes_back_leads_and_its_assignment_stays(api: Any) -> None:
+async def test_a_static_leader_that_rejoins_leads_and_keeps_its_assignment(api: Any) -> None:
     one = Member(api, instance_id="here")
     await one.join()
     assert await one.sync({one.me["member_id"]: [1]}) == [1]
@@ -113,7 +116,7 @@ async def test_a_static_leader_that_comes_back_leads_and_its_assignment_stays(ap
     assert await back.sync({mine: [0, 1]}) == [1]
 
 
-async def test_a_member_leaves_and_is_unknown_then(member: Member) -> None:
+async def test_a_member_that_left_is_unknown(member: Member) -> None:
     leaving = {"members": [{"member_id": member.me["member_id"]}, {"member_id": "nobody"}]}
     status, body = await member.api.post("/groups/g/leave", leaving)
     assert status == 200
@@ -125,9 +128,9 @@ async def test_a_member_leaves_and_is_unknown_then(member: Member) -> None:
     assert (status, body["error_code"], body["outcome"]) == (404, 40407, "failed")
 
 
-async def test_commits_of_members_are_fenced_and_go_back_too(api: Any, member: Member) -> None:
+async def test_commits_of_members_are_fenced_and_may_lower_an_offset(api: Any, member: Member) -> None:
     for value in (7, 3):
-        status, body = await member.commit(value, offsets=[offset(value, metadata="note", leader_epoch=1)])
+        status, body = await member.commit(value, offsets=[offset_row(value, metadata="note", leader_epoch=1)])
         row = {"topic": "t", "partition": 0, "offset": value, "metadata": "note", "leader_epoch": 1}
         assert (status, body) == (200, {"offsets": [row]})
     for change, code in (
@@ -141,18 +144,18 @@ async def test_commits_of_members_are_fenced_and_go_back_too(api: Any, member: M
     assert [row["offset"] for row in body["offsets"]] == [3]
 
 
-async def test_a_commit_for_a_deleted_topic_is_none_for_a_later_one(api: Any) -> None:
-    assert (await api.post("/groups/g/offsets", {"offsets": [offset(5)]}))[0] == 200
+async def test_commits_for_a_deleted_topic_do_not_apply_to_a_new_topic_of_that_name(api: Any) -> None:
+    assert (await api.post("/groups/g/offsets", {"offsets": [offset_row(5)]}))[0] == 200
     await api.call("DELETE", f"{CLUSTER}/topics/t")
-    status, body = await api.post("/groups/g/offsets", {"offsets": [offset(6)]})
+    status, body = await api.post("/groups/g/offsets", {"offsets": [offset_row(6)]})
     assert (status, body["error_code"]) == (404, 40401)
-    await api.topic("t")
+    await api.create_topic("t")
     assert await api.get("/groups/g/offsets") == (200, {"offsets": []})
 
 
-async def test_resets(api: Any) -> None:
+async def test_offsets_are_reset_to_offsets_times_and_ends(api: Any) -> None:
     await api.post("/topics/t/partitions/0", {"records": [{"value": number} for number in range(3)]})
-    await api.post("/groups/g/offsets", {"offsets": [offset(2)]})
+    await api.post("/groups/g/offsets", {"offsets": [offset_row(2)]})
     before, path = 2, "/groups/g/offsets/reset"
     resets: list[tuple[Any, int, bool]] = [
         ("earliest", 0, False),
@@ -173,14 +176,14 @@ async def test_resets(api: Any) -> None:
         before = after
 
 
-async def test_a_reset_can_begin_where_nothing_is_committed(api: Any) -> None:
-    await api.post("/groups/g/offsets", {"offsets": [offset(0)]})
+async def test_a_reset_works_without_committed_offsets(api: Any) -> None:
+    await api.post("/groups/g/offsets", {"offsets": [offset_row(0)]})
     body = {"to": "latest", "topics": ["t"], "partitions": [{"topic": "t", "partition": 1}]}
     status, done = await api.post("/groups/g/offsets/reset", body)
     assert (status, [row["before"] for row in done["offsets"]]) == (200, [0, None])
 
 
-async def test_operations_that_need_an_empty_group(api: Any, member: Member) -> None:
+async def test_resets_and_deletions_need_an_empty_group(api: Any, member: Member) -> None:
     await member.commit(1)
     for method, path, body in (
         ("POST", "/groups/g/offsets/reset", {"to": "earliest"}),
@@ -191,7 +194,7 @@ async def test_operations_that_need_an_empty_group(api: Any, member: Member) -> 
         assert (status, answer["error_code"]) == (409, 40908), path
 
 
-async def test_groups_and_their_lag_in_v3(api: Any, member: Member) -> None:
+async def test_groups_and_their_lag_are_shown_in_v3(api: Any, member: Member) -> None:
     await api.post("/topics/t/partitions/0", {"records": [{"value": number} for number in range(5)]})
     await api.post("/topics/t/partitions/1", {"records": [{"value": 0}]})
     await member.commit(2)
@@ -234,8 +237,8 @@ async def test_groups_and_their_lag_in_v3(api: Any, member: Member) -> None:
     assert summary["max_lag_partition"] == {"related": f"{cluster}/topics/t/partitions/0"}
 
 
-async def test_a_group_that_only_committed_is_simple_and_can_be_deleted(api: Any) -> None:
-    await api.post("/groups/a b/offsets", {"offsets": [offset(0)]})
+async def test_a_group_with_commits_only_is_simple_and_can_be_deleted(api: Any) -> None:
+    await api.post("/groups/a b/offsets", {"offsets": [offset_row(0)]})
     _, groups = await api.get(GROUPS)
     assert [(row["consumer_group_id"], row["is_simple"], row["state"]) for row in groups["data"]] == [
         ("a b", True, "EMPTY")
@@ -247,20 +250,22 @@ async def test_a_group_that_only_committed_is_simple_and_can_be_deleted(api: Any
     assert (status, body["error_code"]) == (404, 40405)
 
 
-async def test_offsets_of_one_topic_are_forgotten(api: Any) -> None:
-    await api.topic("other")
-    await api.post("/groups/g/offsets", {"offsets": [offset(0), offset(0, 1), offset(0) | {"topic": "other"}]})
+async def test_offsets_of_one_topic_are_deleted(api: Any) -> None:
+    await api.create_topic("other")
+    await api.post(
+        "/groups/g/offsets", {"offsets": [offset_row(0), offset_row(0, 1), offset_row(0) | {"topic": "other"}]}
+    )
     assert await api.call("DELETE", "/groups/g/offsets?topic=t") == (204, None)
     assert [row["topic"] for row in (await api.get("/groups/g/offsets"))[1]["offsets"]] == ["other"]
 
 
-async def test_groups_that_there_are_not(api: Any) -> None:
+async def test_unknown_groups_return_404(api: Any) -> None:
     for path in ("", "/consumers", "/consumers/x", "/lags", "/lag-summary", "/lags/t/partitions/0"):
         status, body = await api.get(f"{GROUPS}/none{path}")
         assert (status, body["error_code"]) == (404, 40405), path
 
 
-async def test_unknown_parts_of_a_group(api: Any, member: Member) -> None:
+async def test_unknown_members_and_partitions_of_a_group_return_404(api: Any, member: Member) -> None:
     for path, code in (("consumers/x", 404), ("lags/t/partitions/9", 40403), ("lags/x/partitions/0", 40403)):
         status, body = await api.get(f"{GROUPS}/g/{path}")
         assert (status, body["error_code"]) == (404, code), path
@@ -278,14 +283,14 @@ REFUSED: list[tuple[str, Any, int]] = [
     (JOIN, {"protocols": [{"name": "range"}]}, 422),
     (JOIN, {"protocols": [{"name": "range", "metadata": "no base64!"}]}, 422),
     (JOIN, {"protocols": [{"name": "range", "metadata": "YQ"}]}, 422),
-    (JOIN, joining(member_id=5), 422),
-    (JOIN, joining(session_timeout_ms="long"), 422),
-    (JOIN, joining(session_timeout_ms=0), 400),
-    (JOIN, joining(session_timeout_ms=1), 400),
-    (JOIN, joining(session_timeout_ms=(1 << 31) - 1), 400),
-    (JOIN, joining(rebalance_timeout_ms=-1), 400),
-    (JOIN, joining(assigned_by="nobody"), 400),
-    (JOIN, joining(member_id="nobody"), 404),
+    (JOIN, join_body(member_id=5), 422),
+    (JOIN, join_body(session_timeout_ms="long"), 422),
+    (JOIN, join_body(session_timeout_ms=0), 400),
+    (JOIN, join_body(session_timeout_ms=1), 400),
+    (JOIN, join_body(session_timeout_ms=(1 << 31) - 1), 400),
+    (JOIN, join_body(rebalance_timeout_ms=-1), 400),
+    (JOIN, join_body(assigned_by="nobody"), 400),
+    (JOIN, join_body(member_id="nobody"), 404),
     (JOIN, {"protocols": [{"name": "fair", "metadata": "YQ=="}], "assigned_by": "broker"}, 400),
     (SYNC, {}, 422),
     (SYNC, {"member_id": "m"}, 422),
@@ -301,12 +306,12 @@ REFUSED: list[tuple[str, Any, int]] = [
     (LEAVE, {"members": [{"member_id": "m"}] * 10_001}, 400),
     (LEAVE, {"members": []}, 422),
     (LEAVE, {"members": ["m"]}, 422),
-    (OFFSETS, {"offsets": [offset(1)], "member_id": "m"}, 422),
-    (OFFSETS, {"offsets": [offset(1)], "generation": 3}, 422),
-    (OFFSETS, {"offsets": [offset(1, metadata="x" * 5_000)]}, 400),
-    (OFFSETS, {"offsets": [offset(1, metadata=5)]}, 422),
-    (OFFSETS, {"offsets": [offset(1 << 63)]}, 400),
-    (OFFSETS, {"offsets": [offset(1)], **ME}, 404),
+    (OFFSETS, {"offsets": [offset_row(1)], "member_id": "m"}, 422),
+    (OFFSETS, {"offsets": [offset_row(1)], "generation": 3}, 422),
+    (OFFSETS, {"offsets": [offset_row(1, metadata="x" * 5_000)]}, 400),
+    (OFFSETS, {"offsets": [offset_row(1, metadata=5)]}, 422),
+    (OFFSETS, {"offsets": [offset_row(1 << 63)]}, 400),
+    (OFFSETS, {"offsets": [offset_row(1)], **ME}, 404),
     (RESET, {}, 422),
     (RESET, {"to": "begin"}, 422),
     (RESET, {"to": {}}, 422),
@@ -319,29 +324,29 @@ REFUSED: list[tuple[str, Any, int]] = [
     (RESET, {"to": "earliest", "topics": "t"}, 422),
     (RESET, {"to": "earliest", "topics": ["x"]}, 404),
     (RESET, {"to": "earliest", "partitions": [{"topic": "t", "partition": 7}]}, 404),
-    ("/groups/%00/join", joining(), 400),
-    (f"/groups/{'x' * 256}/join", joining(), 400),
-    ("/groups/a%2Fb/offsets", {"offsets": [offset(1)]}, 400),
-    (f"{JOIN}?timeout=0", joining(), 400),
+    ("/groups/%00/join", join_body(), 400),
+    (f"/groups/{'x' * 256}/join", join_body(), 400),
+    ("/groups/a%2Fb/offsets", {"offsets": [offset_row(1)]}, 400),
+    (f"{JOIN}?timeout=0", join_body(), 400),
     (f"{RESET}?dry_run=true", {"to": "earliest"}, 400),
 ]
 
 
-async def test_requests_that_are_refused(api: Any) -> None:
+async def test_invalid_group_requests_are_refused(api: Any) -> None:
     for path, body, status in REFUSED:
         found, answer = await api.post(path, body)
         assert (found, answer["outcome"]) == (status, "failed"), (path[:60], str(body)[:100], answer)
     assert await api.get("/groups") == (200, {"groups": []}), "nothing was done"
 
 
-async def test_a_join_that_waits_for_others_for_too_long(api: Any, member: Member) -> None:
-    status, body = await api.post("/groups/g/join?timeout=50", joining())
+async def test_a_join_without_a_rebalance_in_time_fails(api: Any, member: Member) -> None:
+    status, body = await api.post("/groups/g/join?timeout=50", join_body())
     assert (status, body["error_code"], body["outcome"]) == (503, 50304, "failed")
     await member.join()
     assert len(member.joined["members"]) == 1, "a client without its id is no member"
 
 
-async def test_a_client_that_disconnects_has_not_joined(api: Any, member: Member, monkeypatch: Any) -> None:
+async def test_a_join_of_a_disconnected_client_leaves_no_member(api: Any, member: Member, monkeypatch: Any) -> None:
     join, has_come, has_ended = api.broker.groups.join, asyncio.Event(), asyncio.Event()
 
     async def noted(*args: Any, **more: Any) -> Any:
@@ -353,7 +358,7 @@ async def test_a_client_that_disconnects_has_not_joined(api: Any, member: Member
 
     monkeypatch.setattr(api.broker.groups, "join", noted)
     async with aiohttp.ClientSession() as session:
-        asking = asyncio.ensure_future(session.post(f"{api.url}/groups/g/join", json=joining()))
+        asking = asyncio.ensure_future(session.post(f"{api.url}/groups/g/join", json=join_body()))
         await has_come.wait()
         asking.cancel()
     await has_ended.wait()
@@ -380,19 +385,19 @@ async def test_waiting_requests_are_answered_when_the_server_stops(api: Any, mem
 async def test_answers_name_the_coordinator(api: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(api.broker.groups, "leader_of", lambda group: 7)
     monkeypatch.setattr(api.broker, "addresses_of", lambda node: Addresses("g:1", "", "") if node == 7 else None)
-    await api.post("/groups/g/offsets", {"offsets": [offset(0)]})
+    await api.post("/groups/g/offsets", {"offsets": [offset_row(0)]})
     for method, path, body in (
         ("GET", "/groups/g/offsets", None),
-        ("POST", "/groups/g/offsets", {"offsets": [offset(0)]}),
+        ("POST", "/groups/g/offsets", {"offsets": [offset_row(0)]}),
         ("GET", f"{GROUPS}/g", None),
         ("GET", f"{GROUPS}/g/lags", None),
-        ("POST", "/groups/g/join", joining()),
+        ("POST", "/groups/g/join", join_body()),
     ):
         async with api.session.request(method, api.url + path, json=body) as response:
             assert (response.status, response.headers["X-Raftlog-Leader"]) == (200, "g:1"), path
 
 
-async def test_ids_of_producers_are_never_given_twice(api: Any) -> None:
+async def test_producer_ids_are_never_given_twice(api: Any) -> None:
     ids = [(await api.post("/producers"))[1] for _ in range(3)]
     assert len({each["producer_id"] for each in ids}) == 3
     assert {each["producer_epoch"] for each in ids} == {0}
@@ -408,8 +413,8 @@ async def test_deleted_records_are_out_of_range(api: Any) -> None:
     assert [row["offset"] for row in (await api.get(f"{path}?offset=3"))[1]] == [3, 4]
 
 
-async def test_deletions_that_are_refused(api: Any) -> None:
-    await api.post("/groups/g/offsets", {"offsets": [offset(0)]})
+async def test_invalid_deletions_are_refused(api: Any) -> None:
+    await api.post("/groups/g/offsets", {"offsets": [offset_row(0)]})
     for path, status in (
         ("t/partitions/0/records", 400),
         ("t/partitions/0/records?before=-1", 400),
@@ -423,7 +428,7 @@ async def test_deletions_that_are_refused(api: Any) -> None:
         assert (found, body["outcome"]) == (status, "failed"), path
 
 
-async def test_lag_passes_over_what_was_deleted_since_it_was_assigned(api: Any, member: Member) -> None:
+async def test_lag_leaves_out_deleted_partitions_of_an_assignment(api: Any, member: Member) -> None:
     await member.sync({member.me["member_id"]: [0, 77]})
     status, lags = await api.get(f"{GROUPS}/g/lags")
     assert status == 200, lags

@@ -1,38 +1,38 @@
-"""HEAD is GET without the body, on every path of the document but the one whose GET is not safe."""
+"""HEAD answers like GET without the body, on every documented path except the one whose GET is not safe."""
 
 import aiohttp
 import pytest
 
-from tests.api.described import DOCUMENT, operations, target
-from tests.api.raw import answer_to, head
-from tests.api.test_hostile_values import arguments, query
+from tests.api.described import DOCUMENT, build_target, list_operations
+from tests.api.raw import fetch_answer, request_head
+from tests.api.test_hostile_values import build_arguments, build_query
 
 POLL = "/consumers/{group}/instances/{instance}/records"
-PATHS = {each.path: each for each in operations(DOCUMENT) if each.method == "GET"}
+PATHS = {each.path: each for each in list_operations(DOCUMENT) if each.method == "GET"}
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path != POLL])
-async def test_head_has_the_status_and_type_of_get_and_no_body(api, path):
-    await api.topic()
+async def test_head_returns_the_status_and_content_type_of_get_without_a_body(api, path):
+    await api.create_topic()
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
     assert (await api.post("/consumers/g", {"name": "i", "format": "json"}))[0] == 200
-    where = target(PATHS[path], arguments(PATHS[path]), query(PATHS[path]))
+    where = build_target(PATHS[path], build_arguments(PATHS[path]), build_query(PATHS[path]))
     more = ("Host: 127.0.0.1", "Connection: close")
-    got = await answer_to(api.address, head("GET", where, *more))
-    asked = await answer_to(api.address, head("HEAD", where, *more))
+    got = await fetch_answer(api.address, request_head("GET", where, *more))
+    asked = await fetch_answer(api.address, request_head("HEAD", where, *more))
     assert (asked.status, asked.body) == (got.status, b"")
     assert asked.headers.get("content-type") == got.headers.get("content-type")
     assert ("content-length" in asked.headers) == ("content-length" in got.headers)
 
 
-async def test_probes_and_scrapes_take_head(api):
+async def test_probes_and_scrapes_accept_head(api):
     for path in ("/v1/status/ready", "/metrics"):
         async with api.session.head(api.url + path) as answer:
             assert (answer.status, int(answer.headers["Content-Length"]) > 0) == (200, True)
 
 
-async def test_headers_of_an_answer_in_parts_and_of_lines_without_end(api):
-    await api.topic()
+async def test_head_of_a_large_answer_and_of_an_endless_stream_ends_at_once(api):
+    await api.create_topic()
     assert (await api.post("/topics/t", {"records": [{"value": "x" * 1000}] * 300}))[0] == 200
     records = api.url + "/topics/t/partitions/0/records?offset=0"
     async with api.session.get(records) as got, api.session.head(records) as asked:
@@ -46,8 +46,8 @@ async def test_headers_of_an_answer_in_parts_and_of_lines_without_end(api):
     assert (await api.get("/topics"))[0] == 200  # over a connection that is sound
 
 
-async def test_head_takes_no_records_from_a_consumer(api):
-    await api.topic()
+async def test_head_consumes_no_records(api):
+    await api.create_topic()
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
     settings = {"name": "i", "format": "json", "auto.offset.reset": "earliest"}
     assert (await api.post("/consumers/g", settings))[0] == 200

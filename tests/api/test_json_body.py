@@ -1,4 +1,4 @@
-"""Bodies as their declarations: each error has its code, and names the field, its place and what it can be."""
+"""Parsing of JSON bodies by their declarations: errors have a code and name the field, its place and valid values."""
 
 import pytest
 
@@ -87,13 +87,13 @@ PROTOCOLS = {"protocols": [{"name": "range", "metadata": ""}]}
         (ReplicasBody, {}, 42203, "the body is {}; it must be a list of objects"),
     ],
 )
-def test_an_error_names_the_field_and_what_it_can_be(kind, body, code, message):
+def test_an_error_names_the_field_and_its_valid_values(kind, body, code, message):
     with pytest.raises(HttpProblem) as found:
         read(body, kind)
     assert (found.value.code, str(found.value)) == (code, message)
 
 
-def test_an_operation_can_have_other_codes():
+def test_an_operation_can_use_other_error_codes():
     with pytest.raises(HttpProblem) as found:
         read({"accept_loss": 1}, RecoveryBody, mistyped=(400, 40002))
     assert (found.value.status, str(found.value)) == (
@@ -102,6 +102,6 @@ def test_an_operation_can_have_other_codes():
     )
 
 
-def test_null_is_as_a_field_that_is_not_there():
+def test_null_equals_a_missing_field():
     found = read(PROTOCOLS | {"session_timeout_ms": None, "member_id": None}, JoinBody)
     assert (found.session_timeout_ms, found.member_id, found.instance_id) == (None, None, None)

@@ -1,4 +1,4 @@
-"""Bodies that are too large to be parsed at once: the same records and answers, and a loop that others can use."""
+"""Bodies too large to parse in one step: same records and answers as small ones, without blocking the event loop."""
 
 import base64
 import io
@@ -20,7 +20,7 @@ JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 
 
-def parsed(body, format_=Format.JSON):
+def parse_body(body, format_=Format.JSON):
     return result_of(parse_in_steps(body, format_))
 
 
@@ -29,7 +29,7 @@ async def send(api, path, body, headers=JSON):
         return response.status, await response.json()
 
 
-async def stored(api, topic="t", count=None):
+async def fetch_records(api, topic="t", count=None):
     """Return the records of partition 0."""
     found, offset = [], 0
     while True:
@@ -55,32 +55,32 @@ def records_of_all_kinds(count):
 
 
 @pytest.mark.parametrize("indent", [0, orjson.OPT_INDENT_2])
-def test_records_are_those_of_a_small_body(indent):
+def test_a_large_body_has_the_same_records_as_a_small_one(indent):
     body = orjson.dumps(
         {"producer_id": 5, "producer_epoch": 0, "sequence": 7, "records": records_of_all_kinds(5_000)}, option=indent
     )
     assert len(body) > 4 * PARSED_BYTES_MAX
-    assert parsed(body) == parse_records(body, Format.JSON)
+    assert parse_body(body) == parse_records(body, Format.JSON)
     body = orjson.dumps(
         {"records": [{"value": 1}, {"value": 2, "partition": 3}] * 20_000, "producer_id": None}, option=indent
     )
-    assert parsed(bytearray(body)) == parse_records(body, Format.JSON)
+    assert parse_body(bytearray(body)) == parse_records(body, Format.JSON)
 
 
-def test_large_members_of_a_record():
+def test_a_record_may_have_large_members():
     value = b"[" + b'{"a": [1, 2.50, "\\u00e9"]}, ' * 20_000 + b"0]"
     assert len(value) > VALUE_BYTES_MAX
     body = b'{"records": [{"value": 1}, {"key": "k", "value": ' + value + b' , "partition": 2}, {"value": 3}]}'
-    records, partitions, _ = parsed(body)
+    records, partitions, _ = parse_body(body)
     assert [record.value for record in records] == [b"1", value, b"3"], "as it was sent"
     assert (records[1].key, partitions) == (b'"k"', [None, 2, None])
     text = orjson.dumps("é\n" * 200_000)
     for encoding, expected in (("json", text), ("text", ("é\n" * 200_000).encode())):
         body = b'{"records":[{"encoding":{"value":"%b"},"value":%b}]}' % (encoding.encode(), text)
-        assert parsed(body)[0][0].value == expected
+        assert parse_body(body)[0][0].value == expected
     raw = bytes(range(256)) * 2_000
     body = orjson.dumps({"records": [{"value": base64.b64encode(raw).decode()}]})
-    assert parsed(body, Format.BINARY)[0][0].value == raw
+    assert parse_body(body, Format.BINARY)[0][0].value == raw
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_large_members_of_a_record():
     ],
 )
 async def test_invalid_input_is_named_and_nothing_is_stored(api, body, word):
-    await api.topic()
+    await api.create_topic()
     status, said = await send(api, "/topics/t", body)
     assert (status, said["error_code"], said["outcome"]) == (422, 42203, "failed")
     assert word in said["message"]
@@ -112,21 +112,21 @@ async def test_invalid_input_is_named_and_nothing_is_stored(api, body, word):
     assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0
 
 
-async def test_a_hundred_thousand_records(api):
-    await api.topic(partitions=3)
+async def test_a_body_with_a_hundred_thousand_records_is_stored(api):
+    await api.create_topic(partitions=3)
     body = b'{"records":[' + b",".join(b'{"value":%d,"partition":%d}' % (at, at % 3) for at in range(100_000)) + b"]}"
     async with Hold() as hold:
         status, said = await send(api, "/topics/t", body)
     assert status == 200
     rows = [(row["partition"], row["offset"], row["error_code"]) for row in said["offsets"]]
     assert rows == [(at % 3, at // 3, None) for at in range(100_000)]
-    found = await stored(api)
+    found = await fetch_records(api)
     assert [row["value"] for row in found] == list(range(0, 100_000, 3))
     assert hold.longest_s < HOLD_S_MAX
 
 
 async def test_each_record_of_a_large_body_has_its_own_result(api):
-    await api.topic(max_message_bytes="300000")
+    await api.create_topic(max_message_bytes="300000")
     body = orjson.dumps(
         {"records": [{"value": "x" * 400_000}, *({"value": at} for at in range(2_000)), {"value": 1, "partition": 7}]}
     )
@@ -138,23 +138,23 @@ async def test_each_record_of_a_large_body_has_its_own_result(api):
     assert (status, said["error_code"], len(said["offsets"])) == (404, 40402, 2_001)
 
 
-async def test_an_idempotent_producer_with_a_large_body(api):
-    await api.topic()
+async def test_an_idempotent_producer_may_send_a_large_body(api):
+    await api.create_topic()
     _, given = await api.post("/producers", {})
     body = orjson.dumps({"records": [{"value": at} for at in range(20_000)], "sequence": 0, **given})
     for _ in range(2):
         status, said = await send(api, "/topics/t", body)
         assert (status, said["offsets"][19_999]["offset"]) == (200, 19_999)
     assert said["offsets"][0]["duplicate"]
-    assert len(await stored(api)) == 20_000
+    assert len(await fetch_records(api)) == 20_000
 
 
 @pytest.mark.parametrize(
     "unit", [b"[],", b'{"":0},', b'"a",', b'{"value":0},', b"[[[[0]]]],", b'"\\"",'], ids=lambda unit: unit.decode()
 )
 @pytest.mark.parametrize("is_value", [True, False])
-async def test_json_that_grows_does_not_hold_the_loop(api, unit, is_value):
-    await api.topic()
+async def test_json_with_very_many_values_does_not_block_the_loop(api, unit, is_value):
+    await api.create_topic()
     many = unit * (8 * MIB // len(unit)) + b"0"
     body = b'{"records":[{"value":[%b]}]}' % many if is_value else b'{"records":[%b]}' % many
     async with Hold() as hold:
@@ -164,8 +164,8 @@ async def test_json_that_grows_does_not_hold_the_loop(api, unit, is_value):
     assert api.server.bodies.memory.used == 0
 
 
-async def test_very_many_batches_are_refused(api):
-    await api.topic()
+async def test_calls_with_too_many_batches_are_refused(api):
+    await api.create_topic()
     batch = bytes(build_batch([b""]))
     path, headers = "/topics/t/partitions/0", {"Content-Type": "application/vnd.raftlog.batches"}
     status, said = await send(api, path, batch * (CALL_BATCHES_MAX + 1), headers)
@@ -177,9 +177,9 @@ async def test_very_many_batches_are_refused(api):
 
 
 @pytest.mark.parametrize("unit", [b"[],", b'{"":0},'], ids=lambda unit: unit.decode())
-async def test_stored_values_that_grow_do_not_hold_the_loop(api, unit):
-    """A batch of a few KiB opens to a value of eight MiB; what matters is that it becomes no objects."""
-    await api.topic()
+async def test_stored_values_that_decompress_to_much_do_not_block_the_loop(api, unit):
+    """Produce a batch of a few KiB with a JSON value of eight MiB, which must not be parsed into objects."""
+    await api.create_topic()
     value = b"[" + unit * (8 * MIB // len(unit)) + b"0]"
     batch = bytes(build_batch([value, b"[1,", value[:-1]], Compression.GZIP))
     status, _ = await send(api, "/topics/t/partitions/0", batch, {"Content-Type": "application/vnd.raftlog.batches"})
@@ -193,6 +193,6 @@ async def test_stored_values_that_grow_do_not_hold_the_loop(api, unit):
     assert hold.longest_s < HOLD_S_MAX
 
 
-def test_a_problem_of_the_body_is_no_other_error():
+def test_an_undecodable_large_body_is_an_http_problem():
     with pytest.raises(HttpProblem):
-        parsed(b"\xff" * 300_000)
+        parse_body(b"\xff" * 300_000)

@@ -1,4 +1,4 @@
-"""Live brokers and their addresses over HTTP: a broker alone, and two that gossip."""
+"""Live brokers and their addresses over HTTP: a single broker, and two that gossip."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.cluster_secret import SECRET
 WAIT_S = 20.0
 
 
-async def test_a_broker_alone_has_only_itself_as_a_member(api):
+async def test_a_single_broker_lists_only_itself(api):
     status, told = await api.get("/v1/cluster/members")
     assert status == 200
     assert told["node_id"] == 1
@@ -20,8 +20,8 @@ async def test_a_broker_alone_has_only_itself_as_a_member(api):
     assert member["http_address"] == f"{api.address[0]}:{api.address[1]}"
 
 
-async def test_the_view_names_brokers_and_where_partitions_are(api):
-    await api.topic("orders", 2)
+async def test_the_view_has_brokers_and_the_replicas_of_partitions(api):
+    await api.create_topic("orders", 2)
     status, told = await api.get("/v1/cluster_view")
     assert status == 200
     assert told["cluster_id"] == api.broker.cluster_id
@@ -32,7 +32,7 @@ async def test_the_view_names_brokers_and_where_partitions_are(api):
 
 
 async def test_internal_topics_are_not_in_the_view(api):
-    await api.topic()
+    await api.create_topic()
     await api.post("/groups/g/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]})
     api.broker.parts.map._picture = None  # whatever was made before does not count
     _, told = await api.get("/v1/cluster_view")
@@ -40,7 +40,7 @@ async def test_internal_topics_are_not_in_the_view(api):
 
 
 @pytest.mark.parametrize("known", ["{tag}", 'W/{tag}, "other"', "*"])
-async def test_a_peer_with_the_view_is_not_sent_it_again(api, known):
+async def test_an_unchanged_view_is_answered_with_304(api, known):
     async with api.session.get(f"{api.url}/v1/cluster_view") as first:
         tag = first.headers["ETag"]
     headers = {"If-None-Match": known.format(tag=tag)}
@@ -50,10 +50,10 @@ async def test_a_peer_with_the_view_is_not_sent_it_again(api, known):
         assert await again.read() == b""
 
 
-async def test_another_view_has_another_tag(api):
+async def test_a_changed_view_has_another_etag(api):
     async with api.session.get(f"{api.url}/v1/cluster_view") as first:
         tag = first.headers["ETag"]
-    await api.topic("new")
+    await api.create_topic("new")
     async with asyncio.timeout(WAIT_S):
         while True:
             async with api.session.get(f"{api.url}/v1/cluster_view", headers={"If-None-Match": tag}) as again:
@@ -62,7 +62,7 @@ async def test_another_view_has_another_tag(api):
     assert again.headers["ETag"] != tag
 
 
-async def test_metrics_and_members_of_a_broker_that_gossips(start_api):
+async def test_a_gossiping_broker_shows_its_metrics_and_members(start_api):
     api = await start_api({"rpc": ("127.0.0.1", 0), "secret": SECRET, "gossip": GossipSettings(), "rack": "r1"})
     _, told = await api.get("/v1/cluster/members")
     assert told["gossip_address"] == api.broker.parts.gossip.address

@@ -1,4 +1,4 @@
-"""Memory for requests is taken as bytes arrive, and there is a bound for all connections together."""
+"""Memory for request bodies: reserved as bytes arrive, and bounded for all connections together."""
 
 import asyncio
 import io
@@ -17,7 +17,7 @@ JSON = "application/vnd.kafka.json.v2+json"
 
 
 class Sender:
-    """A connection that sends a body in pieces."""
+    """Connection that sends a body in pieces."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -33,7 +33,7 @@ class Sender:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def answer(self):
+    async def read_answer(self):
         """Return status, headers and JSON body."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         status, *lines = head.split("\r\n")
@@ -43,77 +43,77 @@ class Sender:
         return int(status.split(" ")[1]), headers, orjson.loads(body)
 
 
-async def used(api, size):
-    """Wait until bodies hold so many bytes."""
+async def wait_for_used_bytes(api, size):
+    """Wait until request bodies hold at least `size` bytes."""
     async with asyncio.timeout(10):
         while api.server.bodies.memory.used < size:
             await asyncio.sleep(0.002)
 
 
-def body_of(size):
+def make_body(size):
     return b'{"records":[{"value":"' + b"x" * (size - 25) + b'"}]}'
 
 
-async def test_an_announced_length_holds_up_no_other_body(start_api):
+async def test_an_announced_length_reserves_no_memory(start_api):
     api = await start_api({"memory_budget_bytes": 8 * MIB}, body_bytes_max=64 * MIB)
-    await api.topic()
+    await api.create_topic()
     slow = [await Sender.connect(api, 64 * MIB) for _ in range(2)]
     for sender in slow:
         await sender.send(b"{")
-    await used(api, 2)
+    await wait_for_used_bytes(api, 2)
     async with asyncio.timeout(5):
-        status, _ = await api.post("/topics/t", data=body_of(900_000), headers={"Content-Type": JSON})
+        status, _ = await api.post("/topics/t", data=make_body(900_000), headers={"Content-Type": JSON})
     assert status == 200
     assert api.server.bodies.memory.used == 2
     for sender in slow:
         sender.writer.close()
 
 
-async def test_a_body_that_arrives_too_slowly_is_given_up(start_api, monkeypatch):
+async def test_a_body_that_arrives_too_slowly_is_refused(start_api, monkeypatch):
     monkeypatch.setattr(bodies, "_WINDOW_S", 0.1)
     api = await start_api(body_bytes_per_s_min=10_000)
-    await api.topic()
+    await api.create_topic()
     sender = await Sender.connect(api, 2_000_000)
     await sender.send(b" " * 5_000)
-    status, _, body = await sender.answer()
+    status, _, body = await sender.read_answer()
     assert (status, body["error_code"], body["outcome"]) == (408, 40801, "failed")
     assert api.server.bodies.memory.used == 0
 
 
-async def test_a_body_without_free_memory_is_refused_with_the_time_of_a_retry(start_api):
+async def test_a_body_without_free_memory_is_refused_with_retry_after(start_api):
     api = await start_api({"memory_budget_bytes": 8 * MIB}, body_timeout_ms=2_000)
-    await api.topic()
+    await api.create_topic()
     limit = api.server.bodies.memory.limit
     held = HeldMemory(api.server.bodies.memory)
     assert held.maybe_cover(limit)
     sender = await Sender.connect(api, 300_000)
     await sender.send(b" " * 250_000)
-    status, headers, body = await sender.answer()
+    status, headers, body = await sender.read_answer()
     assert (status, body["error_code"], headers["retry-after"]) == (503, 50305, "1")
     held.release()
-    assert (await api.post("/topics/t", data=body_of(900_000), headers={"Content-Type": JSON}))[0] == 200
+    assert (await api.post("/topics/t", data=make_body(900_000), headers={"Content-Type": JSON}))[0] == 200
 
 
-async def test_more_bodies_than_there_is_memory_for_are_taken_one_after_another(start_api):
+async def test_bodies_that_exceed_the_memory_together_are_served_in_turn(start_api):
     api = await start_api({"memory_budget_bytes": 4 * MIB})
-    await api.topic()
+    await api.create_topic()
 
     async def post(_):
-        return await api.post("/topics/t", data=body_of(1_000_000), headers={"Content-Type": JSON})
+        return await api.post("/topics/t", data=make_body(1_000_000), headers={"Content-Type": JSON})
 
     assert {status for status, _ in await asyncio.gather(*map(post, range(12)))} == {200}
     assert api.server.bodies.memory.used == 0
 
 
 @pytest.mark.parametrize("path", ["/v1/cluster_config", "/v3/clusters/-/topics", "/groups/g/offsets"])
-async def test_json_without_records_is_short(api, path):
+async def test_json_without_records_over_its_limit_is_refused(api, path):
     method = "PUT" if path == "/v1/cluster_config" else "POST"
     data = io.BytesIO(b"[" + b"{}," * 600_000 + b"0]")
     status, body = await api.call(method, path, data=data, headers={"Content-Type": "application/json"})
     assert (status, body["error_code"]) == (413, 413)
 
 
-async def test_few_wait_for_memory():
+async def test_few_bodies_may_wait_for_memory():
     budget = MemoryBudget(10)
     owners = [HeldMemory(budget) for _ in range(WAITING_MAX + 2)]
     assert owners[0].maybe_cover(10)
@@ -131,5 +131,5 @@ async def test_few_wait_for_memory():
     assert budget.used == 0
 
 
-def test_shares_are_the_whole():
+def test_the_shares_add_up_to_the_budget():
     assert sum(MemoryShares.of(256 * MIB + 3)) == 256 * MIB + 3

@@ -1,4 +1,4 @@
-"""A scrape: bounded series, escaped labels, slices, and one rendering for those that come together."""
+"""Scrapes: bounded series, escaped labels, output in slices, and one rendering for simultaneous scrapes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from raftlog.topic_config import MIB
 from raftlog.types import NodeId
 
 
-def replica(topic: str, partition: int, lag: int = 0) -> ReplicaFigures:
+def replica_figures(topic: str, partition: int, lag: int = 0) -> ReplicaFigures:
     return ReplicaFigures(topic, partition, 10 + partition, 3, 100, True, ((NodeId(2), lag), (NodeId(3), 0)))
 
 
-def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Return the samples by name and the values of the labels, in the order of their names."""
+def parse_samples(text: str) -> dict[tuple[str, ...], float]:
+    """Return the samples by name and label values; values are in the order of the label names."""
     found: dict[tuple[str, ...], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -38,7 +38,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 class Scraped:
-    """A scrape of a broker that has these replicas and nothing else."""
+    """Metrics of a broker with the given replicas and nothing else; counts its scrapes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, replicas: list[ReplicaFigures], partitions_max: int) -> None:
         self.looks = 0
@@ -55,15 +55,17 @@ class Scraped:
     async def group_figures(self, lags_max: int) -> GroupFigures:
         return GroupFigures({}, 0, [], 0)
 
-    async def samples(self) -> dict[tuple[str, ...], float]:
+    async def scrape(self) -> dict[tuple[str, ...], float]:
         text, content_type = await self.metrics.render()
         assert content_type == "text/plain"
-        return samples(text.decode())
+        return parse_samples(text.decode())
 
 
-async def test_so_many_partitions_have_series_and_all_are_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    replicas = [replica(topic, number, lag=number) for topic in ("b", "a") for number in range(3)]
-    seen = await Scraped(monkeypatch, replicas, 4).samples()
+async def test_partitions_up_to_the_bound_have_series_and_all_count_in_the_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = [replica_figures(topic, number, lag=number) for topic in ("b", "a") for number in range(3)]
+    seen = await Scraped(monkeypatch, replicas, 4).scrape()
     partitions = [key[1:] for key in seen if key[0] == "raftlog_partition_high_watermark"]
     assert sorted(partitions) == [("0", "a"), ("0", "b"), ("1", "a"), ("2", "a")]
     assert seen["raftlog_metrics_partitions_left_out",] == 2
@@ -75,29 +77,29 @@ async def test_so_many_partitions_have_series_and_all_are_in_the_sums(monkeypatc
     assert seen["raftlog_log_bytes",] == 600
 
 
-async def test_topics_past_the_bound_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    replicas = [replica(f"t{number:05d}", 0) for number in range(TOPICS_MAX + 5)]
-    seen = await Scraped(monkeypatch, replicas, 2).samples()
+async def test_topics_past_the_bound_share_one_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    replicas = [replica_figures(f"t{number:05d}", 0) for number in range(TOPICS_MAX + 5)]
+    seen = await Scraped(monkeypatch, replicas, 2).scrape()
     assert sum(key[0] == "raftlog_topic_replicas" for key in seen) == TOPICS_MAX + 1
     assert seen["raftlog_topic_replicas", OTHERS] == 5
     with pytest.raises(InvalidTopic):
         check_topic_name(OTHERS)
 
 
-async def test_no_partitions_is_a_scrape_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = await Scraped(monkeypatch, [], 10).samples()
+async def test_a_broker_without_partitions_can_be_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = await Scraped(monkeypatch, [], 10).scrape()
     assert seen["raftlog_partitions",] == 0
     assert not any(key[0].startswith("raftlog_topic_") for key in seen)
 
 
 def test_labels_are_escaped() -> None:
-    families = partition_families([replica('a"b\\c\n', 0)], 1)
+    families = partition_families([replica_figures('a"b\\c\n', 0)], 1)
     text = b"".join(metrics.generate_latest(metrics._Families(family)) for family in families).decode()
-    assert samples(text)["raftlog_topic_replicas", 'a"b\\c\n'] == 1
+    assert parse_samples(text)["raftlog_topic_replicas", 'a"b\\c\n'] == 1
 
 
 async def test_a_long_family_is_written_in_pieces_with_one_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two pieces others have the loop."""
+    """Other tasks get the event loop between two pieces."""
     scraped = Scraped(monkeypatch, [], 1)
 
     def long_family(_: Any) -> Iterator[GaugeMetricFamily]:
@@ -110,11 +112,11 @@ async def test_a_long_family_is_written_in_pieces_with_one_head(monkeypatch: pyt
     written: list[int] = []
     write = metrics.generate_latest
 
-    def counted(families: Any) -> bytes:
+    def count_pieces(families: Any) -> bytes:
         written.append(sum(len(family.samples) for family in families.collect()))
         return write(families)
 
-    monkeypatch.setattr(metrics, "generate_latest", counted)
+    monkeypatch.setattr(metrics, "generate_latest", count_pieces)
     turns = 0
     rendering = asyncio.ensure_future(scraped.metrics.render())
     while not rendering.done():
@@ -124,12 +126,12 @@ async def test_a_long_family_is_written_in_pieces_with_one_head(monkeypatch: pyt
     assert max(written) == metrics._SLICE
     assert turns >= len(written)
     assert text.count(b"# TYPE long gauge") == text.count(b"# HELP long ") == 1
-    assert sum(key[0] == "long" for key in samples(text.decode())) == 4 * metrics._SLICE
+    assert sum(key[0] == "long" for key in parse_samples(text.decode())) == 4 * metrics._SLICE
 
 
 async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cancelled scrape does not end the rendering for the others, and the next scrape renders anew."""
-    scraped = Scraped(monkeypatch, [replica("t", 0)], 1)
+    """A cancelled scrape does not end the rendering for the others, and the next scrape renders again."""
+    scraped = Scraped(monkeypatch, [replica_figures("t", 0)], 1)
     first, second = (asyncio.ensure_future(scraped.metrics.render()) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -140,14 +142,14 @@ async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.
     assert scraped.looks == 2
 
 
-async def test_requests_are_counted_by_what_was_asked_for(api: Any) -> None:
-    await api.topic("t")
+async def test_requests_are_counted_by_operation(api: Any) -> None:
+    await api.create_topic("t")
     for path in ("/topics/t/partitions/0/records?offset=0&timeout=0", "/v1/brokers", "/nowhere"):
         async with api.session.get(api.url + path) as response:
             await response.read()
     async with api.session.get(api.url + "/metrics") as response:
         assert response.status == 200
-        seen = samples(await response.text())
+        seen = parse_samples(await response.text())
     count = "raftlog_http_request_seconds_count"
     assert seen[count, "fetch"] == seen[count, "unknown"] == 1
     assert seen[count, "operators"] == 1, "the scrape itself is not over yet"
@@ -156,14 +158,14 @@ async def test_requests_are_counted_by_what_was_asked_for(api: Any) -> None:
 
 
 async def test_v3_requests_are_counted_by_their_resource(api: Any) -> None:
-    await api.topic("t")
+    await api.create_topic("t")
     async with api.session.get(api.url + "/metrics") as response:
-        before = samples(await response.text())
+        before = parse_samples(await response.text())
     for path in ("/v3/clusters", "/v3/clusters/-/topics/t", "/v3/clusters/-/consumer-groups"):
         async with api.session.get(api.url + path) as response:
             assert response.status == 200
     async with api.session.get(api.url + "/metrics") as response:
-        seen = samples(await response.text())
+        seen = parse_samples(await response.text())
     count = "raftlog_http_request_seconds_count"
     counted = {
         name: seen.get((count, name), 0) - before.get((count, name), 0) for name in ("topics", "groups", "operators")
@@ -171,8 +173,8 @@ async def test_v3_requests_are_counted_by_their_resource(api: Any) -> None:
     assert counted == {"topics": 2, "groups": 1, "operators": 1}, "the first scrape is the operators' request"
 
 
-async def test_large_answers_count_as_what_was_asked_for(api: Any) -> None:
-    await api.topic("t")
+async def test_large_answers_are_counted_by_operation(api: Any) -> None:
+    await api.create_topic("t")
     await api.post("/topics/t", {"records": [{"value": "x" * 200_000}]})
     async with api.session.get(api.url + "/topics/t/partitions/0/records?offset=0") as response:
         assert len(await response.read()) > 200_000
@@ -181,20 +183,20 @@ async def test_large_answers_count_as_what_was_asked_for(api: Any) -> None:
     ) as response:
         assert len(await response.read()) > 200_000
     async with api.session.get(api.url + "/metrics") as response:
-        seen = samples(await response.text())
+        seen = parse_samples(await response.text())
     count = "raftlog_http_request_seconds_count"
     assert seen[count, "fetch"] == seen[count, STREAM] == 1
 
 
-async def test_shares_of_the_memory_budget(start_api: Any) -> None:
+async def test_shares_of_the_memory_budget_are_exported(start_api: Any) -> None:
     api = await start_api({"memory_budget_bytes": 8 * MIB})
-    await api.topic("t")
+    await api.create_topic("t")
     await api.post("/topics/t", {"records": [{"value": "x" * 200_000}]})
     held = AnswerMemory(api.server.answers)
     held.add(3 * MIB)
     status, _ = await api.get("/topics/t/partitions/0/records?offset=0")
     async with api.session.get(api.url + "/metrics") as response:
-        seen = samples(await response.text())
+        seen = parse_samples(await response.text())
     assert (status, seen["raftlog_memory_budget_refused_total", "answers"]) == (503, 1)
     assert seen["raftlog_memory_budget_used_bytes", "answers"] == 3 * MIB
     limits = {share: seen["raftlog_memory_budget_limit_bytes", share] for share in ("frames", "requests", "answers")}

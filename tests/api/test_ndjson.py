@@ -1,4 +1,4 @@
-"""NDJSON bodies: appended as they arrive, kept as far as they came, slowed down when the disk is slow."""
+"""NDJSON bodies: appended line by line as they arrive, kept up to an error, slowed down when the disk is slow."""
 
 import asyncio
 import gzip
@@ -20,35 +20,35 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 async def send(api, body, path="/topics/t", **headers):
-    """Return the response to a body: bytes, or an asynchronous generator of its pieces."""
+    """Return status and JSON of the response to a body: bytes, or an asynchronous generator of its pieces."""
     body = io.BytesIO(body) if isinstance(body, bytes) else body
     return await api.post(
         path, data=body, headers=NDJSON | {name.replace("_", "-"): at for name, at in headers.items()}
     )
 
 
-async def stored(api, partition=0, offset=0, topic="t"):
+async def fetch_values(api, partition=0, offset=0, topic="t"):
     path = f"/topics/{topic}/partitions/{partition}/records?offset={offset}&max_bytes=8000000&timeout=0"
     found = (await api.get(path))[1]
     return [(record["key"], record["value"]) for record in found]
 
 
-async def end_offset(api, partition=0):
+async def fetch_end_offset(api, partition=0):
     return (await api.get(f"/topics/t/partitions/{partition}/offsets"))[1]["end_offset"]
 
 
-def lines(count, begin=0):
+def number_lines(count, begin=0):
     return b"".join(b'{"value":%d}\n' % number for number in range(begin, begin + count))
 
 
-async def until(condition):
-    """Wait for an event that has no future of its own; the test's time limit bounds it."""
+async def wait_until(condition):
+    """Wait until the condition holds; the test's time limit bounds it."""
     while not condition():
         await asyncio.sleep(0.005)
 
 
-async def test_records_one_a_line(api):
-    await api.topic()
+async def test_each_line_is_a_record(api):
+    await api.create_topic()
     body = b'{"value": {"a": [1, 2.5]}}\n\n  {"key": "k", "value": "text", "timestamp": 5}\r\n{"value": null, "key": 1}'
     status, said = await send(api, body)
     assert status == 200
@@ -56,22 +56,22 @@ async def test_records_one_a_line(api):
         "records": 3,
         "partitions": [{"partition": 0, "records": 3, "first_offset": 0, "last_offset": 2}],
     }
-    assert await stored(api) == [(None, {"a": [1, 2.5]}), ("k", "text"), (1, None)]
+    assert await fetch_values(api) == [(None, {"a": [1, 2.5]}), ("k", "text"), (1, None)]
 
 
 async def test_values_are_stored_byte_for_byte(api):
-    await api.topic()
+    await api.create_topic()
     body = b'{"n":  12345678901234567890123}\n"x"\n null \n[ ]\n'
     assert (await send(api, body, "/topics/t?lines=values"))[1]["records"] == 4
     async with api.session.get(api.url + "/topics/t/partitions/0/records?offset=0") as response:
         text = await response.read()
     assert b'"value":{"n":  12345678901234567890123},' in text
     assert b'"value":[ ],' in text
-    assert [value for _, value in await stored(api)][1:3] == ["x", None]
+    assert [value for _, value in await fetch_values(api)][1:3] == ["x", None]
 
 
-async def test_printed_records_can_be_imported(api):
-    await api.topic()
+async def test_the_output_of_a_fetch_can_be_produced_again(api):
+    await api.create_topic()
     line = b'{"topic":"other","partition":0,"offset":77,"key":"a","value":"/w==","encoding":%b}'
     assert (await send(api, line % b'{"value":"base64","key":"text"}'))[1]["records"] == 1
     (found,) = (await api.get("/topics/t/partitions/0/records?offset=0"))[1]
@@ -79,8 +79,8 @@ async def test_printed_records_can_be_imported(api):
     assert found["encoding"] == {"key": "text", "value": "base64"}
 
 
-async def test_text_records_as_the_command_prints_them(api):
-    await api.topic()
+async def test_text_records_of_the_command_line_are_accepted(api):
+    await api.create_topic()
     assert (await send(api, b'{"key":"k","value":"v"}\n{"value":"w"}', "/topics/t?lines=text-records"))[1][
         "records"
     ] == 2
@@ -90,12 +90,12 @@ async def test_text_records_as_the_command_prints_them(api):
 
 
 async def test_keys_choose_the_partition_and_lines_may_name_one(api):
-    await api.topic(partitions=3)
+    await api.create_topic(partitions=3)
     body = b"".join(b'{"key":"k%d","value":%d}\n' % (number % 5, number) for number in range(50))
     body += b'{"value":"named","partition":2}\n'
     status, said = await send(api, body)
     assert (status, said["records"]) == (200, 51)
-    found = [await stored(api, partition) for partition in range(3)]
+    found = [await fetch_values(api, partition) for partition in range(3)]
     assert found[2][-1] == (None, "named")
     for part, records in enumerate(found):
         shown = next((each for each in said["partitions"] if each["partition"] == part), None)
@@ -106,8 +106,8 @@ async def test_keys_choose_the_partition_and_lines_may_name_one(api):
     assert all(wheres[key] == part for part, records in enumerate(found) for key, _ in records if key)
 
 
-async def test_it_is_appended_as_it_arrives(api):
-    await api.topic()
+async def test_records_are_appended_while_the_body_arrives(api):
+    await api.create_topic()
     go_on = asyncio.Event()
 
     async def body():
@@ -124,7 +124,7 @@ async def test_it_is_appended_as_it_arrives(api):
 
 
 @pytest.mark.parametrize("good", [0, 3])
-async def test_a_bad_line_ends_it_and_what_stands_before_stays(api, good):
+async def test_a_bad_line_ends_the_body_and_earlier_records_stay(api, good):
     for number, (bad, status, code, why) in enumerate(
         [
             (b"{nonsense}", 422, 42203, "not JSON"),
@@ -135,22 +135,24 @@ async def test_a_bad_line_ends_it_and_what_stands_before_stays(api, good):
         ]
     ):
         topic = f"t{number}"
-        await api.topic(topic, max_message_bytes="4096")
-        found, said = await send(api, b"\n" + lines(good) + bad + b"\n" + lines(5, 100), f"/topics/{topic}")
+        await api.create_topic(topic, max_message_bytes="4096")
+        found, said = await send(
+            api, b"\n" + number_lines(good) + bad + b"\n" + number_lines(5, 100), f"/topics/{topic}"
+        )
         assert (found, said["error_code"], said["line"]) == (status, code, good + 2)
         assert why in said["message"]
         assert f"line {good + 2}:" in said["message"]
         assert said["outcome"] == ("partial" if good else "failed")
-        assert said["records"] == good == len(await stored(api, topic=topic))
+        assert said["records"] == good == len(await fetch_values(api, topic=topic))
 
 
 async def test_a_line_without_end_is_refused_before_it_ends(api):
-    await api.topic(max_message_bytes="65536")
+    await api.create_topic(max_message_bytes="65536")
     sent = 0
 
     async def body():
         nonlocal sent
-        yield lines(2)
+        yield number_lines(2)
         while True:
             sent += 1
             yield b"x" * 65536
@@ -159,27 +161,27 @@ async def test_a_line_without_end_is_refused_before_it_ends(api):
     assert (status, said["line"], said["records"], said["outcome"]) == (413, 3, 2, "partial")
 
 
-async def test_gzip_and_an_encoding_that_is_not_possible(api):
-    await api.topic()
-    status, said = await send(api, gzip.compress(lines(1000)), Content_Encoding="gzip")
+async def test_gzip_is_accepted_and_unknown_encodings_are_refused(api):
+    await api.create_topic()
+    status, said = await send(api, gzip.compress(number_lines(1000)), Content_Encoding="gzip")
     assert (status, said["records"]) == (200, 1000)
-    status, said = await send(api, lines(3), Content_Encoding="lzma")
+    status, said = await send(api, number_lines(3), Content_Encoding="lzma")
     assert (status, said["error_code"], said["outcome"]) == (415, 415, "failed")
-    status, said = await send(api, lines(3), Content_Encoding="br")
+    status, said = await send(api, number_lines(3), Content_Encoding="br")
     assert (status, said["error_code"], said["outcome"]) == (415, 415, "failed")
-    assert await end_offset(api) == 1000
+    assert await fetch_end_offset(api) == 1000
 
 
-async def test_a_body_that_opens_to_much_more_than_it_is(api):
-    await api.topic(max_message_bytes="65536")
-    body = gzip.compress(lines(2) + b"x" * 50_000_000)
+async def test_a_gzip_bomb_ends_the_body_after_its_records(api):
+    await api.create_topic(max_message_bytes="65536")
+    body = gzip.compress(number_lines(2) + b"x" * 50_000_000)
     assert len(body) < 100_000
     status, said = await send(api, body, Content_Encoding="gzip")
     assert (status, said["records"], said["line"]) == (413, 2, 3)
 
 
-async def test_refusals_before_the_body(api):
-    await api.topic()
+async def test_invalid_requests_are_refused_before_the_body_arrives(api):
+    await api.create_topic()
     await api.post("/groups/g/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]})
     for path, status, code in [
         ("/topics/none", 404, 40401),
@@ -188,23 +190,23 @@ async def test_refusals_before_the_body(api):
         ("/topics/t?acks=7", 400, 40002),
         ("/topics/__consumer_offsets", 400, 40002),
     ]:
-        found, said = await send(api, lines(1), path)
+        found, said = await send(api, number_lines(1), path)
         assert (found, said["error_code"], said["outcome"]) == (status, code, "failed")
 
 
-async def test_nothing_at_all_is_no_error(api):
-    await api.topic()
+async def test_an_empty_body_is_accepted(api):
+    await api.create_topic()
     for body in (b"", b"\n\n \n"):
         assert await send(api, body) == (200, {"records": 0, "partitions": []})
 
 
-async def test_silence_ends_it(start_api):
+async def test_a_silent_body_times_out(start_api):
     api = await start_api(body_timeout_ms=100)
-    await api.topic()
+    await api.create_topic()
     never = asyncio.Event()
 
     async def body():
-        yield lines(2)
+        yield number_lines(2)
         await never.wait()
 
     status, said = await send(api, body())
@@ -212,33 +214,33 @@ async def test_silence_ends_it(start_api):
     assert said["outcome"] == "partial"
 
 
-async def test_a_slow_body_is_not_silent(start_api):
+async def test_a_slow_body_does_not_time_out(start_api):
     api = await start_api(body_timeout_ms=1_500)
-    await api.topic()
+    await api.create_topic()
 
     async def body():  # longer than the bound in all, and far from it between two lines
         for number in range(12):
-            yield lines(1, number)
+            yield number_lines(1, number)
             await asyncio.sleep(0.15)
 
     assert (await send(api, body()))[1]["records"] == 12
 
 
-async def test_a_client_that_goes_away_leaves_what_it_sent(api):
-    await api.topic()
+async def test_records_of_a_client_that_disconnects_stay(api):
+    await api.create_topic()
     _, writer = await asyncio.open_connection(*api.address)
     head = "POST /topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     head += "Transfer-Encoding: chunked\r\n\r\n"
-    piece = lines(7) + b'{"value'
+    piece = number_lines(7) + b'{"value'
     writer.write(head.encode() + b"%x\r\n%b\r\n" % (len(piece), piece))
     await writer.drain()
     await api.get("/topics/t/partitions/0/records?offset=6&timeout=10000")
     writer.transport.abort()
-    assert (await send(api, lines(1, 7)))[1]["partitions"][0]["first_offset"] == 7
+    assert (await send(api, number_lines(1, 7)))[1]["partitions"][0]["first_offset"] == 7
 
 
 class Slow:
-    """Streams whose appends wait to be let through, or fail."""
+    """Produce streams whose appends wait for the test, or fail."""
 
     def __init__(self, monkeypatch):
         self.waiting: list[asyncio.Future[None]] = []
@@ -257,24 +259,24 @@ class Slow:
 
 @pytest.fixture
 def slow(api, monkeypatch):
-    """Delay appends, and cancel those that still wait at the end; otherwise the server could not be stopped."""
+    """Delay appends; cancel those that still wait when the test ends, since the server could not stop otherwise."""
     slow = Slow(monkeypatch)
     yield slow
     for turn in slow.waiting:
         turn.cancel()
 
 
-def socket_bytes_max() -> int:
-    """Return the most bytes that the kernel buffers between two ends of a connection."""
+def max_socket_bytes() -> int:
+    """Return the maximum of bytes that the kernel buffers between the two ends of a connection."""
     kept = (Path("/proc/sys/net/ipv4") / name for name in ("tcp_rmem", "tcp_wmem"))
     return sum(int(each.read_text().split()[2]) for each in kept)
 
 
 async def test_a_slow_disk_slows_the_sender(api, slow):
-    """The server receives at most one block in flight, one that fills, and the data that aiohttp reads ahead."""
-    await api.topic()
+    """The server receives at most one block being appended, one being filled, and the data that aiohttp reads ahead."""
+    await api.create_topic()
     line = b'{"value":"' + b"x" * 1000 + b'"}\n'
-    bound = 4 * 1024 * 1024 + socket_bytes_max()
+    bound = 4 * 1024 * 1024 + max_socket_bytes()
     sent = 0
     is_over = False
 
@@ -285,7 +287,7 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
             yield line * 100
 
     sending = asyncio.create_task(send(api, body()))
-    await until(lambda: slow.waiting)
+    await wait_until(lambda: slow.waiting)
     before = -1
     while before != sent:  # until the sender stands still
         before = sent
@@ -296,11 +298,11 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
     for turn in slow.waiting:
         turn.set_result(None)
     while not sending.done():
-        await until(lambda: sending.done() or not slow.waiting[-1].done())
+        await wait_until(lambda: sending.done() or not slow.waiting[-1].done())
         if not slow.waiting[-1].done():
             slow.waiting[-1].set_result(None)
     assert (await sending)[1]["records"] == sent // len(line) == sum(slow.sizes)
-    assert await end_offset(api) == sent // len(line)
+    assert await fetch_end_offset(api) == sent // len(line)
     assert max(slow.sizes) * len(line) < 3 * 1024 * 1024
 
 
@@ -308,31 +310,31 @@ async def test_a_slow_disk_slows_the_sender(api, slow):
     ("error", "status", "outcome"),
     [(DeadlineExceeded("late"), 504, "unknown"), (NoLeader("nobody leads"), 503, "partial")],
 )
-async def test_an_append_that_fails_is_the_last(api, slow, error, status, outcome):
-    await api.topic()
+async def test_a_failed_append_ends_the_body(api, slow, error, status, outcome):
+    await api.create_topic()
     more = asyncio.Event()
 
     async def body():
-        yield lines(3)
+        yield number_lines(3)
         await more.wait()
-        yield lines(4, 3)
-        await until(lambda: len(slow.waiting) == 2)
-        yield lines(5, 7)
+        yield number_lines(4, 3)
+        await wait_until(lambda: len(slow.waiting) == 2)
+        yield number_lines(5, 7)
 
     sending = asyncio.create_task(send(api, body()))
-    await until(lambda: slow.waiting)
+    await wait_until(lambda: slow.waiting)
     slow.waiting[0].set_result(None)
     more.set()
-    await until(lambda: len(slow.waiting) == 2)
+    await wait_until(lambda: len(slow.waiting) == 2)
     slow.waiting[1].set_exception(error)
     found, said = await sending
     assert (found, said["line"], said["records"], said["outcome"]) == (status, 4, 3, outcome)
     assert len(slow.waiting) == 2
-    assert await end_offset(api) == 3
+    assert await fetch_end_offset(api) == 3
 
 
 async def test_an_error_for_a_missing_partition_names_the_line(api):
-    await api.topic(partitions=2)
+    await api.create_topic(partitions=2)
     body = b'{"value":1,"partition":0}\n{"value":2,"partition":7}\n{"value":3,"partition":1}\n'
     status, said = await send(api, body)
     assert (status, said["error_code"], said["line"], said["records"], said["outcome"]) == (404, 40402, 2, 2, "partial")
@@ -340,13 +342,13 @@ async def test_an_error_for_a_missing_partition_names_the_line(api):
     assert (failed["records"], failed["line"], failed["outcome"], failed["error_code"]) == (0, 2, "failed", 40402)
 
 
-async def test_the_stop_of_the_server_ends_it_in_order(start_api):
+async def test_stopping_the_server_ends_a_body_with_an_answer(start_api):
     api = await start_api()
-    await api.topic()
+    await api.create_topic()
     never = asyncio.Event()
 
     async def body():
-        yield lines(2)
+        yield number_lines(2)
         await never.wait()
 
     sending = asyncio.create_task(send(api, body()))
@@ -356,9 +358,9 @@ async def test_the_stop_of_the_server_ends_it_in_order(start_api):
     assert (status, said["error_code"], said["records"], said["outcome"]) == (503, 50302, 2, "partial")
 
 
-async def test_room_is_given_back(start_api):
+async def test_memory_is_released_after_each_body(start_api):
     api = await start_api({"memory_budget_bytes": 1 << 20}, body_bytes_max=1 << 20)
-    await api.topic()
+    await api.create_topic()
     big = b'{"value":"' + b"x" * 100_000 + b'"}\n'
     results = await asyncio.gather(*(send(api, big * 30) for _ in range(8)), send(api, b"{bad"))
     assert [status for status, _ in results] == [200] * 8 + [422]
@@ -366,21 +368,21 @@ async def test_room_is_given_back(start_api):
 
 
 async def test_progress_is_reported_line_by_line(api):
-    """Lines of progress arrive before the body ends and cover stored records only; an error is the last line."""
-    await api.topic()
+    """Progress lines arrive before the body ends and cover only stored records; an error is the last line."""
+    await api.create_topic()
     go_on = asyncio.Event()
 
     async def body():
-        yield lines(2)
+        yield number_lines(2)
         await go_on.wait()
-        yield lines(3, 2) + b"{bad"
+        yield number_lines(3, 2) + b"{bad"
 
     headers = NDJSON | {"Accept": "application/x-ndjson"}
     async with api.session.post(api.url + "/topics/t", data=body(), headers=headers) as response:
         assert (response.status, response.headers["Content-Type"]) == (200, "application/x-ndjson")
         first = orjson.loads(await response.content.readline())
         assert (first["records"], first["partitions"][0]["last_offset"]) == (2, 1)
-        assert await end_offset(api) == 2
+        assert await fetch_end_offset(api) == 2
         go_on.set()
         *_, last = [orjson.loads(line) async for line in response.content]
         assert (last["records"], last["line"], last["outcome"], last["error_code"]) == (5, 6, "partial", 42203)
@@ -388,12 +390,12 @@ async def test_progress_is_reported_line_by_line(api):
     assert (status, said["outcome"]) == (422, "failed")
 
 
-async def test_a_sender_that_reads_no_progress_is_not_held_up(api, monkeypatch):
-    """The lines are padded, so that they are more than any socket's buffer holds."""
+async def test_a_sender_that_reads_no_progress_is_not_blocked(api, monkeypatch):
+    """The progress lines are padded, so that they exceed every socket buffer."""
     inner = StreamReport.shown
     monkeypatch.setattr(StreamReport, "shown", lambda report: inner(report) | {"padding": "x" * 100_000})
     monkeypatch.setattr(ndjson_ingest, "BLOCK_BYTES_MAX", 200)
-    await api.topic()
+    await api.create_topic()
     reader, writer = await asyncio.open_connection(*api.address)
     head = b"POST /topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
     writer.write(head + b"Accept: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -403,21 +405,21 @@ async def test_a_sender_that_reads_no_progress_is_not_held_up(api, monkeypatch):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
-        while await end_offset(api) < 12_000:
+        while await fetch_end_offset(api) < 12_000:
             await asyncio.sleep(0.02)
         while not (text := await reader.read(1 << 20)).endswith(b"\r\n0\r\n\r\n"):
             assert text
     writer.close()
 
 
-async def test_acks_that_wait_for_nothing(api):
-    await api.topic()
-    status, said = await send(api, lines(3), "/topics/t?acks=0")
+async def test_acks_0_returns_no_offsets(api):
+    await api.create_topic()
+    status, said = await send(api, number_lines(3), "/topics/t?acks=0")
     assert (status, said["records"]) == (200, 3)
     assert said["partitions"] == [{"partition": 0, "records": 3, "first_offset": None, "last_offset": None}]
 
 
-def test_lines_are_the_same_however_the_body_is_cut():
+def test_lines_do_not_depend_on_the_pieces_of_the_body():
     body = b'{"a":1}\r\n\n  {"b":2}\n{"c":3}'
     for cut in range(1, len(body)):
         splitter = LineSplitter(100)
@@ -432,8 +434,8 @@ GROWING = b"[" + b"[]," * (LARGE_BYTES // 3) + b"0]"
 
 
 @pytest.mark.parametrize(("kind", "line"), [("records", b'{"value":%b,"partition":1}'), ("values", b"%b")])
-async def test_a_large_line_holds_the_loop_for_short_times(api, kind, line):
-    await api.topic(partitions=2, max_message_bytes=str(2 * LARGE_BYTES))
+async def test_a_large_line_does_not_block_the_loop(api, kind, line):
+    await api.create_topic(partitions=2, max_message_bytes=str(2 * LARGE_BYTES))
     path = f"/topics/t?lines={kind}" if kind == "records" else f"/topics/t/partitions/1?lines={kind}"
     async with Hold() as hold:
         status, answer = await send(api, b"\n" + line % GROWING + b"\n", path)
@@ -455,8 +457,8 @@ BAD_LARGE_LINES = [
 
 
 @pytest.mark.parametrize(("kind", "bad", "why"), BAD_LARGE_LINES)
-async def test_a_bad_large_line_ends_it(api, kind, bad, why):
-    await api.topic()
+async def test_a_bad_large_line_ends_the_body(api, kind, bad, why):
+    await api.create_topic()
     status, answer = await send(api, b'{"value":1}\n' + bad + b'\n{"value":2}\n', f"/topics/t?lines={kind}")
     assert (status, answer["error_code"], answer["outcome"]) == (422, 42203, "partial"), answer
     assert (answer["records"], answer["line"]) == (1, 2)
@@ -464,8 +466,8 @@ async def test_a_bad_large_line_ends_it(api, kind, bad, why):
     assert "at character" not in answer["message"]
 
 
-async def test_large_lines_are_the_records_that_small_ones_are(api):
-    await api.topic(partitions=2)
+async def test_large_lines_are_parsed_like_small_ones(api):
+    await api.create_topic(partitions=2)
     body = b'{"key":"k","value":%b,"encoding":{"value":"text"},"partition":1}\n' % LARGE
     assert (await send(api, body + body.replace(b"x" * 300_000, b"x"), "/topics/t?lines=text-records"))[0] == 200
     found = (await api.get("/topics/t/partitions/1/records?offset=0"))[1]

@@ -1,4 +1,4 @@
-"""An octet-stream body: one record, all or nothing, never more than the topic allows."""
+"""Octet-stream bodies: one record each, stored completely or not at all, and never larger than the topic allows."""
 
 import asyncio
 import base64
@@ -25,13 +25,13 @@ async def send(api, body, path="/topics/t", **headers):
     return await api.post(path, data=body, headers=OCTETS | headers)
 
 
-async def end_offset(api):
+async def fetch_end_offset(api):
     return (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"]
 
 
 @pytest.mark.parametrize("size", [0, 10, 3_000_000])
-async def test_the_body_is_the_value(api, size):
-    await api.topic()
+async def test_the_body_becomes_the_value_of_one_record(api, size):
+    await api.create_topic()
     value = os.urandom(size)
     status, said = await send(api, value)
     assert (status, said["offsets"]) == (200, [{"partition": 0, "offset": 0, "error_code": None, "error": None}])
@@ -40,8 +40,8 @@ async def test_the_body_is_the_value(api, size):
     assert (found["key"], found["headers"]) == (None, [])
 
 
-async def test_key_timestamp_and_headers(api):
-    await api.topic()
+async def test_key_timestamp_and_headers_are_stored(api):
+    await api.create_topic()
     headers = {"X-Raftlog-Headers": '[{"name":"h","value":"AAE="},{"name":"n","value":null}]'}
     await send(api, b"v", "/topics/t/partitions/0?key=a%00%ff%2B&timestamp=2024-05-01T12:00:00Z", **headers)
     await send(api, b"v", "/topics/t?key=&timestamp=7")
@@ -52,8 +52,8 @@ async def test_key_timestamp_and_headers(api):
     assert second["key"] == ""
 
 
-async def test_too_large_is_refused_as_soon_as_it_is_known(api):
-    await api.topic(max_message_bytes="100000")
+async def test_a_body_over_the_limit_is_refused_before_it_ends(api):
+    await api.create_topic(max_message_bytes="100000")
     reader, writer = await asyncio.open_connection(*api.address)
     writer.write(HEAD % 200_000)
     head = await reader.readuntil(b"\r\n\r\n")  # nothing of the body was sent
@@ -71,10 +71,10 @@ async def test_too_large_is_refused_as_soon_as_it_is_known(api):
     assert (status, said["error_code"], said["outcome"]) == (413, 413, "failed")
     assert "max.message.bytes" in said["message"]
     status, _ = await send(api, b"x" * 99_000)
-    assert (status, await end_offset(api)) == (200, 1)
+    assert (status, await fetch_end_offset(api)) == (200, 1)
 
 
-async def test_a_body_that_stops_leaves_nothing(start_api, monkeypatch):
+async def test_a_truncated_body_leaves_no_record_and_no_spool_file(start_api, monkeypatch):
     opened = []
 
     class Spool(tempfile.SpooledTemporaryFile):
@@ -84,7 +84,7 @@ async def test_a_body_that_stops_leaves_nothing(start_api, monkeypatch):
 
     monkeypatch.setattr(octet_stream.tempfile, "SpooledTemporaryFile", Spool)
     api = await start_api(body_timeout_ms=200)
-    await api.topic()
+    await api.create_topic()
     never = asyncio.Event()
 
     async def body():
@@ -106,8 +106,8 @@ async def test_a_body_that_stops_leaves_nothing(start_api, monkeypatch):
     assert api.server.bodies.memory.used == 0
 
 
-async def test_invalid_records(api):
-    await api.topic()
+async def test_invalid_records_are_refused(api):
+    await api.create_topic()
     for path, headers in [
         ("/topics/t?timestamp=soon", {}),
         ("/topics/t?timestamp=-1", {}),
@@ -117,7 +117,7 @@ async def test_invalid_records(api):
         status, said = await send(api, b"v", path, **headers)
         assert (status, said["error_code"], said["outcome"]) == (400, 40002, "failed"), path
     assert (await send(api, b"v", "/topics/none"))[0] == 404
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0
 
 
 async def test_missing_space_for_the_spool_is_reported(api, monkeypatch):
@@ -126,7 +126,7 @@ async def test_missing_space_for_the_spool_is_reported(api, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(octet_stream.tempfile, "SpooledTemporaryFile", Full)
-    await api.topic()
+    await api.create_topic()
     status, said = await send(api, b"x" * 1_000_000)
     assert (status, said["error_code"], said["outcome"]) == (507, 50701, "failed")
-    assert await end_offset(api) == 0
+    assert await fetch_end_offset(api) == 0

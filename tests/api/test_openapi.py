@@ -1,4 +1,4 @@
-"""Completeness of the OpenAPI document, and a broker that behaves as documented."""
+"""The OpenAPI document is complete, and a broker behaves as documented."""
 
 import os
 import subprocess
@@ -30,25 +30,25 @@ async def test_every_parameter_of_a_path_is_described(api):
     assert len(names) == len(set(names))
 
 
-def test_every_order_refuses_other_parameters_than_its_own() -> None:
+def test_every_operation_that_changes_state_lists_its_parameters() -> None:
     assert all(each.parameters is not None for each in ENDPOINTS if each.method != "GET")
 
 
-def references(value):
+def list_references(value):
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "$ref":
                 yield inner
             else:
-                yield from references(inner)
+                yield from list_references(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from references(inner)
+            yield from list_references(inner)
 
 
-async def test_every_schema_is_there_and_is_used(api):
+async def test_every_schema_exists_and_is_used(api):
     _, document = await api.get("/openapi.json")
-    used = {name.removeprefix("#/components/schemas/") for name in references(document)}
+    used = {name.removeprefix("#/components/schemas/") for name in list_references(document)}
     assert used == document["components"]["schemas"].keys()
 
 
@@ -72,7 +72,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_running_broker_behaves_as_documented(tmp_path):
-    """Requests of schemathesis, thousands, valid and invalid, always the same ones. Every answer is as documented."""
+    """Send thousands of schemathesis requests, valid and invalid, always the same; check answers by the document."""
     with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
         broker.start()
         topic = {"topic_name": "t", "partitions_count": 2}

@@ -1,4 +1,4 @@
-"""Stored batches that open to much, and large keys and values: as JSON in steps, while others use the loop."""
+"""Compressed batches with much content, and large keys and values: converted to JSON in steps beside other tasks."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ CODECS = list(Compression)[1:]
 
 
 async def store(api, *records, compression=Compression.ZSTD):
-    await api.topic()
+    await api.create_topic()
     batch = bytes(build_batch(records, compression=compression))
     status, answer = await api.post("/topics/t/partitions/0", data=io.BytesIO(batch), headers=BATCHES)
     assert status == 200, answer
@@ -32,7 +32,7 @@ async def store(api, *records, compression=Compression.ZSTD):
 
 @pytest.mark.parametrize("compression", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 70_000, 3 * MIB])
-def test_opened_in_steps_is_the_same_batch(compression, size):
+def test_decompression_in_steps_returns_the_same_batch(compression, size):
     batch = bytes(build_batch([b"x" * size, NewRecord(b"2", b"key", headers=[("h", b"1")])], compression=compression))
     opened, _ = finished(open_in_steps(batch))
     assert not read_header(opened).compression
@@ -45,14 +45,14 @@ def test_opened_in_steps_is_the_same_batch(compression, size):
 
 @pytest.mark.parametrize("compression", CODECS)
 def test_a_large_batch_takes_many_steps(compression):
-    """Decoding of gzip takes a step per MiB; the other codecs allocate in such steps before their one call."""
+    """Gzip is decompressed with a step per MiB; the other codecs allocate in such steps before their single call."""
     opened, steps = finished(open_in_steps(bytes(build_batch([bytes(40 * MIB)], compression=compression))))
     assert len(opened) > 40 * MIB
     assert steps >= 40
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_the_bound_is_exact(compression):
+def test_the_bound_of_decompression_is_exact(compression):
     batch = bytes(build_batch([bytes(MIB), bytes(MIB)], compression=compression))
     opened = bytearray()
     finished(decompress_in_steps(compression, batch[61:], 64 * MIB, opened))
@@ -66,8 +66,8 @@ def test_the_bound_is_exact(compression):
         finished(open_in_steps(batch, 1000))
 
 
-async def test_large_batches_are_opened_one_after_another():
-    """Large batches wait while one is being decoded; small ones do not."""
+async def test_large_batches_are_decompressed_one_after_another():
+    """Large batches wait while one is being decompressed; small ones do not."""
     opener = BatchOpener(64 * MIB)
     large = bytes(build_batch([bytes(8 * MIB)], compression=Compression.GZIP))
     async with opener._turn:
@@ -87,7 +87,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("value", "encoding"), VALUES)
-async def test_large_values_hold_the_loop_for_short_times(api, value, encoding):
+async def test_large_values_do_not_block_the_loop(api, value, encoding):
     await store(api, NewRecord(value, b"a" * 100_000), b"2")
     for accept in (JSON, BINARY):
         async with api.session.get(api.url + f"{RECORDS}?offset=0&max_bytes=1", headers={"Accept": accept}) as response:
@@ -108,7 +108,7 @@ async def test_large_values_hold_the_loop_for_short_times(api, value, encoding):
     assert api.server.answers.used == 0
 
 
-async def test_records_before_the_offset_hold_the_loop_for_short_times(api):
+async def test_skipping_records_before_the_offset_does_not_block_the_loop(api):
     count = 1_500_000
     await store(api, *[b""] * count)
     async with Hold() as hold:
@@ -117,7 +117,7 @@ async def test_records_before_the_offset_hold_the_loop_for_short_times(api):
     assert hold.longest_s < HOLD_S_MAX
 
 
-async def test_lines_of_large_and_small_values_are_in_order(api):
+async def test_lines_with_large_and_small_values_are_in_order(api):
     values = [b"1", b"\x01" * 100_000, b"2", b'"' + b"3" * 70_000 + b'"', b"\xff" * 80_000, b"4", b"5"]
     await store(api, *values)
     async with api.session.get(f"{api.url}{RECORDS}?offset=0", headers={"Accept": "application/x-ndjson"}) as response:
@@ -130,7 +130,7 @@ async def test_lines_of_large_and_small_values_are_in_order(api):
     ]  # fmt: skip
 
 
-async def test_counting_for_a_poll_holds_the_loop_for_short_times():
+async def test_counting_records_for_a_poll_does_not_block_the_loop():
     count = 1_500_000
     batch = bytes(build_batch([b""] * count, compression=Compression.ZSTD))
     opener = BatchOpener(64 * MIB)
@@ -140,7 +140,7 @@ async def test_counting_for_a_poll_holds_the_loop_for_short_times():
     assert hold.longest_s < HOLD_S_MAX
 
 
-async def test_a_lookup_by_time_holds_the_loop_for_short_times(api):
+async def test_a_lookup_by_time_does_not_block_the_loop(api):
     count = 1_500_000
     await store(api, *[NewRecord(b"", None, 1_000)] * count, NewRecord(b"", None, 2_000))
     async with Hold() as hold:

@@ -1,11 +1,11 @@
-"""A web page of another origin cannot use a broker through a browser, and a page cannot rebind its own name."""
+"""Web pages of other origins cannot use a broker through a browser; a page cannot do it by DNS rebinding either."""
 
 import pytest
 
 from raftlog.api.http.server.origins import allowed_host, is_loopback
 from raftlog.api.http.server.server import HttpServer, HttpSettings
 from raftlog.errors import InvalidArgument
-from tests.api.raw import answer_to, head, post
+from tests.api.raw import build_request, fetch_answer, request_head
 
 JSON = "Content-Type: application/json"
 TOPIC = b'{"topic_name": "written"}'
@@ -22,20 +22,20 @@ CHANGES = [
 ]
 
 
-async def state(api):
+async def fetch_state(api):
     offsets = (await api.get("/topics/t/partitions/0/offsets"))[1]
     return (await api.get("/topics"))[1], (await api.get("/topics/t"))[1]["configs"], offsets, await api.get("/groups")
 
 
 @pytest.mark.parametrize("headers", [(), ("Content-Type: text/plain",), ("Content-Type: multipart/form-data",)])
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES)
-async def test_a_body_needs_a_content_type(api, method, path, body, headers):
-    await api.topic()
-    before = await state(api)
-    answer = await answer_to(api.address, post(path, body, *headers, method=method))
+async def test_a_body_without_its_content_type_is_refused(api, method, path, body, headers):
+    await api.create_topic()
+    before = await fetch_state(api)
+    answer = await fetch_answer(api.address, build_request(path, body, *headers, method=method))
     assert (answer.status, answer.body["error_code"]) == (415, 415)
     assert "application/json" in answer.body["message"]
-    assert await state(api) == before
+    assert await fetch_state(api) == before
 
 
 CROSS_ORIGIN = [
@@ -60,15 +60,15 @@ CROSS_ORIGIN = [
     ("method", "path", "body"), [*CHANGES, ("DELETE", "/v3/clusters/-/topics/t", b""), ("GET", "/topics", b"")]
 )
 async def test_requests_of_other_origins_are_refused(api, method, path, body, headers):
-    await api.topic()
-    before = await state(api)
+    await api.create_topic()
+    before = await fetch_state(api)
     port = api.address[1]
     lines = [line.format(port=port).encode("utf-8", "surrogateescape") for line in headers]
     host = f"Host: 127.0.0.1:{port}"
-    request = head(method, path, host, f"Content-Length: {len(body)}", JSON, "Connection: close", *lines) + body
-    answer = await answer_to(api.address, request)
+    request = request_head(method, path, host, f"Content-Length: {len(body)}", JSON, "Connection: close", *lines) + body
+    answer = await fetch_answer(api.address, request)
     assert (answer.status, answer.body["error_code"], answer.body["outcome"]) == (403, 40302, "failed")
-    assert await state(api) == before
+    assert await fetch_state(api) == before
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_requests_of_other_origins_are_refused(api, method, path, body, he
 async def test_pages_of_the_same_origin_are_served(api, host, headers):
     port = api.address[1]
     lines = [line.format(port=port) for line in (f"Host: {host}", *headers)]
-    assert (await answer_to(api.address, head("GET", "/topics", *lines, "Connection: close"))).status == 200
+    assert (await fetch_answer(api.address, request_head("GET", "/topics", *lines, "Connection: close"))).status == 200
 
 
 OWN_HOSTS = [
@@ -119,7 +119,7 @@ NO_HOSTS = ["[::1", "::1", "[localhost]", "127.0.0.1:http", "127.0.0.1:70000", "
 
 @pytest.mark.parametrize("host", OWN_HOSTS)
 async def test_a_listener_on_loopback_allows_its_hosts(api, host):
-    answer = await answer_to(api.address, head("GET", "/topics", f"Host: {host}", "Connection: close"))
+    answer = await fetch_answer(api.address, request_head("GET", "/topics", f"Host: {host}", "Connection: close"))
     assert answer.status == 200
 
 
@@ -132,12 +132,14 @@ async def test_a_listener_on_loopback_refuses_other_hosts(api, hosts, status, co
         line = b"Host: " + (host if isinstance(host, bytes) else host.encode())
         origin = b"Origin: http://" + line[6:]  # of a name that resolves to loopback
         for lines in ([line], [line, origin]):
-            answer = await answer_to(api.address, head("GET", "/topics", *lines, "Connection: close"))
+            answer = await fetch_answer(api.address, request_head("GET", "/topics", *lines, "Connection: close"))
             assert (answer.status, answer.body["error_code"]) == (status, code), host
 
 
 async def test_the_error_for_a_refused_host_names_the_setting(api):
-    answer = await answer_to(api.address, head("GET", "/topics", "Host: log.example:80", "Connection: close"))
+    answer = await fetch_answer(
+        api.address, request_head("GET", "/topics", "Host: log.example:80", "Connection: close")
+    )
     assert "--allowed-host log.example" in answer.body["message"]
 
 
@@ -150,15 +152,17 @@ async def test_the_error_for_a_refused_host_names_the_setting(api):
         (("Host:",), 200),
     ],
 )
-async def test_the_host_is_printed_once(api, lines, status):
-    assert (await answer_to(api.address, head("GET", "/topics", *lines, "Connection: close"))).status == status
+async def test_a_request_needs_exactly_one_host_header(api, lines, status):
+    assert (
+        await fetch_answer(api.address, request_head("GET", "/topics", *lines, "Connection: close"))
+    ).status == status
 
 
 async def test_http_1_0_needs_no_host(api):
-    request = head("GET", "/topics", "Connection: close", version="HTTP/1.0")
-    assert (await answer_to(api.address, request)).status == 200
-    request = head("GET", "/topics", "Origin: http://127.0.0.1", version="HTTP/1.0")
-    assert (await answer_to(api.address, request)).status == 403
+    request = request_head("GET", "/topics", "Connection: close", version="HTTP/1.0")
+    assert (await fetch_answer(api.address, request)).status == 200
+    request = request_head("GET", "/topics", "Origin: http://127.0.0.1", version="HTTP/1.0")
+    assert (await fetch_answer(api.address, request)).status == 403
 
 
 @pytest.mark.parametrize(
@@ -172,17 +176,17 @@ async def test_http_1_0_needs_no_host(api):
         ("http://127.0.0.1?x", 400),
     ],
 )
-async def test_the_host_of_an_absolute_target_counts(api, target, status):
-    request = head("GET", target, "Host: 127.0.0.1", "Connection: close")
-    assert (await answer_to(api.address, request)).status == status
+async def test_the_host_of_an_absolute_target_is_checked(api, target, status):
+    request = request_head("GET", target, "Host: 127.0.0.1", "Connection: close")
+    assert (await fetch_answer(api.address, request)).status == status
 
 
-async def test_allowed_and_advertised_hosts(start_api):
+async def test_allowed_and_advertised_hosts_are_accepted(start_api):
     api = await start_api(advertised="Broker-1.example:8082", allowed_hosts=["log.example.com.", "::5", "[::6]"])
     for host in ("log.example.com:80", "LOG.example.com.", "broker-1.example", "[::5]:80", "[::6]", "127.0.0.1"):
-        answer = await answer_to(api.address, head("GET", "/topics", f"Host: {host}", "Connection: close"))
+        answer = await fetch_answer(api.address, request_head("GET", "/topics", f"Host: {host}", "Connection: close"))
         assert answer.status == 200, host
-    answer = await answer_to(api.address, head("GET", "/topics", "Host: example.com", "Connection: close"))
+    answer = await fetch_answer(api.address, request_head("GET", "/topics", "Host: example.com", "Connection: close"))
     assert answer.status == 403
 
 
@@ -193,10 +197,12 @@ async def test_on_other_addresses_hosts_are_checked_once_some_are_allowed(api, a
     try:
         address = "127.0.0.1", port
         for host in ("any.example", "0.0.0.0"):
-            request = head("GET", "/topics", f"Host: {host}", "Connection: close")
-            assert (await answer_to(address, request)).status == status
-            request = head("GET", "/topics", f"Host: {host}", "Origin: http://evil.example", "Connection: close")
-            assert (await answer_to(address, request)).status == 403
+            request = request_head("GET", "/topics", f"Host: {host}", "Connection: close")
+            assert (await fetch_answer(address, request)).status == status
+            request = request_head(
+                "GET", "/topics", f"Host: {host}", "Origin: http://evil.example", "Connection: close"
+            )
+            assert (await fetch_answer(address, request)).status == 403
     finally:
         await server.stop()
 
@@ -207,6 +213,6 @@ def test_invalid_hosts_cannot_be_allowed(text):
         allowed_host(text)
 
 
-def test_loopback_addresses():
+def test_loopback_addresses_are_recognized():
     assert all(map(is_loopback, ("127.0.0.1", "127.255.0.1", "::1", "::ffff:127.0.0.1")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "::ffff:10.0.0.1", "localhost", "")))

@@ -1,4 +1,4 @@
-"""Producing and fetching over HTTP, in every format."""
+"""Produce and fetch over HTTP, in every format."""
 
 import asyncio
 import base64
@@ -16,11 +16,11 @@ BATCHES = "application/vnd.raftlog.batches"
 RECORDS = "/topics/t/partitions/0/records"
 
 
-def done(partition, offset):
+def offset_row(partition, offset):
     return {"partition": partition, "offset": offset, "error_code": None, "error": None}
 
 
-def base64_of(raw):
+def encode_base64(raw):
     return base64.b64encode(raw).decode()
 
 
@@ -32,14 +32,14 @@ def base64_of(raw):
         "Application/JSON; charset=utf-8",
     ],
 )
-async def test_json_comes_back_as_it_was_sent(api, content_type):
-    await api.topic()
+async def test_json_is_returned_as_it_was_sent(api, content_type):
+    await api.create_topic()
     values = [{"a": [1, 2.5, None, True]}, "text", 5, -0.25, False, [], 'ünïcode " \\ \n', {"big": 12345678901234567}]
     records = [{"value": value, "key": {"k": number}} for number, value in enumerate(values)]
     status, body = await api.post("/topics/t", {"records": records}, headers={"Content-Type": content_type})
     assert status == 200
     assert body == {
-        "offsets": [done(0, number) for number in range(len(values))],
+        "offsets": [offset_row(0, number) for number in range(len(values))],
         "key_schema_id": None,
         "value_schema_id": None,
     }
@@ -50,26 +50,26 @@ async def test_json_comes_back_as_it_was_sent(api, content_type):
     assert found[1].keys() == {"topic", "key", "value", "partition", "offset", "timestamp", "headers"}
 
 
-async def test_null_is_null(api):
-    await api.topic()
+async def test_null_keys_and_values_stay_null(api):
+    await api.create_topic()
     await api.post("/topics/t", {"records": [{"key": "k", "value": None}, {"key": None, "value": 1}]})
     _, found = await api.get(RECORDS + "?offset=0")
     assert [(record["key"], record["value"]) for record in found] == [("k", None), (None, 1)]
 
 
-async def test_binary_comes_back_as_base64(api):
-    await api.topic()
+async def test_binary_records_are_returned_as_base64(api):
+    await api.create_topic()
     raw = bytes(range(256))
-    body = {"records": [{"key": base64_of(b"k"), "value": base64_of(raw)}, {"value": None}]}
+    body = {"records": [{"key": encode_base64(b"k"), "value": encode_base64(raw)}, {"value": None}]}
     status, _ = await api.post("/topics/t/partitions/0", body, headers={"Content-Type": BINARY})
     assert status == 200
     status, found = await api.get(RECORDS + "?offset=0", headers={"Accept": BINARY})
-    assert (found[0]["key"], base64.b64decode(found[0]["value"])) == (base64_of(b"k"), raw)
+    assert (found[0]["key"], base64.b64decode(found[0]["value"])) == (encode_base64(b"k"), raw)
     assert found[1]["value"] is None
 
 
 async def test_values_other_than_json_state_their_encoding(api):
-    await api.topic()
+    await api.create_topic()
     batch = build_batch([NewRecord(b"plain text", b"\xff\xfe"), NewRecord(b'{"a":', b"7")])
     await api.post("/topics/t/partitions/0", data=bytes(batch), headers={"Content-Type": BATCHES})
     _, found = await api.get(RECORDS + "?offset=0")
@@ -80,8 +80,8 @@ async def test_values_other_than_json_state_their_encoding(api):
 
 
 async def test_headers_and_timestamps_are_kept(api):
-    await api.topic()
-    headers = [{"name": "trace", "value": base64_of(b"\x00\x01")}, {"name": "empty", "value": None}]
+    await api.create_topic()
+    headers = [{"name": "trace", "value": encode_base64(b"\x00\x01")}, {"name": "empty", "value": None}]
     records = [
         {"value": 1, "headers": headers, "timestamp": 1714564800000},
         {"value": 2, "timestamp": "2024-05-01T12:00:00.5Z"},
@@ -97,17 +97,17 @@ async def test_headers_and_timestamps_are_kept(api):
 
 
 async def test_records_may_name_their_partitions(api):
-    await api.topic(partitions=3)
+    await api.create_topic(partitions=3)
     records = [{"value": 1, "partition": 2}, {"value": 2, "partition": 0}, {"value": 3, "partition": 2}]
     _, body = await api.post("/topics/t", {"records": records})
-    assert body["offsets"] == [done(2, 0), done(0, 0), done(2, 1)]
+    assert body["offsets"] == [offset_row(2, 0), offset_row(0, 0), offset_row(2, 1)]
 
 
-async def test_any_record_done_is_200_with_a_code_for_each(api):
-    await api.topic()
+async def test_a_partly_failed_call_returns_200_with_a_code_for_each_record(api):
+    await api.create_topic()
     status, body = await api.post("/topics/t", {"records": [{"value": 1}, {"value": 2, "partition": 5}]})
     assert status == 200
-    assert body["offsets"][0] == done(0, 0)
+    assert body["offsets"][0] == offset_row(0, 0)
     failed = body["offsets"][1]
     assert (failed["offset"], failed["error_code"], failed["outcome"]) == (None, 40402, "failed")
     status, body = await api.post(
@@ -117,18 +117,18 @@ async def test_any_record_done_is_200_with_a_code_for_each(api):
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-async def test_acks(api, acks):
-    await api.topic()
+async def test_acks_are_accepted_and_acks_0_returns_no_offsets(api, acks):
+    await api.create_topic()
     status, body = await api.post(f"/topics/t?acks={acks}", {"records": [{"value": 1}]})
     assert status == 200
-    assert body["offsets"] == [done(0, None if acks == "0" else 0)]
+    assert body["offsets"] == [offset_row(0, None if acks == "0" else 0)]
     _, found = await api.get(RECORDS + "?offset=0&timeout=10000")
     assert [record["value"] for record in found] == [1]
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-async def test_batches_go_in_and_out_as_they_are(api, codec):
-    await api.topic()
+async def test_stored_batches_are_returned_unchanged(api, codec):
+    await api.create_topic()
     sent = build_batch([b'"%d"' % number for number in range(100)], codec)
     described = await api.get("/v3/clusters/-/topics/t")
     posting = api.session.post(
@@ -138,7 +138,7 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
         assert response.status == 200
         assert response.headers["X-Raftlog-Topic-Id"] == described[1]["topic_id"]
         body = await response.json()
-    assert body["offsets"] == [done(0, 0)]
+    assert body["offsets"] == [offset_row(0, 0)]
     assert (body["next_offset"], body["high_watermark"]) == (200, 200)
     headers = {"Accept": BATCHES}
     async with api.session.get(api.url + RECORDS + "?offset=150", headers=headers) as response:
@@ -160,7 +160,7 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
 
 async def test_batches_without_records_after_compaction_are_skipped(start_api):
     api = await start_api({"retention_interval_s": 0.05})
-    await api.topic(cleanup_policy="compact", segment_bytes="16384", min_cleanable_dirty_ratio="0.01")
+    await api.create_topic(cleanup_policy="compact", segment_bytes="16384", min_cleanable_dirty_ratio="0.01")
     for number in range(60):
         key = f"own {number}" if number < 3 else "same"
         records = [{"key": key, "value": "y"}, {"key": "same", "value": "x" * 500}]
@@ -179,8 +179,8 @@ async def test_batches_without_records_after_compaction_are_skipped(start_api):
             assert (response.status, response.headers["X-Raftlog-Next-Offset"]) == (200, "120")
 
 
-async def test_large_batches_pass(api):
-    await api.topic()
+async def test_large_batches_are_stored_and_returned(api):
+    await api.create_topic()
     sent = build_batch([b"x" * 1000] * 3000)
     status, _ = await api.post("/topics/t/partitions/0", data=io.BytesIO(sent), headers={"Content-Type": BATCHES})
     assert status == 200
@@ -188,8 +188,8 @@ async def test_large_batches_pass(api):
         assert len(await response.read()) == len(sent)
 
 
-async def test_an_answer_in_json_ends_at_max_bytes_and_goes_on_from_there(api):
-    await api.topic()
+async def test_a_json_answer_ends_at_max_bytes_and_the_next_one_continues(api):
+    await api.create_topic()
     await api.post("/topics/t", {"records": [{"value": "x" * 500} for _ in range(50)]})
     offset, sizes = 0, []
     while offset < 50:
@@ -200,15 +200,15 @@ async def test_an_answer_in_json_ends_at_max_bytes_and_goes_on_from_there(api):
     assert max(sizes) <= 4
 
 
-async def test_many_records_in_one_answer_come_in_order(api):
-    await api.topic()
+async def test_many_records_in_one_answer_are_in_order(api):
+    await api.create_topic()
     await api.post("/topics/t", {"records": [{"value": number} for number in range(5000)]})
     _, found = await api.get(RECORDS + "?offset=10&max_bytes=16000000")
     assert [record["value"] for record in found] == list(range(10, 5000))
 
 
 async def test_a_fetch_waits_for_the_next_record(api):
-    await api.topic()
+    await api.create_topic()
     waiting = asyncio.create_task(api.get(RECORDS + "?offset=0&timeout=20000"))
     while not api.server._connections.requests_count:
         await asyncio.sleep(0)
@@ -217,15 +217,15 @@ async def test_a_fetch_waits_for_the_next_record(api):
     assert (status, [record["value"] for record in found]) == (200, ["news"])
 
 
-async def test_at_the_end_a_fetch_answers_nothing_when_time_is_up(api):
-    await api.topic()
+async def test_a_fetch_at_the_end_returns_nothing_after_its_timeout(api):
+    await api.create_topic()
     assert await api.get(RECORDS + "?offset=0&timeout=1") == (200, [])
     async with api.session.get(api.url + RECORDS + "?offset=0&timeout=0", headers={"Accept": BATCHES}) as response:
         assert (response.status, await response.read()) == (200, b"")
 
 
-async def test_many_producers_at_once_get_distinct_dense_offsets(api):
-    await api.topic()
+async def test_many_producers_at_once_get_distinct_contiguous_offsets(api):
+    await api.create_topic()
     answers = await asyncio.gather(*[api.post("/topics/t", {"records": [{"value": n}]}) for n in range(200)])
     offsets = {answer["offsets"][0]["offset"]: n for n, (_, answer) in enumerate(answers)}
     assert sorted(offsets) == list(range(200))
@@ -234,8 +234,8 @@ async def test_many_producers_at_once_get_distinct_dense_offsets(api):
     assert api.broker.parts.counters.appends < 200
 
 
-async def test_records_that_cannot_be_opened_can_be_passed_over(api):
-    await api.topic()
+async def test_undecodable_records_can_be_skipped(api):
+    await api.create_topic()
     broken = build_batch([b"1"] * 100, Compression.ZSTD)
     broken[70:] = b"\x00" * (len(broken) - 70)
     from_crc = crc32c(memoryview(broken)[21:])

@@ -1,4 +1,4 @@
-"""Starting, stopping, and every error of the tree having its place in the table."""
+"""Start and stop of the HTTP server, and a status for every error class."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.values.error_codes import status_and_code
 
 
-async def test_a_port_in_use_is_named(api):
+async def test_a_port_in_use_is_named_in_the_error(api):
     other = HttpServer(api.broker)
     with pytest.raises(InvalidArgument, match=f"{api.address[1]}: another program listens there"):
         await other.start(*api.address)
@@ -23,7 +23,7 @@ async def test_a_port_in_use_is_named(api):
 
 
 async def test_stopping_answers_waiting_fetches_at_once(api):
-    await api.topic()
+    await api.create_topic()
     waiting = asyncio.create_task(api.get("/topics/t/partitions/0/records?offset=0&timeout=60000"))
     while not api.server._connections.requests_count:
         await asyncio.sleep(0)
@@ -32,8 +32,8 @@ async def test_stopping_answers_waiting_fetches_at_once(api):
     assert await waiting == (200, [])
 
 
-async def test_a_connection_that_stands_is_answered_once_more(api):
-    await api.topic()
+async def test_a_kept_connection_gets_one_more_answer_during_the_stop(api):
+    await api.create_topic()
     assert (await api.get("/topics"))[0] == 200  # its connection is kept, and used below
     stopping = asyncio.create_task(api.server.stop(1.0, 10.0))
     while not api.server._ends.stopping.done():
@@ -44,16 +44,16 @@ async def test_a_connection_that_stands_is_answered_once_more(api):
         await stopping
 
 
-async def test_after_stopping_nothing_is_accepted(api):
-    await api.topic()
+async def test_a_stopped_server_accepts_no_connection(api):
+    await api.create_topic()
     await api.server.stop(1.0)
     with pytest.raises(aiohttp.ClientConnectionError):
         await api.get("/topics")
 
 
-async def test_everything_acknowledged_is_there_after_a_restart(start_api):
+async def test_acknowledged_records_survive_a_restart(start_api):
     api = await start_api()
-    await api.topic()
+    await api.create_topic()
     await api.post("/topics/t", {"records": [{"value": n} for n in range(100)]})
     await api.server.stop(1.0)
     await api.broker.close()
@@ -63,18 +63,18 @@ async def test_everything_acknowledged_is_there_after_a_restart(start_api):
 
 
 async def test_unexpected_errors_are_answered_and_logged(api, caplog, monkeypatch):
-    def broken():
+    def fail():
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(api.broker, "topics", broken)
+    monkeypatch.setattr(api.broker, "topics", fail)
     status, body = await api.get("/topics")
     assert (status, body["error_code"], body["outcome"]) == (500, 50002, "unknown")
     assert "planted" in caplog.text
 
 
-async def test_overload_is_429(start_api):
+async def test_overload_returns_429(start_api):
     api = await start_api({"partition_pending_bytes_max": 64 * 1024})
-    await api.topic(flush_messages="1")
+    await api.create_topic(flush_messages="1")
     (partition,) = api.broker.parts.topics.find("t").partitions
     assert partition.queue._budgets[0].maybe_take(64 * 1024)
     status, body = await api.post("/topics/t?timeout=1", {"records": [{"value": 1}]})
@@ -83,8 +83,8 @@ async def test_overload_is_429(start_api):
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
 
 
-async def test_a_full_disk_is_507_and_reads_go_on(api, monkeypatch):
-    await api.topic()
+async def test_a_full_disk_returns_507_and_reads_continue(api, monkeypatch):
+    await api.create_topic()
     await api.post("/topics/t", {"records": [{"value": 1}]})
     room = api.broker.node.driver.room
     monkeypatch.setattr(room, "min_free_bytes", 1 << 60)
@@ -94,8 +94,8 @@ async def test_a_full_disk_is_507_and_reads_go_on(api, monkeypatch):
     assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200
 
 
-async def test_missing_descriptors_are_503_and_not_a_full_disk(api, monkeypatch):
-    await api.topic()
+async def test_missing_descriptors_return_503_instead_of_507(api, monkeypatch):
+    await api.create_topic()
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
     driver = api.broker.node.driver
     with monkeypatch.context() as patched:
@@ -120,9 +120,9 @@ def test_every_error_has_a_status_that_fits_its_outcome():
         assert code == status or code // 100 == status, kind
 
 
-async def test_a_connection_too_many_is_refused_and_the_others_go_on(start_api):
+async def test_a_connection_over_the_limit_is_refused_and_others_continue(start_api):
     api = await start_api(http_connections_max=2)
-    await api.topic()
+    await api.create_topic()
     first = await asyncio.open_connection(*api.address)
     second = await asyncio.open_connection(*api.address)
     while len(api.server._connections._open) < 2:
@@ -139,7 +139,7 @@ async def test_a_connection_too_many_is_refused_and_the_others_go_on(start_api):
     first[1].close()
 
 
-def test_descriptors_are_left_for_the_log(monkeypatch):
+def test_descriptors_are_reserved_for_the_log(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (4_096, 4_096))
     assert connections_within(10_000, 512) == 4_096 - 512 - 256
     assert connections_within(100, 512) == 100
@@ -154,7 +154,7 @@ def test_descriptors_are_left_for_the_log(monkeypatch):
     assert connections_within(10_000, 512) == 10_000
 
 
-async def test_the_root_links_to_paths_that_answer(api):
+async def test_the_links_of_the_root_document_work(api):
     status, root = await api.get("/")
     assert (status, root["name"], root["version"]) == (200, "raftlog", raftlog.__version__)
     assert "docs/HTTP.md" in root["documentation"]

@@ -1,4 +1,4 @@
-"""Topics in both dialects, group offsets, status and metrics."""
+"""Topics in the APIs v2 and v3, group offsets, status and metrics."""
 
 import pytest
 
@@ -38,8 +38,8 @@ async def test_a_topic_is_created_described_altered_and_deleted(api):
     assert await api.get("/topics") == (200, [])
 
 
-async def test_a_topic_gets_more_partitions(api):
-    await api.topic("orders", 2)
+async def test_partitions_are_added_to_a_topic(api):
+    await api.create_topic("orders", 2)
     at = f"{CLUSTER}/topics/orders"
     _, before = await api.get(at)
     status, planned = await api.call("PATCH", at, {"partitions_count": 5, "validate_only": True})
@@ -72,8 +72,8 @@ async def test_a_topic_gets_more_partitions(api):
         {"topic_name": "t", "replicas_assignments": {"0": [1]}},
     ],
 )
-async def test_topics_that_cannot_be_created(api, request_):
-    await api.topic("taken")
+async def test_invalid_topics_are_refused(api, request_):
+    await api.create_topic("taken")
     status, body = await api.post(f"{CLUSTER}/topics", request_)
     assert (status, body["error_code"], body["outcome"]) == (400, 40002, "failed")
     assert await api.get("/topics") == (200, ["taken"])
@@ -89,7 +89,7 @@ async def test_topics_that_cannot_be_created(api, request_):
         {"topic_name": "t", "configs": [{"value": "1"}]},
     ],
 )
-async def test_creations_that_are_not_understood(api, request_):
+async def test_malformed_creations_are_refused(api, request_):
     status, body = await api.post(f"{CLUSTER}/topics", request_)
     assert (status, body["error_code"]) == (422, 42203)
 
@@ -102,7 +102,7 @@ async def test_validate_only_creates_nothing(api):
 
 
 async def test_v2_shows_topics_and_partitions(api):
-    await api.topic("a.b-c_1", 2)
+    await api.create_topic("a.b-c_1", 2)
     partition = {
         "partition": 1,
         "leader": 1,
@@ -120,7 +120,7 @@ async def test_v2_shows_topics_and_partitions(api):
 
 
 async def test_v3_shows_the_cluster_and_partitions(api):
-    await api.topic("t", 2)
+    await api.create_topic("t", 2)
     _, clusters = await api.get("/v3/clusters")
     assert [cluster["cluster_id"] for cluster in clusters["data"]] == [api.broker.cluster_id]
     assert (await api.get(CLUSTER))[1]["kind"] == "KafkaCluster"
@@ -129,13 +129,13 @@ async def test_v3_shows_the_cluster_and_partitions(api):
     assert (await api.get(f"{CLUSTER}/topics/t/partitions/1"))[1] == partitions["data"][1]
 
 
-async def test_percent_encoded_names_are_understood(api):
-    await api.topic("a.b")
+async def test_percent_encoded_names_are_decoded(api):
+    await api.create_topic("a.b")
     assert (await api.get("/topics/a%2Eb"))[0] == 200
 
 
-async def test_group_offsets_only_rise(api):
-    await api.topic("t", 2)
+async def test_group_offsets_without_members_only_rise(api):
+    await api.create_topic("t", 2)
     first = {"offsets": [{"topic": "t", "partition": 0, "offset": 7}, {"topic": "t", "partition": 1, "offset": 3}]}
     told = {"offsets": [row | {"metadata": "", "leader_epoch": None} for row in first["offsets"]]}
     assert await api.post("/groups/g/offsets", first) == (200, told)
@@ -162,15 +162,15 @@ async def test_group_offsets_only_rise(api):
         ({"offsets": [{"topic": "t", "partition": 0, "offset": -5}]}, 400),
     ],
 )
-async def test_commits_that_cannot_be_made(api, body, status):
-    await api.topic("t", 1)
+async def test_invalid_commits_are_refused(api, body, status):
+    await api.create_topic("t", 1)
     found, answer = await api.post("/groups/g/offsets", body)
     assert (found, answer["outcome"]) == (status, "failed")
     assert await api.get("/groups") == (200, {"groups": []})
 
 
-async def test_status_and_metrics(api):
-    await api.topic()
+async def test_status_and_metrics_are_served(api):
+    await api.create_topic()
     await api.post("/topics/t", {"records": [{"value": 1}, {"value": 2}]})
     status, ready = await api.get("/v1/status/ready")
     assert (status, ready["status"]) == (200, "ready")

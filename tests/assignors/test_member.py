@@ -1,4 +1,4 @@
-"""The next step of a group member after each refusal."""
+"""Next step of a group member after each error of the coordinator."""
 
 import pytest
 
@@ -25,7 +25,7 @@ from raftlog.errors import (
         (FencedInstance("another one"), NextStep.FATAL, ("m-1", 3)),
     ],
 )
-def test_next_step(error: RaftlogError, step: NextStep, identity: tuple[str, int]) -> None:
+def test_the_next_step_follows_from_the_error(error: RaftlogError, step: NextStep, identity: tuple[str, int]) -> None:
     member = MemberProtocol()
     assert (member.member_id, member.generation) == ("", -1)
     member.joined("m-1", 3)

@@ -1,4 +1,4 @@
-"""An HTTP server of canned answers on a thread, for the programs that measure."""
+"""HTTP server with prepared answers on a thread, for tests of the measuring programs."""
 
 import json
 import threading
@@ -12,14 +12,16 @@ Answer = Callable[[str, Any], tuple[int, bytes]]
 
 
 class _Server(ThreadingHTTPServer):
+    """HTTP server with a long accept queue whose threads do not block the exit."""
+
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
 
 
 @contextmanager
-def answering(answer: Answer) -> Iterator[int]:
-    """Serve this answer inside the block; yield the port."""
+def serve_answers(answer: Answer) -> Iterator[int]:
+    """Serve HTTP requests with the results of `answer` inside the block; yield the port."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

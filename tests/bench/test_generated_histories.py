@@ -1,4 +1,4 @@
-"""Generated histories for measuring have the requested length and every kind of operation, and pass all checkers."""
+"""Histories generated for measurements: requested length, every kind of operation, and no finding of a checker."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Paired measurements: the statistics of rounds, the order of runs, and the checkouts that they run."""
+"""Paired measurements: statistics of the rounds, order of the runs, and the source trees that they run."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from bench.paired.trees import Tree
 TOP = Path(__file__).resolve().parents[2]
 
 
-def test_a_round_is_second_over_first() -> None:
+def test_a_ratio_is_the_second_run_over_the_first() -> None:
     assert round_ratio([2.0, 3.0, 3.0, 2.0]) == pytest.approx(1.5)
     assert round_ratio([2.0, 2.0, 8.0, 2.0]) == pytest.approx(2.0), "the pairs' geometric mean"
 
@@ -33,14 +33,14 @@ def test_a_round_without_a_value_has_no_ratio(values: list[float]) -> None:
         round_ratio(values)
 
 
-def test_the_figure_is_the_median_and_the_noise_the_farthest_control() -> None:
+def test_the_figure_is_the_median_and_the_noise_is_the_farthest_control() -> None:
     compared = Comparison((1.01, 1.5, 0.9), (1.0, 1.02, 0.95), is_lower_better=True)
     assert compared.ratio == 1.01
     assert compared.noise == pytest.approx(1 / 0.95 - 1)
     assert Comparison((1.0,), (1.04,), is_lower_better=True).noise == pytest.approx(0.04)
 
 
-def test_slower_is_worse_whichever_way_the_figure_counts() -> None:
+def test_slowdown_is_positive_for_more_seconds_and_for_fewer_requests_per_second() -> None:
     seconds = Comparison((1.25,), (1.0,), is_lower_better=True)
     per_second = Comparison((0.8,), (1.0,), is_lower_better=False)
     assert seconds.slowdown == pytest.approx(0.25)
@@ -102,7 +102,7 @@ def test_a_run_that_fails_is_not_acceptable(tmp_path: Path, error: Exception) ->
     assert not is_acceptable(outcome)
 
 
-def test_a_tree_runs_its_own_modules(tmp_path: Path) -> None:
+def test_a_run_imports_the_modules_of_its_own_tree(tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / "raftlog").mkdir(parents=True)
     (other / "raftlog" / "__init__.py").write_text("")
@@ -124,7 +124,7 @@ def test_a_checkout_without_raftlog_is_refused(tmp_path: Path) -> None:
         Tree.open("other", tmp_path, sys.executable, tmp_path)
 
 
-def test_measures_have_names_and_figures_of_their_own() -> None:
+def test_measures_have_distinct_names_and_figures() -> None:
     assert len({measure.name for measure in MEASURES}) == len(MEASURES)
     for measure in MEASURES:
         assert len({figure.key for figure in measure.figures}) == len(measure.figures)

@@ -1,4 +1,4 @@
-"""The race without its systems: medians, marks of noise, the chart, rows for what was not measured."""
+"""The comparison of systems, without running them: medians, noise marks, the chart, rows without a measurement."""
 
 import os
 import subprocess
@@ -18,13 +18,13 @@ from bench.race.report import Run, SystemResult, race_table, write_chart
 from bench.race.system import COLUMNS, MEASURES, RunningSystem, System
 
 
-def result(key: str, *per_s: float, others: float = 0.0, **errors: str) -> SystemResult:
+def make_result(key: str, *per_s: float, others: float = 0.0, **errors: str) -> SystemResult:
     system = System(key, key.upper(), "synced", lambda _: nullcontext(RunningSystem(list, {})))
     runs = [Run({"per_s": each, "p99": each / 1000}, 1.0, others) for each in per_s]
     return SystemResult(system, {"closed": runs} if runs else {}, errors)
 
 
-def printed(*results: SystemResult) -> str:
+def print_table(*results: SystemResult) -> str:
     console = Console(file=StringIO(), width=200)
     console.print(race_table(results))
     assert isinstance(console.file, StringIO)
@@ -32,21 +32,26 @@ def printed(*results: SystemResult) -> str:
 
 
 def test_a_row_has_medians_and_marks_a_busy_machine() -> None:
-    quiet, busy = printed(result("raftlog", 9_000, 1_000, 2_000)), printed(result("kafka", 5.0, others=0.3))
+    quiet, busy = (
+        print_table(make_result("raftlog", 9_000, 1_000, 2_000)),
+        print_table(make_result("kafka", 5.0, others=0.3)),
+    )
     assert "2,000" in quiet
     assert "9,000" not in quiet
     assert "!" not in quiet
     assert "30% !" in busy
 
 
-def test_what_failed_or_was_not_measured_has_no_figure() -> None:
-    shown = printed(result("etcd", produce="full"))
+def test_failed_and_missing_measurements_have_no_figure() -> None:
+    shown = print_table(make_result("etcd", produce="full"))
     assert shown.count("failed") == 1
     assert shown.count("–") == len(COLUMNS) - 1
 
 
 def test_the_chart_has_a_bar_for_each_measured_system(tmp_path: Path) -> None:
-    write_chart([result("raftlog", 14_000), result("kafka", 9_000), result("etcd")], tmp_path / "chart.svg")
+    write_chart(
+        [make_result("raftlog", 14_000), make_result("kafka", 9_000), make_result("etcd")], tmp_path / "chart.svg"
+    )
     chart = (tmp_path / "chart.svg").read_text()
     assert "RAFTLOG (synced)" in chart
     assert "14,000" in chart
@@ -54,20 +59,20 @@ def test_the_chart_has_a_bar_for_each_measured_system(tmp_path: Path) -> None:
     assert "<script" not in chart
 
 
-def test_every_column_belongs_to_a_measure_and_keys_are_different() -> None:
+def test_every_column_belongs_to_a_measure_and_keys_are_distinct() -> None:
     assert {column.measure for column in COLUMNS} == {measure.key for measure in MEASURES}
     keys = [system.key for system in all_systems(sys.executable)]
     assert len(keys) == len(set(keys))
 
 
-def test_a_load_that_fails_is_named_with_its_output() -> None:
+def test_the_error_of_a_failed_load_includes_its_output() -> None:
     with pytest.raises(MeasureFailed, match=r"(?s)exit code 3 .*no brokers"):
         load([sys.executable, "-c", "import sys; print('no brokers'); sys.exit(3)"])
     with pytest.raises(MeasureFailed, match=r"within 0\.2 s"):
         load(["sleep", "60"], seconds=0.2)
 
 
-def test_cpu_time_of_nodes_is_not_that_of_others() -> None:
+def test_cpu_time_of_the_nodes_is_separate_from_that_of_other_processes() -> None:
     spin = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
         meter = CpuMeter([node.pid])

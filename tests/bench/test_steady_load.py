@@ -1,4 +1,4 @@
-"""Writes that are tried again until their deadlines, against a broker that refuses, does not answer, and takes them."""
+"""Writes that are retried until their deadlines, against a broker that refuses, does not answer, or accepts them."""
 
 import asyncio
 from typing import ClassVar
@@ -15,7 +15,7 @@ PLACE = TopicPartition("t", 0)
 
 
 class Broker:
-    """Stand-in for a broker: `script` has the results of the first attempts; all later ones succeed."""
+    """Stand-in for a broker: `script` has the results of the first attempts; all later attempts succeed."""
 
     script: ClassVar[list[Exception]] = []
     taken: ClassVar[int] = 0
@@ -42,7 +42,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steady, "PAUSE_S", 0.001)
 
 
-async def test_attempts_are_counted_by_what_they_ended_with() -> None:
+async def test_attempts_are_counted_by_result() -> None:
     Broker.script = [Unavailable("not now"), OutcomeUnknown("who knows"), Unavailable("not now")]
     async with SteadyLoad(["a:1"], [PLACE], interval_s=0.001) as load:
         await load.more(3)
@@ -54,7 +54,7 @@ async def test_attempts_are_counted_by_what_they_ended_with() -> None:
     assert 0 < report.longest_gap_s == report.gaps_s[PLACE]
 
 
-async def test_a_write_that_is_never_taken_has_failed_at_its_deadline() -> None:
+async def test_a_write_that_is_never_accepted_fails_at_its_deadline() -> None:
     Broker.script = [Unavailable("not now")] * 1_000
     async with SteadyLoad(["a:1"], [PLACE], interval_s=0.001, deadline_s=0.01) as load:
         while not load.report().failed:
@@ -62,11 +62,11 @@ async def test_a_write_that_is_never_taken_has_failed_at_its_deadline() -> None:
     assert load.report().written == 0
 
 
-async def test_one_offset_for_two_records_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def always_zero(self: Broker, *_: object, **__: object) -> Produced:
+async def test_one_offset_for_two_records_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def return_offset_zero(self: Broker, *_: object, **__: object) -> Produced:
         return Produced(Offset(0), Offset(1))
 
-    monkeypatch.setattr(Broker, "produce_batches", always_zero)
+    monkeypatch.setattr(Broker, "produce_batches", return_offset_zero)
     load = SteadyLoad(["a:1"], [PLACE], interval_s=0.001)
     async with asyncio.timeout(5):
         await load.__aenter__()

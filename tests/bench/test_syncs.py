@@ -1,4 +1,4 @@
-"""Count of syncs: those of threads and those by Linux AIO, the failed ones left out."""
+"""Count of disk syncs: those of threads and those of Linux AIO, without failed ones."""
 
 import asyncio
 import os

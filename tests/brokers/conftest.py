@@ -1,4 +1,4 @@
-"""Three brokers of one cluster in this process: real sockets on loopback, real directories, short timeouts."""
+"""Fixtures: three brokers of one cluster in this process, with sockets on loopback, directories, short timeouts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, quiesc
 
 
 class Brokers:
-    """By node id; those that are stopped keep directory and addresses."""
+    """Brokers of one cluster by node id; a stopped broker keeps its directory and addresses."""
 
     def __init__(self, directory: Path, ports: list[int], seeds: int | None, **settings: Any) -> None:
         """Configure one broker per port; the first `seeds` of them form the cluster (default: all).
@@ -33,7 +33,7 @@ class Brokers:
         """Addresses for Kafka's clients of each broker, by the name of the listener."""
 
     async def start(self, *numbers: int) -> None:
-        """Open and start these, or all, together."""
+        """Open and start the brokers with these node ids, or all, at the same time."""
         opened = {}
         for number in numbers or self._rpc:
             settings = BrokerSettings(
@@ -50,7 +50,7 @@ class Brokers:
         await asyncio.gather(*starts)
 
     async def stop(self, *numbers: int) -> None:
-        """Stop these, or all."""
+        """Stop the brokers with these node ids, or all."""
         stopped = [self.running.pop(number) for number in numbers or tuple(self.running)]
         await asyncio.gather(*(broker.close() for broker in stopped))
 

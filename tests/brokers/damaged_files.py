@@ -1,4 +1,4 @@
-"""Data directories of three stopped brokers, and what can be wrong with any file of one of them."""
+"""Data directories of three stopped brokers, and damage to any file of one of them."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ class Directories:
     def __getitem__(self, number: int) -> Path:
         return self.root / str(number)
 
-    def copied(self, root: Path) -> "Directories":
+    def copy_to(self, root: Path) -> "Directories":
         """Copy the directories below `root`; no broker may run on them."""
         shutil.copytree(self.root, root)
         return Directories(root, self.ports)
@@ -78,28 +78,28 @@ class Directories:
             await self.running.pop(number).close()
 
 
-def held_ports(stack: ExitStack, count: int) -> list[int]:
+def hold_ports(stack: ExitStack, count: int) -> list[int]:
     return [stack.enter_context(hold_port()).getsockname()[1] for _ in range(count)]
 
 
-def values() -> list[bytes]:
+def make_values() -> list[bytes]:
     return [(b"%d;" % number) * 1_000 for number in range(RECORDS)]
 
 
 async def make_template(directories: Directories) -> None:
-    """Found the cluster, and store records in several segments, most of them below a checkpoint of the journal."""
+    """Create a cluster and store records in several segments, most of them below a checkpoint of the journal."""
     numbers = range(1, len(directories.ports) + 1)
     brokers = [await directories.open(number) for number in numbers]
     await asyncio.gather(*(broker.start(f"127.0.0.1:{number}") for number, broker in enumerate(brokers, 1)))
     config = {"segment.bytes": str(SEGMENT_BYTES)}
     await brokers[0].create_topic(TOPIC, 1, config=config, deadline=deadline_in(20_000))
-    await produce(brokers[0], values()[:-2])
+    await produce(brokers[0], make_values()[:-2])
     await until_async(lambda: _is_healthy(brokers[0]))
     for broker in brokers:
         checkpoints = broker.node.driver.persister.checkpoints
         number = checkpoints.ask()
         await until(lambda checkpoints=checkpoints, number=number: checkpoints.completed >= number)
-    await produce(brokers[0], values()[-2:])
+    await produce(brokers[0], make_values()[-2:])
     await until_async(lambda: _is_healthy(brokers[0]))
     await directories.close()
 
@@ -112,11 +112,11 @@ async def _is_healthy(broker: Broker) -> bool:
 
 
 async def check_healed(directories: Directories, number: int) -> None:
-    """Wait until all brokers run and the cluster is healthy; then all replicas hold the same, and all records."""
+    """Wait until the cluster is healthy again; then check that all replicas hold the same, complete records."""
     brokers = directories.running
     await until_async(lambda: _is_healthy(brokers[number]))
     await until(lambda: is_sound(brokers[number]))
-    assert await read_all(brokers[number]) == (values(), None)
+    assert await read_all(brokers[number]) == (make_values(), None)
     await directories.close()
     logs = [str(directories[each] / name) for each in (1, 2, 3) for name in (f"{TOPIC}/0", ".raftlog/controller")]
     compared = compare_logs(DISK, logs)
@@ -139,7 +139,7 @@ def is_sound(broker: Broker) -> bool:
 
 
 async def read_all(broker: Broker, calls_max: int = 100) -> tuple[list[bytes], RaftlogError | None]:
-    """Read all values from the beginning on; return them and the error that ended the read, if any.
+    """Read all values from the beginning; return them and the error that ended the read, or None.
 
     Each call to a partition without a leader lasts until it times out, hence `calls_max`."""
     found: list[bytes] = []
@@ -213,7 +213,7 @@ def flip(file: Path) -> None:
 
 
 def halve(file: Path) -> None:
-    """Cut in the middle of what means something."""
+    """Truncate a file to half of its content without trailing zeros."""
     content = file.read_bytes()
     file.write_bytes(content[: len(content.rstrip(b"\0")) // 2])
 
@@ -227,7 +227,7 @@ def remove(file: Path) -> None:
 
 
 def make_newer(file: Path) -> None:
-    """Rewrite a file as a later version of the program could: intact, but not readable by this version."""
+    """Rewrite a file as a later version of the program could: intact, but unreadable for this version."""
     content = bytearray(file.read_bytes())
     if file.suffix == ".journal":
         seed = checksum_seed(UUID(file.parent.name))

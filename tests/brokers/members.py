@@ -1,4 +1,4 @@
-"""Members of groups, by hand: what their clients would ask of any broker."""
+"""Group members controlled by the test: the requests that their clients would send to any broker."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,12 +27,12 @@ def soon() -> Deadline:
     return deadline_in(20_000)
 
 
-def protocols(*topics: str) -> tuple[Protocol, ...]:
+def make_protocols(*topics: str) -> tuple[Protocol, ...]:
     return (Protocol("range", encode_subscription(Subscription(topics or ("t",)))),)
 
 
 class Member:
-    """Member of a consumer group that talks to one broker at a time.
+    """Member of a consumer group that sends its requests to one broker.
 
     The coordinator assigns its partitions unless the member `leads` the group."""
 
@@ -51,7 +51,7 @@ class Member:
             Join(
                 self.group,
                 self.member_id,
-                protocols(*topics),
+                make_protocols(*topics),
                 instance_id=self._instance_id,
                 session_timeout_ms=session_ms,
                 can_lead=self._leads,
@@ -104,13 +104,13 @@ async def commit(
     await broker.groups.commit(group, wanted, member=member, deadline=deadline or soon())
 
 
-async def committed(broker: Broker, group: str = G) -> dict[tuple[str, int], int]:
+async def fetch_committed(broker: Broker, group: str = G) -> dict[tuple[str, int], int]:
     found = await broker.groups.committed(group, deadline=soon())
     return {(place.topic, place.partition): int(each.offset) for place, each in found.items()}
 
 
 async def coordinator_node(brokers: Brokers, group: str = G) -> int:
-    """Return the running broker that coordinates the group, once one does."""
+    """Return the node id of the running broker that coordinates the group; wait until there is one."""
     asked = next(iter(brokers.running.values()))
     await asked.groups.router.partition_for(group, soon())
     await asked.groups.committed(group, deadline=soon())
@@ -121,7 +121,7 @@ async def coordinator_node(brokers: Brokers, group: str = G) -> int:
     raise AssertionError("it has no coordinator any more")
 
 
-async def others(brokers: Brokers, group: str = G) -> list[Broker]:
-    """Return brokers other than the coordinator."""
+async def list_other_brokers(brokers: Brokers, group: str = G) -> list[Broker]:
+    """Return the running brokers except the group's coordinator."""
     leader = await coordinator_node(brokers, group)
     return [broker for number, broker in brokers.running.items() if number != leader]

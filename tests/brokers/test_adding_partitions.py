@@ -1,4 +1,4 @@
-"""Topics that get more partitions, in a cluster: under writes, failures and concurrent orders, and with consumers."""
+"""Topics that get more partitions in a cluster: under writes, failures and concurrent requests, and with consumers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def write(broker: Broker, value: bytes, partition: int | None = None, key:
     return result.partition
 
 
-async def values(broker: Broker, partition: int) -> list[bytes]:
+async def fetch_values(broker: Broker, partition: int) -> list[bytes]:
     end = (await broker.offsets("t", partition, linearizable=True, deadline=soon())).end
     found: list[bytes] = []
     while len(found) < end:
@@ -57,21 +57,24 @@ async def values(broker: Broker, partition: int) -> list[bytes]:
     return found
 
 
-async def terms(broker: Broker) -> list[tuple[int | None, int | None]]:
+async def fetch_leader_terms(broker: Broker) -> list[tuple[int | None, int | None]]:
     """Return leader and term of each partition."""
     described = await broker.describe_topic("t", deadline=soon())
     return [(each.leader, each.leader_epoch) for each in described.partitions]
 
 
 async def is_whole(broker: Broker, count: int) -> bool:
-    """Return whether the topic has so many partitions, each with all replicas in sync."""
+    """Return whether the topic has this number of partitions, each with all replicas in sync."""
     partitions = (await broker.describe_topic("t", deadline=soon())).partitions
     return len(partitions) == count and all(sorted(each.in_sync) == sorted(each.replicas) for each in partitions)
 
 
-async def test_new_partitions_are_there_for_every_broker_and_the_others_stay(topic: Brokers) -> None:
+async def test_every_broker_sees_new_partitions_and_the_others_stay(topic: Brokers) -> None:
     await write(topic[1], b"before", 1)
-    before, topic_id = await terms(topic[1]), (await topic[1].describe_topic("t", deadline=soon())).topic_id
+    before, topic_id = (
+        await fetch_leader_terms(topic[1]),
+        (await topic[1].describe_topic("t", deadline=soon())).topic_id,
+    )
     grown = await topic[2].create_partitions("t", 6, deadline=soon())
     assert (grown.topic_id, len(grown.partitions)) == (topic_id, 6)
     assert [len(each.replicas) for each in grown.partitions] == [3] * 6
@@ -80,9 +83,9 @@ async def test_new_partitions_are_there_for_every_broker_and_the_others_stay(top
     for number in (1, 2, 3):
         for partition in range(2, 6):
             assert await write(topic[number], b"%d" % number, partition) == partition
-    assert await values(topic[3], 5) == [b"1", b"2", b"3"]
-    assert await values(topic[3], 1) == [b"before"]
-    assert (await terms(topic[3]))[:2] == before
+    assert await fetch_values(topic[3], 5) == [b"1", b"2", b"3"]
+    assert await fetch_values(topic[3], 1) == [b"before"]
+    assert (await fetch_leader_terms(topic[3]))[:2] == before
     for number in (1, 2, 3):
         key = b"some key"
         assert await write(topic[number], b"k", key=key) == (murmur2(key) & 0x7FFFFFFF) % 6
@@ -91,16 +94,16 @@ async def test_new_partitions_are_there_for_every_broker_and_the_others_stay(top
 
 async def test_a_topic_grows_under_writes_without_a_loss_or_an_election(topic: Brokers) -> None:
     acknowledged: list[tuple[int, bytes]] = []
-    before, is_over = await terms(topic[1]), False
+    before, is_over = await fetch_leader_terms(topic[1]), False
 
-    async def client(number: int) -> None:
+    async def keep_writing(number: int) -> None:
         sequence = 0
         while not is_over:
             value = b"%d-%d" % (number, sequence)
             acknowledged.append((await write(topic[number], value, key=value), value))
             sequence += 1
 
-    clients = [asyncio.create_task(client(number)) for number in (1, 2, 3)]
+    clients = [asyncio.create_task(keep_writing(number)) for number in (1, 2, 3)]
     for total in (3, 5, 12):
         count = len(acknowledged)
         await until(lambda count=count: len(acknowledged) >= count + 30)
@@ -109,13 +112,13 @@ async def test_a_topic_grows_under_writes_without_a_loss_or_an_election(topic: B
     await until(lambda: len(acknowledged) >= count + 100)
     is_over = True
     await asyncio.gather(*clients)
-    stored = [(partition, value) for partition in range(12) for value in await values(topic[1], partition)]
+    stored = [(partition, value) for partition in range(12) for value in await fetch_values(topic[1], partition)]
     assert sorted(stored) == sorted(acknowledged)
     assert {partition for partition, _ in acknowledged} == set(range(12))
-    assert (await terms(topic[1]))[:2] == before
+    assert (await fetch_leader_terms(topic[1]))[:2] == before
 
 
-async def test_orders_that_cannot_be(topic: Brokers) -> None:
+async def test_invalid_additions_are_refused(topic: Brokers) -> None:
     for total in (0, 1, 2):
         with pytest.raises(InvalidArgument, match="topic 't' has 2 partitions; partitions can only be added"):
             await topic[3].create_partitions("t", total, deadline=soon())
@@ -132,7 +135,7 @@ async def test_orders_that_cannot_be(topic: Brokers) -> None:
         await write(topic[3], b"", 2)
 
 
-async def test_a_dry_run_adds_nothing_and_shows_the_places(topic: Brokers) -> None:
+async def test_a_dry_run_adds_nothing_and_shows_the_placement(topic: Brokers) -> None:
     planned = await topic[2].create_partitions("t", 4, deadline=soon(), validate_only=True)
     assert [(each.partition, each.leader is None) for each in planned.partitions][2:] == [(2, True), (3, True)]
     assert all(len(set(each.replicas)) == 3 for each in planned.partitions)
@@ -141,7 +144,7 @@ async def test_a_dry_run_adds_nothing_and_shows_the_places(topic: Brokers) -> No
         await topic[2].create_partitions("t", 2, deadline=soon(), validate_only=True)
 
 
-async def test_partitions_on_named_brokers(topic: Brokers) -> None:
+async def test_partitions_are_added_on_the_named_brokers(topic: Brokers) -> None:
     for assignments, why in (
         ([[1, 2, 3]], "gets 2 partitions, and 1 assignments are given"),
         ([[1, 2, 3], [1, 2]], "t/3 needs 3 brokers"),
@@ -154,7 +157,7 @@ async def test_partitions_on_named_brokers(topic: Brokers) -> None:
     assert [list(each.replicas) for each in grown.partitions][2:] == [[2, 3, 1], [3, 1, 2]]
 
 
-async def test_of_concurrent_orders_for_one_number_one_is_done(topic: Brokers) -> None:
+async def test_one_of_concurrent_requests_for_the_same_number_succeeds(topic: Brokers) -> None:
     answers = await asyncio.gather(
         *(topic[number].create_partitions("t", 4, deadline=soon()) for number in (1, 2, 3)), return_exceptions=True
     )
@@ -164,7 +167,7 @@ async def test_of_concurrent_orders_for_one_number_one_is_done(topic: Brokers) -
     assert len((await topic[1].describe_topic("t", deadline=soon())).partitions) == 4
 
 
-async def test_concurrent_orders_for_several_numbers_end_with_the_largest(topic: Brokers) -> None:
+async def test_concurrent_requests_for_several_numbers_end_with_the_largest(topic: Brokers) -> None:
     answers = await asyncio.gather(
         *(topic[number].create_partitions("t", 4 + number, deadline=soon()) for number in (1, 2, 3)),
         return_exceptions=True,
@@ -177,27 +180,27 @@ async def test_concurrent_orders_for_several_numbers_end_with_the_largest(topic:
         assert await write(topic[1], b"x", partition) == partition
 
 
-async def test_a_broker_that_was_down_makes_its_replicas_when_it_is_back(topic: Brokers) -> None:
+async def test_a_broker_that_was_down_creates_its_replicas_when_it_returns(topic: Brokers) -> None:
     await topic.stop(3)
     await topic[1].create_partitions("t", 5, deadline=soon())
     written = [await write(topic[1], b"x", partition) for partition in range(5)]
     await topic.start(3)
     await until_async(lambda: is_whole(topic[1], 5))
-    assert [len(await values(topic[3], partition)) for partition in range(5)] == [1] * len(written)
+    assert [len(await fetch_values(topic[3], partition)) for partition in range(5)] == [1] * len(written)
 
 
-async def test_all_brokers_restart_and_the_topic_is_still_grown(topic: Brokers) -> None:
+async def test_added_partitions_survive_a_restart_of_all_brokers(topic: Brokers) -> None:
     await topic[1].create_partitions("t", 4, deadline=soon())
     for partition in range(4):
         await write(topic[2], b"x", partition)
     await topic.stop()
     await topic.start()
     await until_async(lambda: is_whole(topic[2], 4))
-    assert [await values(topic[3], partition) for partition in range(4)] == [[b"x"]] * 4
+    assert [await fetch_values(topic[3], partition) for partition in range(4)] == [[b"x"]] * 4
 
 
-async def test_a_restart_amid_the_growth(topic: Brokers) -> None:
-    """The order is repeated until it is done; the restarted broker has its replicas as the others do."""
+async def test_a_broker_restarts_while_partitions_are_added(topic: Brokers) -> None:
+    """The request is repeated until it succeeds; the restarted broker creates its replicas like the others."""
 
     async def grow() -> None:
         while True:
@@ -216,7 +219,7 @@ async def test_a_restart_amid_the_growth(topic: Brokers) -> None:
     await until_async(lambda: is_whole(topic[1], 5))
 
 
-async def test_a_deletion_and_an_addition_meet(topic: Brokers) -> None:
+async def test_a_deletion_and_an_addition_at_the_same_time_leave_no_replicas(topic: Brokers) -> None:
     for _ in range(5):
         deleted, grown = await asyncio.gather(
             topic[2].delete_topic("t", deadline=soon()),
@@ -233,33 +236,35 @@ async def test_a_deletion_and_an_addition_meet(topic: Brokers) -> None:
         assert len((await topic[3].describe_topic("t", deadline=soon())).partitions) == 2
 
 
-async def test_an_added_partition_moves_to_another_number_of_replicas(topic: Brokers) -> None:
+async def test_the_replication_factor_of_an_added_partition_can_change(topic: Brokers) -> None:
     await topic[1].create_partitions("t", 3, deadline=soon())
     await write(topic[1], b"x", 2)
     await topic[2].operations.partitions.set_replicas("t", 2, [3, 1], deadline=soon())
     await until_async(lambda: is_whole(topic[1], 3))
     assert [*(await topic[1].describe_topic("t", deadline=soon())).partitions[2].replicas] == [3, 1]
-    assert await values(topic[2], 2) == [b"x"]
+    assert await fetch_values(topic[2], 2) == [b"x"]
 
 
-async def test_new_partitions_have_as_many_replicas_as_partition_0_now(topic: Brokers) -> None:
+async def test_new_partitions_have_as_many_replicas_as_partition_0_has_now(topic: Brokers) -> None:
     for partition in range(2):
         await topic[2].operations.partitions.set_replicas("t", partition, [3], deadline=soon())
     grown = await topic[1].create_partitions("t", 3, deadline=soon())
     assert len(grown.partitions[2].replicas) == 1
 
 
-async def test_a_broker_whose_copy_is_old_looks_a_partition_up(topic: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy of the controller's state is held back until requests have arrived."""
+async def test_a_broker_with_stale_metadata_finds_an_added_partition(
+    topic: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker's copy of the controller's state is not updated until requests have arrived."""
     late = topic[3]
     copy, barrier = late.metadata._copy, late.metadata.barrier
     is_asked = asyncio.Event()
 
-    async def noted(deadline: Deadline) -> None:
+    async def note_barrier(deadline: Deadline) -> None:
         is_asked.set()
         await barrier(deadline)
 
-    monkeypatch.setattr(late.metadata, "barrier", noted)
+    monkeypatch.setattr(late.metadata, "barrier", note_barrier)
     with monkeypatch.context() as patch:
         patch.setattr(copy, "follow", lambda: None)
         await topic[1].create_partitions("t", 4, deadline=soon())
@@ -275,9 +280,7 @@ async def test_a_broker_whose_copy_is_old_looks_a_partition_up(topic: Brokers, m
     assert (await offsets).beginning == 0
 
 
-async def test_a_cluster_of_an_earlier_level_has_to_finish_its_upgrade(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_adding_partitions_needs_a_finished_upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 1)
     async with brokers_in(tmp_path) as three:
         await three.start()
@@ -292,7 +295,7 @@ async def test_a_cluster_of_an_earlier_level_has_to_finish_its_upgrade(
 # consumers
 
 
-async def follow(member: Member) -> None:
+async def keep_in_group(member: Member) -> None:
     """Stay in the group, and join it again for each rebalance."""
     while True:
         try:
@@ -303,16 +306,16 @@ async def follow(member: Member) -> None:
             continue
 
 
-async def test_a_group_shares_the_new_partitions_out(topic: Brokers) -> None:
+async def test_group_members_share_the_new_partitions(topic: Brokers) -> None:
     members = [Member(topic[number]) for number in (1, 2)]
-    following = [asyncio.create_task(follow(member)) for member in members]
+    following = [asyncio.create_task(keep_in_group(member)) for member in members]
 
-    def shared() -> list[tuple[int, list[int]]]:
+    def shares() -> list[tuple[int, list[int]]]:
         return [(member.generation, [place.partition for place in member.owned]) for member in members]
 
-    await until(lambda: sorted(numbers for _, numbers in shared()) == [[0], [1]], shared)
+    await until(lambda: sorted(numbers for _, numbers in shares()) == [[0], [1]], shares)
     await topic[3].create_partitions("t", 6, deadline=soon())
-    await until(lambda: sorted(numbers for _, numbers in shared()) == [[0, 1, 2], [3, 4, 5]], shared)
+    await until(lambda: sorted(numbers for _, numbers in shares()) == [[0, 1, 2], [3, 4, 5]], shares)
     for each in following:
         each.cancel()
     await asyncio.gather(*following, return_exceptions=True)
@@ -351,8 +354,8 @@ async def test_offsets_of_new_partitions_are_committed_at_any_broker(topic: Brok
         assert list(await topic[number].groups.commit(G, wanted, deadline=soon())) == [TopicPartition("t", 3)]
 
 
-async def test_a_broker_with_added_partitions_is_emptied(tmp_path: Path) -> None:
-    """The balancer moves them by the version of their addition."""
+async def test_a_broker_with_added_partitions_can_be_decommissioned(tmp_path: Path) -> None:
+    """The balancer moves added partitions by the version at which they were added."""
     async with brokers_in(tmp_path, 4) as four:
         await four.start()
         await four[1].create_topic("t", 2, deadline=soon())

@@ -1,4 +1,4 @@
-"""Requests to any broker of three: it forwards those for partitions of other leaders, and names the leader."""
+"""Requests to any of three brokers: it forwards those for partitions of other leaders, and names the leader."""
 
 import asyncio
 
@@ -30,21 +30,21 @@ def soon():
     return deadline_in(10_000)
 
 
-async def values_of(broker, topic, partition=0, offset=0):
+async def fetch_values(broker, topic, partition=0, offset=0):
     fetched = await broker.fetch(topic, partition, offset, max_bytes=1 << 20, min_bytes=0, deadline=soon())
     return [record.value for batch in fetched.batches for record in read_records(batch)]
 
 
 async def commit(broker, group, offsets):
     wanted = {TopicPartition(*place): OffsetCommit(Offset(offset)) for place, offset in offsets.items()}
-    return by_offset(await broker.groups.commit(group, wanted, deadline=soon()))
+    return offsets_by_place(await broker.groups.commit(group, wanted, deadline=soon()))
 
 
-async def committed(broker, group):
-    return by_offset(await broker.groups.committed(group, deadline=soon()))
+async def fetch_committed(broker, group):
+    return offsets_by_place(await broker.groups.committed(group, deadline=soon()))
 
 
-def by_offset(found):
+def offsets_by_place(found):
     return {tuple(place): int(committed.offset) for place, committed in found.items()}
 
 
@@ -58,34 +58,34 @@ async def produce(broker, topic, *values, partition=0, ms=10_000):
     return [result.offset for result in results]
 
 
-async def test_every_broker_takes_produce_and_fetch_for_every_partition(brokers):
+async def test_every_broker_accepts_produce_and_fetch_for_every_partition(brokers):
     await brokers[2].create_topic("t", 3, deadline=soon())
     for number in (1, 2, 3):
         for partition in range(3):
             assert await produce(brokers[number], "t", b"%d" % number, partition=partition) == [number - 1]
     for number in (1, 2, 3):
         for partition in range(3):
-            assert await values_of(brokers[number], "t", partition) == [b"1", b"2", b"3"]
+            assert await fetch_values(brokers[number], "t", partition) == [b"1", b"2", b"3"]
 
 
-async def test_a_call_for_several_partitions_is_split_and_joined_in_its_order(brokers):
+async def test_a_call_for_several_partitions_is_split_and_its_results_keep_their_order(brokers):
     await brokers[1].create_topic("t", 3, deadline=soon())
     choice = [2, 0, 1, 0, 2, 1, 1, 0, 2]
     records = [NewRecord(b"%d" % place) for place in range(len(choice))]
     results = await brokers[3].produce_records("t", choice, records, deadline=soon())
     assert [result.partition for result in results] == choice
     for place, result in enumerate(results):
-        assert (await values_of(brokers[2], "t", result.partition))[result.offset] == b"%d" % place
+        assert (await fetch_values(brokers[2], "t", result.partition))[result.offset] == b"%d" % place
 
 
-async def test_stored_batches_are_forwarded_as_they_are(brokers):
+async def test_stored_batches_are_forwarded_unchanged(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     for number in await brokers.followers("t"):
         body = build_batch([NewRecord(b"a"), NewRecord(b"b")])
         produced = await brokers[number].produce_batches("t", 0, bytes(body), deadline=soon())
         assert produced.next_offset - produced.base_offset == 2
         assert produced.leader_epoch >= 1
-    assert await values_of(brokers[1], "t") == [b"a", b"b", b"a", b"b"]
+    assert await fetch_values(brokers[1], "t") == [b"a", b"b", b"a", b"b"]
 
 
 @pytest.mark.parametrize("acks", [1, 0])
@@ -121,7 +121,7 @@ async def test_a_forwarded_fetch_waits_for_the_next_record(brokers):
     assert [record.value for record in read_records(fetched.batches[0])] == [b"late"]
 
 
-async def test_errors_keep_their_kind_over_the_hop(brokers):
+async def test_forwarded_errors_keep_their_class(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     (number, _) = await brokers.followers("t")
     await produce(brokers[number], "t", b"x")
@@ -144,7 +144,7 @@ async def test_offsets_and_timestamps_come_from_the_leader(brokers):
         assert await brokers[number].offset_for_timestamp("t", 0, 9_000, deadline=soon()) is None
 
 
-async def test_a_topic_is_known_everywhere_as_soon_as_its_creation_was_answered(brokers):
+async def test_every_broker_finds_a_topic_once_its_creation_is_answered(brokers):
     for number in range(9):
         name = f"t{number}"
         await brokers[1 + number % 3].create_topic(name, 1, deadline=soon())
@@ -154,14 +154,14 @@ async def test_a_topic_is_known_everywhere_as_soon_as_its_creation_was_answered(
             await brokers[1 + number % 3].delete_topic(name, deadline=soon())
 
 
-async def test_a_topic_made_again_holds_nothing_of_the_first(brokers):
+async def test_a_recreated_topic_holds_no_records_of_the_first(brokers):
     for _ in range(3):
         await brokers[1].create_topic("t", 2, deadline=soon())
         assert await produce(brokers[2], "t", b"x", partition=1) == [0]
         await brokers[3].delete_topic("t", deadline=soon())
 
 
-async def test_a_topic_made_again_waits_for_no_more_than_the_removal_of_the_first(brokers, monkeypatch):
+async def test_a_topic_can_be_recreated_as_soon_as_the_first_is_removed(brokers, monkeypatch):
     monkeypatch.setattr(assignments, "_RETRY_S", 3600.0)
     for _ in range(3):
         await brokers[1].create_topic("t", 2, deadline=soon())
@@ -171,7 +171,7 @@ async def test_a_topic_made_again_waits_for_no_more_than_the_removal_of_the_firs
 
 @pytest.mark.parametrize("is_made_again", [True, False])
 async def test_a_request_for_a_deleted_topic_does_not_fail_after_its_recreation(brokers, monkeypatch, is_made_again):
-    """A broker with stale metadata is asked for a topic that was deleted and created anew meanwhile."""
+    """Send requests to a broker with stale metadata for a topic that was deleted, and perhaps recreated, meanwhile."""
     await brokers[1].create_topic("t", 1, deadline=soon())
     await produce(brokers[3], "t", b"x")
     late = brokers[3].parts.topics
@@ -202,7 +202,7 @@ async def test_a_request_for_a_deleted_topic_does_not_fail_after_its_recreation(
         assert await produce(brokers[3], "t", b"y") == [0]
 
 
-async def test_creations_at_several_brokers_at_once_make_one_topic(brokers):
+async def test_concurrent_creations_at_several_brokers_create_one_topic(brokers):
     results = await asyncio.gather(
         *(brokers[number].create_topic("t", 1, deadline=soon()) for number in (1, 2, 3)), return_exceptions=True
     )
@@ -211,7 +211,7 @@ async def test_creations_at_several_brokers_at_once_make_one_topic(brokers):
         await brokers[2].create_topic("t", 1, deadline=soon())
 
 
-async def test_orders_that_the_cluster_cannot_execute_are_refused(brokers):
+async def test_requests_that_the_cluster_cannot_execute_are_refused(brokers):
     with pytest.raises(PlacementImpossible, match="replication factor 4 needs as many hosts"):
         await brokers[1].create_topic("t", 1, 4, deadline=soon())
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas=3 can never be met with 2 replicas"):
@@ -223,23 +223,23 @@ async def test_orders_that_the_cluster_cannot_execute_are_refused(brokers):
         await produce(brokers[2], OFFSETS_TOPIC, b"x")
 
 
-async def test_commits_are_seen_by_every_broker_once_they_were_answered(brokers):
+async def test_every_broker_returns_a_commit_once_it_is_answered(brokers):
     await brokers[1].create_topic("t", 2, deadline=soon())
     place = ("t", 1)
     for round_ in range(1, 7):
         writer, reader = brokers[1 + round_ % 3], brokers[1 + (round_ + 1) % 3]
         await commit(writer, "g", {place: round_})
-        assert await committed(reader, "g") == {place: round_}
+        assert await fetch_committed(reader, "g") == {place: round_}
     await commit(brokers[1], "g", {place: 2})
-    assert await committed(brokers[2], "g") == {place: 6}
+    assert await fetch_committed(brokers[2], "g") == {place: 6}
     await commit(brokers[3], "h", {place: 1})
     assert await brokers[2].groups.names(deadline=soon()) == ["g", "h"]
     await brokers[2].delete_topic("t", deadline=soon())
     await brokers[3].metadata.barrier(soon())  # its own copy of the topics may be some milliseconds old
-    assert await committed(brokers[3], "g") == {}
+    assert await fetch_committed(brokers[3], "g") == {}
 
 
-async def test_the_answer_to_a_commit_shows_all_that_was_answered_before_and_asks_no_majority(brokers, monkeypatch):
+async def test_the_answer_to_a_commit_has_all_earlier_commits_without_a_read_index(brokers, monkeypatch):
     await brokers[1].create_topic("t", 9, deadline=soon())
     expected = {}
     for number in range(9):  # a read index would be refused, wherever it is asked
@@ -248,10 +248,10 @@ async def test_the_answer_to_a_commit_shows_all_that_was_answered_before_and_ask
         found = await commit(broker, "g", {("t", number): number})
         assert found == expected, f"the answer of node {1 + number % 3}"
         if number == 2:
-            monkeypatch.setattr(GroupCoordinator, "current", _no_read_index)
+            monkeypatch.setattr(GroupCoordinator, "current", _refuse_read_index)
 
 
-async def _no_read_index(coordinator, deadline):
+async def _refuse_read_index(coordinator, deadline):
     raise AssertionError(f"{coordinator.replica.name} asks a majority")
 
 
@@ -265,14 +265,14 @@ async def test_replicas_lie_on_three_hosts_and_leaders_are_spread(brokers):
         described = await brokers[3].describe_topic("t", deadline=soon())
 
 
-async def test_partitions_without_a_replica_here_are_reached_all_the_same(brokers):
+async def test_every_broker_forwards_for_partitions_of_which_it_has_no_replica(brokers):
     await brokers[1].create_topic("lonely", 6, 1, deadline=soon())
     for partition in range(6):
         for number in (1, 2, 3):
             assert await produce(brokers[number], "lonely", b"x", partition=partition) == [number - 1]
 
 
-async def test_the_leader_stops_and_writing_goes_on(brokers):
+async def test_writes_continue_after_the_leader_stops(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     leader = await brokers.leader("t")
     (other, third) = await brokers.followers("t")
@@ -283,10 +283,10 @@ async def test_the_leader_stops_and_writing_goes_on(brokers):
     assert list(health.nodes_down) == [leader]
     assert f"node {leader} does not answer" in health.unhealthy_reasons
     await brokers.start(leader)
-    assert await values_of(brokers[leader], "t") == [b"before", b"after"]
+    assert await fetch_values(brokers[leader], "t") == [b"before", b"after"]
 
 
-async def test_without_a_majority_writes_fail_in_time_reads_go_on_and_writes_resume(brokers):
+async def test_without_a_majority_writes_fail_in_time_reads_continue_and_writes_resume(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     leader = await brokers.leader("t")
     others = await brokers.followers("t")
@@ -299,16 +299,16 @@ async def test_without_a_majority_writes_fail_in_time_reads_go_on_and_writes_res
     with pytest.raises(NoLeader) as raised:
         await produce(survivor, "t", b"refused", ms=400)
     assert raised.value.outcome == "failed"
-    assert await values_of(survivor, "t") == [b"kept"]
+    assert await fetch_values(survivor, "t") == [b"kept"]
     with pytest.raises(NoLeader):
         await survivor.create_topic("u", 1, deadline=deadline_in(400))
     waiting = asyncio.ensure_future(produce(survivor, "t", b"patient", ms=20_000))
     await brokers.start(others[0])
     assert await waiting == [1]
-    assert await values_of(survivor, "t") == [b"kept", b"patient"]
+    assert await fetch_values(survivor, "t") == [b"kept", b"patient"]
 
 
-async def test_a_topic_deleted_and_made_again_while_a_broker_was_away(brokers):
+async def test_a_broker_that_was_down_follows_the_recreation_of_a_topic(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     await produce(brokers[1], "t", b"old")
     await brokers.stop(3)
@@ -316,13 +316,13 @@ async def test_a_topic_deleted_and_made_again_while_a_broker_was_away(brokers):
     second = await brokers[1].create_topic("t", 1, 2, deadline=soon())
     await produce(brokers[2], "t", b"new")
     await brokers.start(3)
-    assert await values_of(brokers[3], "t") == [b"new"]
+    assert await fetch_values(brokers[3], "t") == [b"new"]
     assert (await brokers[3].describe_topic("t", deadline=soon())).topic_id == second.topic_id
     names = {group.path for group in brokers[3].node.driver.groups.values()}
     assert not any(path.endswith("/t/0") for path in names)
 
 
-async def test_a_replica_that_has_others_is_not_given_gaps(brokers, tmp_path):
+async def test_offline_recovery_refuses_a_replica_that_has_others(brokers, tmp_path):
     await brokers[1].create_topic("t", 1, deadline=soon())
     await produce(brokers[1], "t", b"kept")
     await brokers.stop()

@@ -1,4 +1,4 @@
-"""Consumer instances in a cluster: any broker takes any request about them, and they outlive their coordinator."""
+"""Consumer instances in a cluster: any broker accepts requests about them, and they survive a change of coordinator."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,8 +49,8 @@ async def poll(broker, wait_ms=2_000, name=C):
     return found
 
 
-async def values(broker, count, name=C):
-    """Poll until there are so many values; a poll without a coordinator is retried."""
+async def poll_values(broker, count, name=C):
+    """Poll until `count` values have arrived; a poll without a coordinator is retried."""
     found = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -62,15 +62,15 @@ async def values(broker, count, name=C):
     return sorted(found)
 
 
-async def committed(broker):
+async def fetch_committed(broker):
     return {place: each.offset for place, each in (await broker.groups.committed(G, deadline=soon())).items()}
 
 
-def living(brokers):
+def count_instances(brokers):
     return {number: len(broker.consumers) for number, broker in brokers.running.items() if len(broker.consumers)}
 
 
-async def test_made_at_one_polled_at_another_committed_at_the_third(brokers):
+async def test_an_instance_is_created_polled_and_committed_at_different_brokers(brokers):
     await brokers[1].create_topic("t", 2, deadline=soon())
     await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
     with pytest.raises(ConsumerExists):
@@ -78,15 +78,15 @@ async def test_made_at_one_polled_at_another_committed_at_the_third(brokers):
     await brokers[2].consumers.subscribe(G, C, ["t"], None, deadline=soon())
     await produce(brokers[3], b"a", b"b")
     await produce(brokers[3], b"c", partition=1)
-    assert await values(brokers[3], 3) == [b"a", b"b", b"c"]
+    assert await poll_values(brokers[3], 3) == [b"a", b"b", b"c"]
     outcomes = await brokers[1].consumers.commit(G, C, None, deadline=soon())
     assert [each.committed for each in outcomes] == [2, 1]
     for broker in brokers.running.values():
-        assert await committed(broker) == {("t", 0): 2, ("t", 1): 1}
+        assert await fetch_committed(broker) == {("t", 0): 2, ("t", 1): 1}
         assert list((await broker.consumers.subscription(G, C, deadline=soon())).topics) == ["t"]
         assert await broker.consumers.assignment(G, C, deadline=soon()) == [("t", 0), ("t", 1)]
     leader = await brokers.leader(OFFSETS)
-    assert living(brokers) == {leader: 1}
+    assert count_instances(brokers) == {leader: 1}
     for broker in brokers.running.values():
         assert broker.groups.leader_of(G) == leader
     await brokers[3].consumers.delete(G, C, deadline=soon())
@@ -95,7 +95,7 @@ async def test_made_at_one_polled_at_another_committed_at_the_third(brokers):
             await broker.consumers.poll(G, C, wait_ms=0, max_bytes=1, formats=["json"])
 
 
-async def test_errors_keep_their_kind_over_the_hop(brokers):
+async def test_forwarded_errors_keep_their_class(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
     for broker in brokers.running.values():
@@ -105,13 +105,13 @@ async def test_errors_keep_their_kind_over_the_hop(brokers):
             await broker.consumers.subscribe(G, C, [], "(", deadline=soon())
 
 
-async def test_instances_go_on_when_their_coordinator_is_closed(brokers):
-    """Subscribed and assigned ones; from what is committed, without being made again."""
+async def test_instances_continue_after_their_coordinator_stops(brokers):
+    """Subscribed and assigned instances continue from the committed offsets, without being created again."""
     await brokers[1].create_topic("t", 2, deadline=soon())
     await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
     await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
     await produce(brokers[1], b"a", b"b")
-    assert await values(brokers[1], 2) == [b"a", b"b"]
+    assert await poll_values(brokers[1], 2) == [b"a", b"b"]
     await brokers[1].consumers.commit(G, C, [Consumed(TopicPartition("t", 0), 0, "seen")], deadline=soon())
     generation = (await brokers[1].groups.describe(G, deadline=soon())).generation
     leader = await brokers.leader(OFFSETS)
@@ -120,14 +120,14 @@ async def test_instances_go_on_when_their_coordinator_is_closed(brokers):
     await produce(other, b"c")
     await produce(other, b"d", partition=1)
     # Delivered and uncommitted records are repeated; none is left out.
-    assert await values(other, 3) == [b"b", b"c", b"d"]
+    assert await poll_values(other, 3) == [b"b", b"c", b"d"]
     # The group did not even rebalance: the member came back under its id.
     assert (await other.groups.describe(G, deadline=soon())).generation == generation
-    (successor,) = living(brokers)
+    (successor,) = count_instances(brokers)
     assert successor != leader
 
 
-async def test_a_choice_of_a_position_outlives_the_coordinator(brokers):
+async def test_a_seek_survives_a_change_of_the_coordinator(brokers):
     """`latest` must not skip records that arrived while there was no leader, and a requested replay continues."""
     await brokers[1].create_topic("t", 2, deadline=soon())
     here = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -140,15 +140,15 @@ async def test_a_choice_of_a_position_outlives_the_coordinator(brokers):
     for _, partition in here:
         await produce(brokers[1], b"new", partition=partition)
     await brokers.stop(await brokers.leader(OFFSETS))
-    assert await values(next(iter(brokers.running.values())), 3) == [b"new", b"new", b"old"]
+    assert await poll_values(next(iter(brokers.running.values())), 3) == [b"new", b"new", b"old"]
 
 
-async def test_a_poll_that_waits_follows_the_coordinator(brokers):
+async def test_a_waiting_poll_follows_the_coordinator(brokers):
     await brokers[1].create_topic("t", 1, deadline=soon())
     slow = {**SETTINGS, "consumer.request.timeout.ms": 30_000}
     await brokers[1].consumers.create(G, C, slow, deadline=soon())
     await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
-    await values_of_nothing(brokers[1])
+    await wait_for_assignment(brokers[1])
     leader = await brokers.leader(OFFSETS)
     number = next(number for number in brokers.running if number != leader)
     polling = asyncio.ensure_future(poll(brokers[number], 30_000))
@@ -159,10 +159,10 @@ async def test_a_poll_that_waits_follows_the_coordinator(brokers):
     found = await asyncio.gather(polling, return_exceptions=True)
     if found != [{0: [b"late"]}]:  # the broker that stopped answered with what there was
         assert found in ([{}],) or isinstance(found[0], Unavailable | NoLeader)
-        assert await values(brokers[number], 1) == [b"late"]
+        assert await poll_values(brokers[number], 1) == [b"late"]
 
 
-async def test_records_whose_answer_was_lost_between_brokers_are_resent(brokers, monkeypatch):
+async def test_records_of_a_lost_answer_between_brokers_are_resent(brokers, monkeypatch):
     await brokers[1].create_topic("t", 1, deadline=soon())
     await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
     await brokers[1].consumers.assign(G, C, [TopicPartition("t", 0)], deadline=soon())
@@ -171,26 +171,26 @@ async def test_records_whose_answer_was_lost_between_brokers_are_resent(brokers,
     router, lost = brokers[number].parts.router, []
     read = router.read
 
-    async def loses_one(node, name, *arguments):
+    async def lose_first_answer(node, name, *arguments):
         answer = await read(node, name, *arguments)
         if name == "consumers.poll" and not lost:
             lost.append(answer)
             raise ConnectionLost("the answer was lost")
         return answer
 
-    monkeypatch.setattr(router, "read", loses_one)
+    monkeypatch.setattr(router, "read", lose_first_answer)
     assert await poll(brokers[number]) == {0: [b"a", b"b"]}
     assert len(lost[0].payload) == 2
     assert await poll(brokers[number], 0) == {}
 
 
-async def values_of_nothing(broker):
+async def wait_for_assignment(broker):
     """Wait until the instance has its partition."""
 
-    async def has_it():
+    async def fetch_assignment():
         return await broker.consumers.assignment(G, C, deadline=soon())
 
-    await until_async(has_it)
+    await until_async(fetch_assignment)
 
 
 async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
@@ -200,7 +200,7 @@ async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
     manual = {**SETTINGS, "auto.commit.enable": False}
     await brokers[1].consumers.create(G, C, manual, deadline=soon())
     await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
-    assert await values(brokers[1], 2) == [b"a", b"b"]
+    assert await poll_values(brokers[1], 2) == [b"a", b"b"]
     await brokers[2].consumers.create(G, "d", manual, deadline=soon())
     await brokers[2].consumers.subscribe(G, "d", ["t"], None, deadline=soon())
 
@@ -213,18 +213,18 @@ async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
     (lost,) = await brokers[1].consumers.assignment(G, "d", deadline=soon())
     outcomes = await brokers[3].consumers.commit(G, C, [Consumed(each, 0) for each in (mine, lost)], deadline=soon())
     assert {each.partition: each.committed for each in outcomes} == {mine.partition: 1, lost.partition: None}
-    assert await committed(brokers[1]) == {mine: 1}
+    assert await fetch_committed(brokers[1]) == {mine: 1}
     with pytest.raises(ConsumerState):
         await brokers[3].consumers.commit(G, C, [Consumed(lost, 0)], deadline=soon())
     # The owner reads it again, as it was not committed.
-    assert await values(brokers[3], 1, name="d") == [b"a" if lost.partition == 0 else b"b"]
+    assert await poll_values(brokers[3], 1, name="d") == [b"a" if lost.partition == 0 else b"b"]
 
 
-async def test_a_group_of_instances_and_others_is_assigned_by_one_of_the_others(brokers):
+async def test_a_group_member_that_is_no_instance_assigns_for_instances_too(brokers):
     await brokers[1].create_topic("t", 2, deadline=soon())
     await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
     await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
-    await values_of_nothing(brokers[1])
+    await wait_for_assignment(brokers[1])
     protocols = (Protocol("range", encode_subscription(Subscription(("t",)))),)
     joined = await brokers[2].groups.join(Join(G, "", protocols), deadline=soon())
     assert joined.leader == joined.member_id

@@ -1,4 +1,4 @@
-"""Every file of a data directory with every kind of damage: docs/DAMAGE.md has the tables, and each cell is tried.
+"""Every file of a data directory with every kind of damage: each cell of the tables in docs/DAMAGE.md is tested.
 
 No outcome is a Python error, a log that is silently empty, or a vote by a replica that was emptied.
 """
@@ -23,11 +23,11 @@ from tests.brokers.damaged_files import (
     TOPIC,
     Directories,
     check_healed,
-    held_ports,
+    hold_ports,
     is_sound,
     make_template,
+    make_values,
     read_all,
-    values,
 )
 from tests.layouts import DOCS, table_after
 from tests.waiting import WITHIN_S
@@ -39,7 +39,7 @@ TO_DO: Final = re.compile(r"[Rr]estore |use the release that wrote it|start .*in
 
 
 def cells_of(table: str) -> list[tuple[str, str, str]]:
-    """Return file, damage and outcome, as documented; the table of a broker that is alone has the differences."""
+    """Return file, damage and documented outcome; the table of a single broker lists only the differences."""
     rows = {row[0]: row[1:] for name in (IN_A_CLUSTER, table) for row in table_after(f"damage: {name}", DOCUMENT)}
     cells = [(file, damage, cell) for file, row in rows.items() for damage, cell in zip(DAMAGES, row, strict=True)]
     return [cell for cell in cells if cell[2] != NONE]
@@ -47,31 +47,31 @@ def cells_of(table: str) -> list[tuple[str, str, str]]:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Directories]:
-    yield from stopped(tmp_path_factory.mktemp("three") / "kept", 3)
+    yield from make_stopped_brokers(tmp_path_factory.mktemp("three") / "kept", 3)
 
 
 @pytest.fixture(scope="module")
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Directories]:
-    yield from stopped(tmp_path_factory.mktemp("lone") / "kept", 1)
+    yield from make_stopped_brokers(tmp_path_factory.mktemp("lone") / "kept", 1)
 
 
-def stopped(root: Path, count: int) -> Iterator[Directories]:
+def make_stopped_brokers(root: Path, count: int) -> Iterator[Directories]:
     with ExitStack() as stack:
-        directories = Directories(root, held_ports(stack, count))
+        directories = Directories(root, hold_ports(stack, count))
         asyncio.run(make_template(directories))
         yield directories
 
 
 @pytest.fixture
 async def damaged_three(three: Directories, tmp_path: Path) -> AsyncIterator[Directories]:
-    directories = three.copied(tmp_path / "copy")
+    directories = three.copy_to(tmp_path / "copy")
     yield directories
     await directories.close()
 
 
 @pytest.fixture
 async def damaged_lone(lone: Directories, tmp_path: Path) -> AsyncIterator[Directories]:
-    directories = lone.copied(tmp_path / "copy")
+    directories = lone.copy_to(tmp_path / "copy")
     yield directories
     await directories.close()
 
@@ -98,25 +98,25 @@ def test_every_kind_of_file_in_a_directory_is_in_the_table(three: Directories) -
 
 
 @pytest.mark.parametrize(("file", "damage", "outcome"), cells_of(IN_A_CLUSTER))
-async def test_one_of_three(
+async def test_one_of_three_brokers_has_the_documented_outcome(
     damaged_three: Directories, caplog: pytest.LogCaptureFixture, file: str, damage: str, outcome: str
 ) -> None:
     directories = damaged_three
     path = FILES[file](directories[3])
-    disk = identity_of(directories, 3).disk_uuid
+    disk = load_identity(directories, 3).disk_uuid
     DAMAGES[damage](path)
     if outcome == REFUSED:
         await check_refused(directories, 3, path)
     else:
         await start(directories, 1, 2, 3)
         await check_healed(directories, 3)
-        identity = identity_of(directories, 3)
+        identity = load_identity(directories, 3)
         assert identity.former_disks == ((disk,) if outcome == NEW_DISK else ())
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 @pytest.mark.parametrize(("file", "damage", "outcome"), cells_of(ALONE))
-async def test_alone(
+async def test_a_single_broker_has_the_documented_outcome(
     damaged_lone: Directories, caplog: pytest.LogCaptureFixture, file: str, damage: str, outcome: str
 ) -> None:
     directories = damaged_lone
@@ -129,12 +129,12 @@ async def test_alone(
         broker = directories.running[1]
         assert is_sound(broker) is (outcome == HEALED)
         found, error = await read_all(broker, 100 if outcome == HEALED else 1)
-        assert found == values()[: len(found)]
+        assert found == make_values()[: len(found)]
         assert error is None or outcome == SERVES_REST
-        assert outcome == SERVES_REST or found == values()
+        assert outcome == SERVES_REST or found == make_values()
         [result] = await broker.produce_records(TOPIC, 0, [NewRecord(b"more")], deadline=deadline_in(2_000))
         if outcome == HEALED:
-            assert result.offset == len(values())
+            assert result.offset == len(make_values())
         else:
             assert isinstance(result.error, LogDamaged), result
             assert f"`raftlog partition recover {TOPIC}/0`" in str(result.error)
@@ -157,7 +157,7 @@ async def check_refused(directories: Directories, number: int, path: Path) -> No
     assert TO_DO.search(said), said
 
 
-def identity_of(directories: Directories, number: int) -> NodeIdentity:
+def load_identity(directories: Directories, number: int) -> NodeIdentity:
     identity = read_identity(DISK, str(directories[number]))
     assert identity is not None
     return identity

@@ -1,4 +1,4 @@
-"""A replica that lost its meta file and its journal: what it voted and stored is not known any more."""
+"""A replica that lost its meta file and its journal, and with them its votes and its newest entries."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ REQUESTS = 5
 
 
 def lose_everything(data_dir: Path) -> None:
-    """Remove the journal, and the meta file of each replica."""
+    """Remove the journal and the meta file of each replica."""
     for file in (data_dir / ".raftlog/journal").rglob("*.journal"):
         file.unlink()
     for file in data_dir.glob("*/*/.raftlog/meta"):
@@ -36,24 +36,24 @@ def count_vote_requests(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, numbe
     transport, found = brokers[number].node.transport, Counter[bytes]()
     send = transport.send
 
-    def counted(node: NodeId, envelopes: Sequence[Envelope]) -> None:
+    def send_and_count(node: NodeId, envelopes: Sequence[Envelope]) -> None:
         found.update(
             key for key, message in envelopes if node == 3 and isinstance(message, PreVoteRequest | VoteRequest)
         )
         send(node, envelopes)
 
-    monkeypatch.setattr(transport, "send", counted)
+    monkeypatch.setattr(transport, "send", send_and_count)
     return found
 
 
 def is_voter(group: PartitionReplica, disk: UUID) -> bool:
-    """Return whether the disk votes by a committed change that leaves no other disk of its node."""
+    """Return whether a committed configuration has this disk as the only voter of node 3."""
     core = group.core
     of_its_node = [each.disk_uuid for each in core.configuration.all_voters() if each.node_id == 3]
     return of_its_node == [disk] and core.configuration.index <= core.committed_index
 
 
-async def test_an_emptied_replica_elects_no_leader_before_it_is_a_voter_again(
+async def test_an_emptied_replica_elects_no_leader_until_it_is_a_voter_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with brokers_in(tmp_path) as brokers:

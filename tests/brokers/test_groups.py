@@ -1,4 +1,4 @@
-"""Groups through any broker: members share partitions, commits are fenced, and coordinators follow one another."""
+"""Consumer groups through any broker: members share partitions, commits are fenced, and coordinators change."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord
 from raftlog.types import Offset, OffsetRange, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.brokers.members import G, Member, commit, committed, coordinator_node, others, soon
+from tests.brokers.members import G, Member, commit, coordinator_node, fetch_committed, list_other_brokers, soon
 
 ALL_OF_T = [TopicPartition("t", number) for number in range(4)]
 
@@ -51,14 +51,14 @@ async def topic(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
-async def together(*members: Member) -> list[TopicPartition]:
+async def join_together(*members: Member) -> list[TopicPartition]:
     await asyncio.gather(*(member.begin() for member in members))
     return sorted(place for member in members for place in member.owned)
 
 
-async def test_members_at_three_brokers_share_what_there_is(topic):
+async def test_members_at_three_brokers_share_all_partitions(topic):
     members = [Member(topic[number]) for number in (1, 2, 3)]
-    assert await together(*members) == ALL_OF_T
+    assert await join_together(*members) == ALL_OF_T
     assert {member.generation for member in members} == {1}
     described = await topic[2].groups.describe(G, deadline=soon())
     assert (described.state, described.protocol, described.generation) == ("Stable", "range", 1)
@@ -68,7 +68,7 @@ async def test_members_at_three_brokers_share_what_there_is(topic):
     assert described.coordinator == await coordinator_node(topic)
 
 
-async def test_the_leader_of_a_group_assigns_for_all(topic):
+async def test_the_group_leader_assigns_for_all_members(topic):
     first, second = Member(topic[1], leads=True), Member(topic[2], leads=True)
     joined = await asyncio.gather(first.join(), second.join())
     leader, follower = (first, second) if joined[0].members else (second, first)
@@ -87,7 +87,7 @@ async def test_a_waiting_heartbeat_answers_at_once_when_a_member_joins(topic):
     assert len(await member.begin()) == len(await newcomer) == 2
 
 
-async def test_heartbeats_that_are_more_than_may_wait_are_answered_soon(topic, monkeypatch):
+async def test_waiting_heartbeats_beyond_the_limit_are_answered_soon(topic, monkeypatch):
     member = Member(topic[1])
     await member.begin()
     paused: list[float] = []
@@ -104,7 +104,7 @@ async def test_heartbeats_that_are_more_than_may_wait_are_answered_soon(topic, m
     assert not coordinator._waiting
 
 
-async def test_commits_of_members_are_taken_in_order_and_fenced(topic):
+async def test_commits_of_members_apply_in_order_and_are_fenced(topic):
     member = Member(topic[1])
     await member.begin()
     for offset in (7, 2):
@@ -117,18 +117,18 @@ async def test_commits_of_members_are_taken_in_order_and_fenced(topic):
         await commit(topic[2], {0: 9}, member=MemberIdentity("nobody", member.generation))
     with pytest.raises(UnknownMember):
         await commit(topic[2], {0: 9})
-    assert await committed(topic[2]) == {("t", 0): 2}
+    assert await fetch_committed(topic[2]) == {("t", 0): 2}
 
 
-async def test_commits_without_a_member_only_rise(topic):
+async def test_commits_without_a_member_only_raise_offsets(topic):
     for number, offset in ((1, 3), (2, 9), (3, 5)):
         await commit(topic[number], {0: offset})
-    assert await committed(topic[1]) == {("t", 0): 9}
+    assert await fetch_committed(topic[1]) == {("t", 0): 9}
     await asyncio.gather(*(commit(topic[1 + offset % 3], {1: offset}) for offset in range(40)))
-    assert await committed(topic[3]) == {("t", 0): 9, ("t", 1): 39}
+    assert await fetch_committed(topic[3]) == {("t", 0): 9, ("t", 1): 39}
 
 
-async def test_invalid_commits_are_refused_as_a_whole(topic):
+async def test_a_call_with_an_invalid_commit_is_refused_as_a_whole(topic):
     good = {TopicPartition("t", 0): OffsetCommit(Offset(1))}
     bad: list[tuple[dict[TopicPartition, OffsetCommit], type[RaftlogError]]] = [
         ({TopicPartition("x", 0): OffsetCommit(Offset(1))}, UnknownTopic),
@@ -146,31 +146,31 @@ async def test_invalid_commits_are_refused_as_a_whole(topic):
     for name in ("", "a/b", "x" * 256, "\ud800"):
         with pytest.raises(InvalidArgument):
             await topic[2].groups.commit(name, good, deadline=soon())
-    assert await committed(topic[2]) == {}
+    assert await fetch_committed(topic[2]) == {}
 
 
-async def test_offsets_of_a_deleted_topic_never_show_for_a_later_one(topic):
+async def test_offsets_of_a_deleted_topic_never_apply_to_a_later_one_of_that_name(topic):
     await commit(topic[1], {0: 5})
     await topic[1].delete_topic("t", deadline=soon())
     await topic[2].create_topic("t", 4, deadline=soon())
     await topic[3].metadata.barrier(soon())
-    assert await committed(topic[3]) == {}
+    assert await fetch_committed(topic[3]) == {}
     await commit(topic[1], {0: 1})
-    assert await committed(topic[3]) == {("t", 0): 1}
+    assert await fetch_committed(topic[3]) == {("t", 0): 1}
 
 
 async def fail_over(brokers: Brokers, group: str = G) -> None:
-    """Let another broker coordinate the group from now on."""
+    """Move the group's coordinator to another broker."""
     await brokers.stop(await coordinator_node(brokers, group))
 
 
-async def test_a_new_coordinator_goes_on_with_members_and_offsets(topic):
-    first, second = (Member(broker) for broker in await others(topic))
-    await together(first, second)
+async def test_a_new_coordinator_keeps_members_and_offsets(topic):
+    first, second = (Member(broker) for broker in await list_other_brokers(topic))
+    await join_together(first, second)
     await first.commit(5, first.owned[0].partition)
     await fail_over(topic)
     await asyncio.gather(first.heartbeat(), second.heartbeat())
-    assert await committed(first.broker) == {tuple(first.owned[0]): 5}
+    assert await fetch_committed(first.broker) == {tuple(first.owned[0]): 5}
     await second.commit(6, second.owned[0].partition)
     assert (await second.broker.groups.describe(G, deadline=soon())).generation == 1
     assert (await first.leave()).error is None
@@ -178,17 +178,17 @@ async def test_a_new_coordinator_goes_on_with_members_and_offsets(topic):
         await first.commit(9)
 
 
-async def test_a_coordinator_that_ends_during_a_join_is_not_noticed(topic):
-    first, second = (Member(broker) for broker in await others(topic))
-    joining = asyncio.ensure_future(together(first, second))  # held back for more members by the first coordinator
+async def test_a_join_survives_a_change_of_the_coordinator(topic):
+    first, second = (Member(broker) for broker in await list_other_brokers(topic))
+    joining = asyncio.ensure_future(join_together(first, second))  # held back for more members by the first coordinator
     await asyncio.sleep(0)
     await fail_over(topic)
     assert await joining == ALL_OF_T
     assert first.generation == second.generation
 
 
-async def test_a_coordinator_that_ends_before_the_leader_assigned_keeps_the_generation(topic):
-    first, second = (Member(broker, leads=True) for broker in await others(topic))
+async def test_a_change_of_the_coordinator_before_the_assignment_keeps_the_generation(topic):
+    first, second = (Member(broker, leads=True) for broker in await list_other_brokers(topic))
     joined = await asyncio.gather(first.join(), second.join())
     leader, follower = (first, second) if joined[0].members else (second, first)
     waiting = asyncio.ensure_future(follower.sync())
@@ -200,11 +200,11 @@ async def test_a_coordinator_that_ends_before_the_leader_assigned_keeps_the_gene
 
 
 async def test_acknowledged_commits_survive_changes_of_coordinators(topic):
-    member = Member((await others(topic))[0])
+    member = Member((await list_other_brokers(topic))[0])
     await member.begin()
     acknowledged = 0
 
-    async def commits() -> None:
+    async def keep_committing() -> None:
         nonlocal acknowledged
         for offset in range(1, 100):
             try:
@@ -213,17 +213,17 @@ async def test_acknowledged_commits_survive_changes_of_coordinators(topic):
                 continue
             acknowledged = offset
 
-    committing = asyncio.ensure_future(commits())
+    committing = asyncio.ensure_future(keep_committing())
     while acknowledged < 20:
         await asyncio.sleep(0)
     await fail_over(topic)
     await committing
     assert acknowledged == 99
-    assert (await committed(member.broker))["t", 0] == 99
+    assert (await fetch_committed(member.broker))["t", 0] == 99
 
 
-async def test_a_zombie_commits_nothing_after_the_coordinator_moved(topic):
-    zombie, other = (Member(broker) for broker in await others(topic))
+async def test_a_zombie_member_cannot_commit_after_the_coordinator_moved(topic):
+    zombie, other = (Member(broker) for broker in await list_other_brokers(topic))
     await zombie.begin()
     await zombie.commit(3)
     stale = zombie.identity
@@ -235,11 +235,11 @@ async def test_a_zombie_commits_nothing_after_the_coordinator_moved(topic):
     await fail_over(topic)
     with pytest.raises(StaleGeneration):
         await commit(other.broker, {0: 99}, member=stale)
-    assert await committed(other.broker) == {("t", 0): 3}
+    assert await fetch_committed(other.broker) == {("t", 0): 3}
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, count: int) -> list[str]:
-    """Lose the next `count` answers of other brokers to requests of this name; return the list of lost ones."""
+    """Lose the next `count` answers of other brokers to requests of this name; return the list of lost answers."""
     read, lost = broker.parts.router.read, []
 
     async def read_and_lose(node: Any, asked: str, *args: Any) -> Any:
@@ -253,18 +253,18 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, cou
     return lost
 
 
-async def test_a_lost_answer_to_a_members_commit_is_unknown_and_it_is_not_sent_again(topic, monkeypatch):
-    member = Member((await others(topic))[0])
+async def test_a_members_commit_with_a_lost_answer_is_unknown_and_not_resent(topic, monkeypatch):
+    member = Member((await list_other_brokers(topic))[0])
     await member.begin()
     lost = lose_answers(monkeypatch, member.broker, "groups.commit", 1)
     with pytest.raises(OutcomeUnknown, match="the connection broke"):
         await member.commit(4)
     assert len(lost) == 1
-    assert await committed(member.broker) == {("t", 0): 4}
+    assert await fetch_committed(member.broker) == {("t", 0): 4}
 
 
-async def test_a_lost_answer_to_a_watermark_is_asked_for_again(topic, monkeypatch):
-    broker = (await others(topic))[0]
+async def test_a_commit_without_a_member_is_resent_after_a_lost_answer(topic, monkeypatch):
+    broker = (await list_other_brokers(topic))[0]
     lost = lose_answers(monkeypatch, broker, "groups.commit", 2)
     await commit(broker, {0: 4})
     assert len(lost) == 2
@@ -273,18 +273,18 @@ async def test_a_lost_answer_to_a_watermark_is_asked_for_again(topic, monkeypatc
         await commit(broker, {0: 5}, deadline=deadline_in(300))
 
 
-async def test_no_member_is_refused_by_a_coordinator_that_may_have_been_deposed(topic, monkeypatch):
-    member = Member((await others(topic))[0])
+async def test_a_coordinator_that_may_be_deposed_refuses_no_member(topic, monkeypatch):
+    member = Member((await list_other_brokers(topic))[0])
     await member.begin()
     confirm, doubts = GroupCoordinator.confirm, []
 
-    async def doubts_once(self: GroupCoordinator, deadline: Deadline) -> None:
+    async def fail_once(self: GroupCoordinator, deadline: Deadline) -> None:
         if not doubts:
             doubts.append(self)
             raise NotLeader("another one leads, as it turns out")
         await confirm(self, deadline)
 
-    monkeypatch.setattr(GroupCoordinator, "confirm", doubts_once)
+    monkeypatch.setattr(GroupCoordinator, "confirm", fail_once)
     stranger = MemberIdentity("stranger", 1)
     for refused in (
         lambda: commit(member.broker, {0: 1}, member=stranger),
@@ -302,23 +302,23 @@ async def test_no_member_is_refused_by_a_coordinator_that_may_have_been_deposed(
 
 
 async def test_commits_are_read_once_a_majority_confirms_the_leader(topic, monkeypatch):
-    """A deposed coordinator that is unaware of it lacks commits acknowledged elsewhere."""
-    broker = (await others(topic))[0]
+    """A deposed coordinator that has not noticed it lacks commits acknowledged elsewhere."""
+    broker = (await list_other_brokers(topic))[0]
     await commit(broker, {0: 5})
     offsets, doubts = Replica.offsets, []
 
-    async def doubts_once(self: Replica, linearizable: bool, deadline: Deadline) -> OffsetRange:
+    async def fail_once(self: Replica, linearizable: bool, deadline: Deadline) -> OffsetRange:
         if linearizable and not doubts:
             doubts.append(self.name)
             raise NotLeader("another one leads, as it turns out")
         return await offsets(self, linearizable, deadline)
 
-    monkeypatch.setattr(Replica, "offsets", doubts_once)
-    assert await committed(broker) == {("t", 0): 5}
+    monkeypatch.setattr(Replica, "offsets", fail_once)
+    assert await fetch_committed(broker) == {("t", 0): 5}
     assert [name.split("/")[0] for name in doubts] == ["__consumer_offsets"]
 
 
-async def test_operators_move_what_an_empty_group_committed(topic):
+async def test_operators_reset_the_offsets_of_an_empty_group(topic):
     for number in range(2):
         records = [NewRecord(b"x", timestamp=1_000 * at) for at in range(10)]
         await topic[1].produce_records("t", number, records, deadline=soon())
@@ -329,7 +329,7 @@ async def test_operators_move_what_an_empty_group_committed(topic):
         return [(row.partition, row.before, row.after, row.clamped) for row in rows]
 
     assert await reset(ResetTo(edge="latest"), dry_run=True) == [(0, 4, 10, False), (1, 7, 10, False)]
-    assert await committed(topic[3]) == {("t", 0): 4, ("t", 1): 7}
+    assert await fetch_committed(topic[3]) == {("t", 0): 4, ("t", 1): 7}
     assert await reset(ResetTo(shift=-5)) == [(0, 4, 0, True), (1, 7, 2, False)]
     assert await reset(ResetTo(timestamp_ms=6_500)) == [(0, 0, 7, False), (1, 2, 7, False)]
     assert await reset(ResetTo(offset=99), partitions=[TopicPartition("t", 1)]) == [(1, 7, 10, True)]
@@ -339,7 +339,7 @@ async def test_operators_move_what_an_empty_group_committed(topic):
         (2, None, 0, False),
         (3, None, 0, False),
     ]
-    assert await committed(topic[3]) == {("t", number): 0 for number in range(4)}
+    assert await fetch_committed(topic[3]) == {("t", number): 0 for number in range(4)}
     with pytest.raises(InvalidArgument, match="name the topics or partitions"):
         await topic[2].groups.reset("new", ResetTo(edge="latest"), deadline=soon())
     member = Member(topic[1])
@@ -349,7 +349,7 @@ async def test_operators_move_what_an_empty_group_committed(topic):
             await topic[2].groups.reset(G, ResetTo(edge="latest"), dry_run=dry_run, deadline=soon())
 
 
-async def test_lag_is_the_unread_part_with_its_reader(topic):
+async def test_lag_counts_unread_records_and_names_their_member(topic):
     await topic[1].produce_records("t", 0, [NewRecord(b"x")] * 10, deadline=soon())
     member = Member(topic[2])
     await member.begin()
@@ -366,7 +366,7 @@ async def test_lag_is_the_unread_part_with_its_reader(topic):
         await topic[3].groups.lag("nobody", deadline=soon())
 
 
-async def test_groups_and_what_they_committed_can_be_deleted(topic):
+async def test_groups_and_their_offsets_can_be_deleted(topic):
     member = Member(topic[2])
     await member.begin()
     await member.commit(4)
@@ -376,7 +376,7 @@ async def test_groups_and_what_they_committed_can_be_deleted(topic):
         await topic[3].groups.delete_offsets(G, "t", deadline=soon())
     await member.leave()
     assert await topic[3].groups.delete_offsets(G, "t", deadline=soon()) == [0]
-    assert await committed(topic[1]) == {}
+    assert await fetch_committed(topic[1]) == {}
     assert await topic[1].groups.names(deadline=soon()) == [G]
     await topic[1].groups.delete(G, deadline=soon())
     await commit(topic[1], {0: 1}, "simple")
@@ -388,7 +388,7 @@ async def test_groups_and_what_they_committed_can_be_deleted(topic):
         await topic[2].groups.delete("simple", deadline=soon())
 
 
-async def test_a_join_ends_at_its_deadline_and_leaves_no_member_behind(topic):
+async def test_a_join_that_times_out_leaves_no_member(topic):
     await Member(topic[1]).begin()  # it does not join again
     late = Member(topic[2])
     with pytest.raises(RebalanceInProgress):
@@ -397,11 +397,11 @@ async def test_a_join_ends_at_its_deadline_and_leaves_no_member_behind(topic):
     assert len(described.members) == 1
 
 
-async def test_fifty_members_come_and_go_and_end_in_one_generation(topic):
+async def test_fifty_members_that_join_at_once_end_in_one_generation(topic):
     await topic[1].create_topic("wide", 50, deadline=soon())
     members = [Member(topic[1 + number % 3]) for number in range(50)]
 
-    async def settle(member: Member) -> None:
+    async def join_until_stable(member: Member) -> None:
         while True:
             try:
                 await member.join("wide")
@@ -411,13 +411,13 @@ async def test_fifty_members_come_and_go_and_end_in_one_generation(topic):
                 continue
             return
 
-    await asyncio.gather(*map(settle, members))
+    await asyncio.gather(*map(join_until_stable, members))
     assert len({member.generation for member in members}) == 1
     assert sorted(place.partition for member in members for place in member.owned) == list(range(50))
 
 
-async def test_a_broker_that_does_not_know_the_topics_yet_refuses_nothing_for_good(tmp_path):
-    """The broker was opened on an empty disk, like after the loss of a disk, and lacks the controller's state."""
+async def test_a_broker_without_the_controllers_state_refuses_with_unavailable(tmp_path):
+    """The broker was opened on an empty disk, as after the loss of a disk, and lacks the controller's state."""
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
     groups = broker.groups
     try:

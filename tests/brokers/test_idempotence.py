@@ -1,4 +1,4 @@
-"""Idempotent producers, deleted records and compacted topics on three brokers of this process, through any of them."""
+"""Idempotent producers, deleted records and compacted topics on three brokers, through any of them."""
 
 import asyncio
 
@@ -33,28 +33,30 @@ async def produce(broker, producer, sequence, *values, topic="t"):
     return await broker.produce_batches(topic, 0, body, deadline=deadline_in(SOON))
 
 
-async def values_of(broker, topic="t"):
+async def fetch_values(broker, topic="t"):
     fetched = await broker.fetch(topic, 0, 0, max_bytes=1 << 20, min_bytes=0, deadline=deadline_in(SOON))
     return [record.value for batch in fetched.batches for record in read_records(batch)]
 
 
-async def ids_of(broker, count):
+async def allocate_ids(broker, count):
     return [(await broker.producers.allocate(deadline_in(SOON))).producer_id for _ in range(count)]
 
 
-async def test_ids_are_given_once_by_any_broker_and_after_restarts(brokers):
+async def test_producer_ids_are_unique_across_brokers_and_restarts(brokers):
     given = [
-        each for part in await asyncio.gather(*(ids_of(brokers[number], 3) for number in (1, 2, 3))) for each in part
+        each
+        for part in await asyncio.gather(*(allocate_ids(brokers[number], 3) for number in (1, 2, 3)))
+        for each in part
     ]
     assert len(set(given)) == 9
     assert given[0] + 1 == given[1]
     await brokers.stop(2)
     await brokers.start(2)
-    assert min(await ids_of(brokers[2], 2)) > max(given)
+    assert min(await allocate_ids(brokers[2], 2)) > max(given)
 
 
-async def test_a_fresh_id_is_above_all_that_any_broker_gave_out(brokers):
-    given = [*await ids_of(brokers[1], 2), *await ids_of(brokers[2], 2)]
+async def test_a_fresh_id_is_above_all_ids_given_before(brokers):
+    given = [*await allocate_ids(brokers[1], 2), *await allocate_ids(brokers[2], 2)]
     fresh = await asyncio.gather(
         *(brokers[number].producers.allocate(deadline_in(SOON), is_fresh=True) for number in (1, 1, 1, 3))
     )
@@ -62,15 +64,15 @@ async def test_a_fresh_id_is_above_all_that_any_broker_gave_out(brokers):
     assert min(ids) > max(given)
     assert len(set(ids)) == 4
     assert ids[2] == ids[1] + 1  # those that came while the first block was taken share the next one
-    [later] = await ids_of(brokers[1], 1)
+    [later] = await allocate_ids(brokers[1], 1)
     assert later == ids[2] + 1
     again = await brokers[1].producers.allocate(deadline_in(SOON), is_fresh=True)
     assert again.producer_id > max(*ids, later)
 
 
-async def test_a_retry_through_any_broker_after_any_leader_has_one_copy_and_its_offset(brokers):
+async def test_a_retry_through_any_broker_after_a_failover_is_stored_once(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
-    [producer] = await ids_of(brokers[3], 1)
+    [producer] = await allocate_ids(brokers[3], 1)
     for sequence in range(3):
         done = await produce(brokers[sequence + 1], producer, sequence, b"%d" % sequence)
         assert (done.base_offset, done.next_offset, done.is_duplicate) == (sequence, sequence + 1, False)
@@ -89,12 +91,12 @@ async def test_a_retry_through_any_broker_after_any_leader_has_one_copy_and_its_
     await brokers.start()
     again = await produce(brokers[leader], producer, 2, b"2")
     assert (again.base_offset, again.is_duplicate) == (2, True)
-    assert await values_of(brokers[leader]) == [b"0", b"1", b"2", b"3"]
+    assert await fetch_values(brokers[leader]) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_many_calls_of_many_producers_are_in_order_and_once_each(brokers):
+async def test_concurrent_calls_of_many_producers_are_stored_once_and_in_order(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
-    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
+    await allocate_ids(brokers[1], 1)  # ids 0 to 999 are given out with it
     leader = await brokers.leader("t")
 
     async def run(number, producer):
@@ -107,14 +109,14 @@ async def test_many_calls_of_many_producers_are_in_order_and_once_each(brokers):
         assert [each.base_offset for each in again] == offsets[-5:]
 
     await asyncio.gather(*(run(number, 10 * number + each) for number in (1, 2, 3) for each in range(3)))
-    values = await values_of(brokers[leader])
+    values = await fetch_values(brokers[leader])
     assert len(values) == len(set(values)) == 9 * 30
     assert brokers[1].parts.counters.duplicates == 15
 
 
-async def test_records_and_their_producer_in_one_call(brokers):
+async def test_records_and_their_producer_can_be_in_one_call(brokers):
     await brokers[1].create_topic("t", 2, deadline=deadline_in(SOON))
-    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
+    await allocate_ids(brokers[1], 1)  # ids 0 to 999 are given out with it
     records = [NewRecord(b"a"), NewRecord(b"b")]
     for is_again in (False, True):
         results = await brokers[2].produce_records(
@@ -127,8 +129,8 @@ async def test_records_and_their_producer_in_one_call(brokers):
         )
 
 
-async def test_ids_that_were_never_given_out_are_refused(brokers):
-    """Also by a broker whose copy of the controller's state lags behind the id, which it never refuses for good."""
+async def test_ids_that_were_never_given_are_refused(brokers):
+    """A broker with stale metadata refuses them too, but only with a retriable error."""
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
     for number in (1, 2, 3):
         with pytest.raises(UnknownProducer, match="never given out"):
@@ -137,7 +139,7 @@ async def test_ids_that_were_never_given_out_are_refused(brokers):
             "t", 0, [NewRecord(b"a")], deadline=deadline_in(SOON), producer=ProducerSequence(5_000, 0, 0)
         )
         assert isinstance(result.error, UnknownProducer)
-    [producer] = await ids_of(brokers[1], 1)
+    [producer] = await allocate_ids(brokers[1], 1)
     lagging = brokers[3].metadata
     await lagging.barrier(deadline_in(SOON))
     known = lagging._copy.state.next_producer_id
@@ -161,19 +163,19 @@ async def test_ids_that_were_never_given_out_are_refused(brokers):
     lagging.barrier = fail
     with pytest.raises(Unavailable, match="; retry"):
         await produce(brokers[3], 5_000, 0, b"invented")
-    assert len(await values_of(brokers[1])) == 20
+    assert len(await fetch_values(brokers[1])) == 20
 
 
-async def test_a_deletion_with_a_lost_answer_is_unknown_when_no_other_broker_answers(brokers, monkeypatch):
+async def test_a_deletion_with_a_lost_answer_is_unknown_if_no_other_broker_answers(brokers, monkeypatch):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
-    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
+    await allocate_ids(brokers[1], 1)  # ids 0 to 999 are given out with it
     for sequence in range(3):
         await produce(brokers[1], 1, sequence, b"%d" % sequence)
     leader = await brokers.leader("t")
     other = next(broker for number, broker in brokers.running.items() if number != leader)
     router, asked = other.parts.router, []
 
-    async def read_once(node, name, *args):
+    async def forward_once(node, name, *args):
         asked.append(name)
         if len(asked) > 1:
             raise NotLeader("it does not lead any more")
@@ -181,7 +183,7 @@ async def test_a_deletion_with_a_lost_answer_is_unknown_when_no_other_broker_ans
         raise OutcomeUnknown("the connection broke")
 
     read = router.read
-    monkeypatch.setattr(router, "read", read_once)
+    monkeypatch.setattr(router, "read", forward_once)
     with pytest.raises(OutcomeUnknown, match="the connection broke"):
         await other.delete_records("t", 0, 2, deadline=deadline_in(300))
     assert len(asked) > 1
@@ -193,7 +195,7 @@ async def test_a_deletion_with_a_lost_answer_is_unknown_when_no_other_broker_ans
 
 async def test_records_are_deleted_through_any_broker(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
-    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
+    await allocate_ids(brokers[1], 1)  # ids 0 to 999 are given out with it
     for sequence in range(5):
         await produce(brokers[1], 1, sequence, b"%d" % sequence)
     for number in (1, 2, 3):
@@ -201,5 +203,5 @@ async def test_records_are_deleted_through_any_broker(brokers):
     with pytest.raises(OffsetOutOfRange):
         await brokers[1].delete_records("t", 0, 6, deadline=deadline_in(SOON))
     with pytest.raises(OffsetOutOfRange):
-        await values_of(brokers[2])
+        await fetch_values(brokers[2])
     assert (await produce(brokers[2], 1, 0, b"0")).base_offset == 0

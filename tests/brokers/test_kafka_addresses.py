@@ -22,25 +22,25 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 
 @pytest.fixture
-def founded_by_the_first_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def found_at_feature_level_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 1)
 
 
-def knows_all(brokers: Brokers, number: int) -> bool:
+def has_all_addresses(brokers: Brokers, number: int) -> bool:
     return brokers[number].kafka_addresses("kafka") == ALL
 
 
-async def test_every_broker_knows_the_addresses_of_all(three: Brokers) -> None:
+async def test_every_broker_returns_the_addresses_of_all(three: Brokers) -> None:
     await three.start()
     for number in (1, 2, 3):
-        await until(lambda number=number: knows_all(three, number))
+        await until(lambda number=number: has_all_addresses(three, number))
     health = await three[1].health(deadline=soon())
     assert (health.is_healthy, health.notes) == (True, [])
     described = await three[2].brokers(deadline=soon())
     assert [broker.kafka_addresses for broker in described] == list(KAFKA.values())
 
 
-async def test_addresses_change_with_a_restart_and_health_has_a_note(three: Brokers) -> None:
+async def test_a_restart_without_kafka_removes_the_address_and_adds_a_health_note(three: Brokers) -> None:
     await three.start()
     await three.stop(3)
     three.kafka = {**KAFKA, 3: {}}
@@ -50,8 +50,8 @@ async def test_addresses_change_with_a_restart_and_health_has_a_note(three: Brok
     assert "the nodes [3] do not serve Kafka" in note
 
 
-@pytest.mark.usefixtures("founded_by_the_first_release")
-async def test_running_brokers_register_them_when_the_upgrade_is_finished(
+@pytest.mark.usefixtures("found_at_feature_level_1")
+async def test_running_brokers_register_their_addresses_when_an_upgrade_is_finished(
     three: Brokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     await three.start()
@@ -61,27 +61,27 @@ async def test_running_brokers_register_them_when_the_upgrade_is_finished(
     epochs = [broker.boot_epoch for broker in await three[1].brokers(deadline=soon())]
     assert await three[2].operations.cluster.finish_upgrade(deadline=soon()) == 2
     for number in (1, 2, 3):
-        await until(lambda number=number: knows_all(three, number))
+        await until(lambda number=number: has_all_addresses(three, number))
     assert [broker.boot_epoch for broker in await three[1].brokers(deadline=soon())] == epochs, "without a restart"
 
 
-async def test_a_newcomer_registers_its_own(tmp_path: Path) -> None:
+async def test_a_new_broker_registers_its_own_address(tmp_path: Path) -> None:
     async with brokers_in(tmp_path, 3, seeds=2) as brokers:
         brokers.kafka = KAFKA
         await brokers.start(1, 2)
         await brokers.start(3)
-        assert knows_all(brokers, 3)
-        await until(lambda: knows_all(brokers, 1))
+        assert has_all_addresses(brokers, 3)
+        await until(lambda: has_all_addresses(brokers, 1))
 
 
-async def test_the_rack_is_that_of_the_broker(tmp_path: Path) -> None:
+async def test_the_rack_of_a_kafka_address_is_the_brokers(tmp_path: Path) -> None:
     async with brokers_in(tmp_path, 1, rack="r1") as brokers:
         brokers.kafka = KAFKA
         await brokers.start()
         assert brokers[1].kafka_addresses("kafka") == [(1, "h1", 9092, "r1")]
 
 
-async def test_a_topic_without_a_number_has_the_default_partitions(tmp_path: Path) -> None:
+async def test_a_topic_without_a_partition_count_has_the_default_partitions(tmp_path: Path) -> None:
     async with brokers_in(tmp_path, 1, default_partitions=3) as brokers:
         await brokers.start()
         assert len((await brokers[1].create_topic("t", deadline=soon())).partitions) == 3

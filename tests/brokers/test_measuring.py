@@ -15,40 +15,40 @@ async def produce(broker: Broker, count: int) -> None:
         assert result.error is None
 
 
-async def figures_when(broker: Broker, is_so) -> Figures:
-    """Look until it is so."""
+async def wait_for_figures(broker: Broker, is_so) -> Figures:
+    """Wait until the broker's figures meet the condition; return them."""
     async with asyncio.timeout(20):
         while not is_so(figures := await broker.measuring.look()):
             await asyncio.sleep(0.02)
     return figures
 
 
-async def test_a_follower_that_is_away_is_seen_by_the_leader(brokers):
+async def test_the_leader_reports_the_lag_of_a_stopped_follower(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = await brokers.leader("t")
     away = (await brokers.followers("t"))[0]
-    whole = await figures_when(brokers[leader], lambda seen: not seen.under_replicated)
+    whole = await wait_for_figures(brokers[leader], lambda seen: not seen.under_replicated)
     assert whole.led >= 1
     await brokers.stop(away)
     leader = await brokers.leader("t")
     await produce(brokers[leader], 5)
-    behind = await figures_when(
+    behind = await wait_for_figures(
         brokers[leader], lambda seen: seen.under_replicated and dict(seen.replicas[0].lags).get(away, 0) >= 5
     )
     (row,) = behind.replicas
     assert (row.topic, row.partition, row.high_watermark, row.log_start_offset, row.is_led) == ("t", 0, 5, 0, True)
     assert row.log_bytes > 0
     (follower,) = (number for number in brokers.running if number != leader)
-    (seen,) = (await figures_when(brokers[follower], lambda seen: seen.replicas[0].high_watermark == 5)).replicas
+    (seen,) = (await wait_for_figures(brokers[follower], lambda seen: seen.replicas[0].high_watermark == 5)).replicas
     assert (seen.is_led, seen.lags) == (False, ())
     await brokers.start(away)
-    await figures_when(
+    await wait_for_figures(
         brokers[leader],
         lambda seen: not seen.led or not (seen.under_replicated or any(lag for _, lag in seen.replicas[0].lags)),
     )
 
 
-async def test_latencies_are_counted_where_they_arise(brokers):
+async def test_latencies_are_counted_at_the_broker_where_they_arise(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader, follower = await brokers.leader("t"), (await brokers.followers("t"))[0]
     driver, asked = brokers[leader].node.driver, brokers[follower]
@@ -70,7 +70,7 @@ async def test_waiting_fetches_are_counted(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = brokers[await brokers.leader("t")]
     fetch = asyncio.ensure_future(leader.fetch("t", 0, 0, max_bytes=1_000, deadline=deadline_in(20_000)))
-    await figures_when(leader, lambda seen: seen.waiting_fetches == 1)
+    await wait_for_figures(leader, lambda seen: seen.waiting_fetches == 1)
     await produce(leader, 1)
     assert (await fetch).batches
     assert (await leader.measuring.look()).waiting_fetches == 0

@@ -20,18 +20,18 @@ from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.test_moves import (
     WITHIN_S,
     assign,
-    group_of,
+    find_group,
     is_member_everywhere,
-    nodes_of,
     read,
     until,
+    voter_nodes,
     write,
 )
 
 
 @pytest.fixture
 async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
-    """Start four brokers with balancing switched off; only the tests change configurations."""
+    """Start four brokers with the balancer off; only the tests change configurations."""
     async with brokers_in(tmp_path, 4) as brokers:
         await brokers.start()
         await brokers[1].operations.cluster.alter_cluster_config(
@@ -43,21 +43,21 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
-async def lead(brokers: Brokers, node: int) -> None:
+async def transfer_leadership(brokers: Brokers, node: int) -> None:
     await brokers[4].operations.leadership.transfer_leadership("t", 0, node, deadline=deadline_in(10_000))
 
 
-def role(broker: Broker) -> Role:
-    group = group_of(broker, "t")
+def role_of(broker: Broker) -> Role:
+    group = find_group(broker, "t")
     assert group is not None
     return group.core.role
 
 
 @asynccontextmanager
-async def writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes]) -> AsyncIterator[None]:
+async def keep_writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes]) -> AsyncIterator[None]:
     """Write one record after another; note each acknowledged one."""
 
-    async def go_on() -> None:
+    async def write_until_cancelled() -> None:
         while True:
             value = b"w%d" % len(tried)
             tried.append(value)
@@ -68,7 +68,7 @@ async def writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes])
                 if result.error is None:
                     acknowledged.append(value)
 
-    task = asyncio.create_task(go_on())
+    task = asyncio.create_task(write_until_cancelled())
     try:
         yield
     finally:
@@ -76,9 +76,9 @@ async def writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes])
         await asyncio.wait([task])
 
 
-async def test_f33_a_node_is_removed_while_it_is_cut_off_and_two_more_die(four: Brokers) -> None:
+async def test_f33_a_node_is_removed_while_it_is_partitioned_and_two_more_crash(four: Brokers) -> None:
     """Neither configuration, old or new, has a quorum: nothing is acknowledged, so nothing is lost."""
-    await lead(four, 1)
+    await transfer_leadership(four, 1)
     await write(four[1], "t", b"before")
     await four.stop(3)
     await assign(four[1], "t", [1, 2, 4])
@@ -102,15 +102,15 @@ async def test_f33_a_node_is_removed_while_it_is_cut_off_and_two_more_die(four: 
             b"after",
             *([b"late"] if len(found) > 2 and result.error.outcome == "unknown" else []),
         ]
-    await until(lambda: group_of(four[3], "t") is None)
+    await until(lambda: find_group(four[3], "t") is None)
 
 
-async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Brokers) -> None:
-    await lead(four, 1)
+async def test_f34_a_learner_is_promoted_and_the_leader_crashes_at_once(four: Brokers) -> None:
+    await transfer_leadership(four, 1)
     died = asyncio.get_running_loop().create_future()
     before = four[1].node.on_step
 
-    def stepped(group: PartitionReplica, ready: Ready) -> None:
+    def crash_after_promotion(group: PartitionReplica, ready: Ready) -> None:
         before(group, ready)
         configuration = group.core.configuration
         is_promoted = any(voter.node_id == 4 for voter in configuration.voters) and not configuration.is_joint
@@ -118,10 +118,10 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
             died.set_result(None)
             four[1].node.fail(StorageError("it dies here"))
 
-    four[1].node.on_step = stepped
+    four[1].node.on_step = crash_after_promotion
     acknowledged: list[bytes] = []
     tried: list[bytes] = []
-    async with writing(four[3], acknowledged, tried):
+    async with keep_writing(four[3], acknowledged, tried):
         await until(lambda: len(acknowledged) > 20)
         await assign(four[3], "t", [1, 3, 4])
         async with asyncio.timeout(WITHIN_S):
@@ -130,8 +130,8 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
         await four.stop(1)
         seen = len(acknowledged)
         await until(lambda: len(acknowledged) > seen + 20)
-    await until(lambda: role(four[4]) is Role.LEADER or role(four[3]) is Role.LEADER)
-    if role(four[4]) is not Role.LEADER:
+    await until(lambda: role_of(four[4]) is Role.LEADER or role_of(four[3]) is Role.LEADER)
+    if role_of(four[4]) is not Role.LEADER:
         await four[3].operations.leadership.transfer_leadership("t", 0, 4, deadline=deadline_in(10_000))
     found = await read(four[4], "t")
     assert [value for value in found if value in {*acknowledged}] == acknowledged, "in their order, each once"
@@ -139,28 +139,28 @@ async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Broke
 
 
 async def test_f36_a_removed_node_that_returns_disturbs_no_group(four: Brokers) -> None:
-    """The node has not learned of its removal and has no leader: its campaigns move no term."""
-    await lead(four, 1)
+    """The node has not received its removal and has no leader: its campaigns change no term."""
+    await transfer_leadership(four, 1)
     await four.stop(3)
     await assign(four[1], "t", [1, 2, 4])
     await until(lambda: is_member_everywhere(four, "t", {1, 2, 4}))
-    group = group_of(four[1], "t")
+    group = find_group(four[1], "t")
     assert group is not None
     term = group.core.term
     await four.start(3)
-    await until(lambda: group_of(four[3], "t") is None)
+    await until(lambda: find_group(four[3], "t") is None)
     assert (group.core.role, group.core.term) == (Role.LEADER, term)
     await write(four[3], "t", b"x")
 
 
 async def test_two_moves_of_one_partition_end_with_the_later_one(four: Brokers) -> None:
-    """The second order comes while the first one is half done."""
-    await lead(four, 1)
+    """The second request arrives while the first move is in progress."""
+    await transfer_leadership(four, 1)
     await write(four[1], "t", *(b"%d" % number for number in range(100)))
     await assign(four[1], "t", [4, 2, 1])
 
     def has_begun() -> bool:
-        group = group_of(four[1], "t")
+        group = find_group(four[1], "t")
         return group is not None and bool(group.core.configuration.learners or group.core.configuration.is_joint)
 
     await until(lambda: has_begun() or is_member_everywhere(four, "t", {1, 2, 4}))
@@ -169,23 +169,23 @@ async def test_two_moves_of_one_partition_end_with_the_later_one(four: Brokers) 
     assert len(await read(four[3], "t")) == 100
 
 
-async def test_a_replica_that_is_made_when_it_is_unwanted_already_goes(four: Brokers) -> None:
-    """Its making takes until after the assignment that takes it away, and the group's others move on without it."""
+async def test_a_replica_that_is_created_after_its_removal_was_decided_is_deleted(four: Brokers) -> None:
+    """Its creation ends after the assignment that removes it; the other replicas continue without it."""
     is_moved, is_made = asyncio.Event(), asyncio.Event()
     make = four[4].node.create_groups
 
-    async def makes_late(*creations: Any) -> None:
+    async def create_late(*creations: Any) -> None:
         await is_moved.wait()
         await make(*creations)
         is_made.set()
 
-    four[4].node.create_groups = makes_late  # type: ignore[method-assign]
+    four[4].node.create_groups = create_late  # type: ignore[method-assign]
     state = four[1].metadata.state
     placed = (tuple(state.brokers[node].replica for node in (2, 3, 4)),)
     await four[1].metadata.submit(CreateTopic("u", UUID(int=9), placed, (), 5_000), deadline_in(10_000))
     await assign(four[1], "u", [2, 3])
-    await until(lambda: nodes_of(four[4], "u") == [2, 3])
+    await until(lambda: voter_nodes(four[4], "u") == [2, 3])
     is_moved.set()
     await until(is_made.is_set)
     await until(lambda: is_member_everywhere(four, "u", {2, 3}))
-    await until(lambda: group_of(four[4], "u") is None)
+    await until(lambda: find_group(four[4], "u") is None)

@@ -26,22 +26,22 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
-def name_of(broker: Broker, topic: str) -> GroupName:
+def group_name(broker: Broker, topic: str) -> GroupName:
     return GroupName(broker.metadata.state.topic(topic).topic_id, 0)
 
 
-def group_of(broker: Broker, topic: str) -> PartitionReplica | None:
-    return broker.node.group(name_of(broker, topic).group_id)
+def find_group(broker: Broker, topic: str) -> PartitionReplica | None:
+    return broker.node.group(group_name(broker, topic).group_id)
 
 
-def nodes_of(broker: Broker, topic: str) -> list[int]:
-    return [replica.node_id for replica in broker.metadata.state.assignment(name_of(broker, topic)).replicas]
+def voter_nodes(broker: Broker, topic: str) -> list[int]:
+    return [replica.node_id for replica in broker.metadata.state.assignment(group_name(broker, topic)).replicas]
 
 
 def is_member_everywhere(brokers: Brokers, topic: str, nodes: set[int]) -> bool:
     """Return whether exactly these nodes have a replica and vote, according to each of them."""
     for number, broker in brokers.running.items():
-        group = group_of(broker, topic)
+        group = find_group(broker, topic)
         if (group is not None) != (number in nodes):
             return False
         if group is not None and {voter.node_id for voter in group.core.configuration.all_members()} != nodes:
@@ -52,7 +52,7 @@ def is_member_everywhere(brokers: Brokers, topic: str, nodes: set[int]) -> bool:
 async def assign(broker: Broker, topic: str, nodes: list[int]) -> None:
     await broker.metadata.barrier(deadline_in(10_000))  # another one may have made the topic
     state = broker.metadata.state
-    name = name_of(broker, topic)
+    name = group_name(broker, topic)
     replicas = tuple(state.brokers[node].replica for node in nodes)
     command = SetAssignment(name.topic_id, 0, replicas, state.assignment(name).version)
     await broker.metadata.submit(command, deadline_in(10_000))
@@ -74,23 +74,23 @@ async def read(broker: Broker, topic: str) -> list[bytes]:
 
 
 def watch_joining(broker: Broker, number: int, joined: list[int]) -> None:
-    """Note every group that begins empty."""
+    """Append `number` to `joined` for every group that the broker creates as an empty replica."""
     join = broker.node.join_groups
 
-    async def joins(joining: Any) -> None:
+    async def note_and_join(joining: Any) -> None:
         joined.extend(number for _ in joining)
         await join(joining)
 
-    broker.node.join_groups = joins  # type: ignore[method-assign]
+    broker.node.join_groups = note_and_join  # type: ignore[method-assign]
 
 
-async def test_a_replica_moves_while_records_come(four: Brokers, tmp_path: Path) -> None:
-    """Away from a follower, then away from the leader; each time its directory goes, and nothing is lost or doubled."""
+async def test_a_replica_moves_during_writes(four: Brokers, tmp_path: Path) -> None:
+    """The replica moves off a follower, then off the leader; its directory is removed and no record is lost."""
     await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     written = [b"first"]
     await write(four[1], "t", b"first")
     for goes in ("follower", "leader"):
-        at = nodes_of(four[1], "t")
+        at = voter_nodes(four[1], "t")
         leader = await four.leader("t")
         old = leader if goes == "leader" else next(node for node in at if node != leader)
         new = next(node for node in four.running if node not in at)
@@ -103,16 +103,16 @@ async def test_a_replica_moves_while_records_come(four: Brokers, tmp_path: Path)
     for broker in four.running.values():
         assert await read(broker, "t") == written
     state = four[1].metadata.state
-    replicas = state.assignment(name_of(four[1], "t")).replicas
+    replicas = state.assignment(group_name(four[1], "t")).replicas
     late = SetAssignment(state.topic("t").topic_id, 0, replicas, state.topic("t").created_index)
     with pytest.raises(VersionConflict):
         await four[1].metadata.submit(late, deadline_in(10_000))
 
 
-async def test_a_replica_comes_back_to_a_disk_that_had_it(four: Brokers) -> None:
-    """The replica begins empty, and not with the first roll: it had votes that it must not give twice."""
+async def test_a_replica_returns_to_a_disk_that_had_it(four: Brokers) -> None:
+    """The replica begins empty and without the first roll, because its former votes must not be given twice."""
     await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
-    at = nodes_of(four[1], "t")
+    at = voter_nodes(four[1], "t")
     new = next(node for node in four.running if node not in at)
     joined: list[int] = []
     for number, broker in four.running.items():
@@ -125,7 +125,7 @@ async def test_a_replica_comes_back_to_a_disk_that_had_it(four: Brokers) -> None
     assert joined == [new, at[0]]
 
 
-async def test_more_and_fewer_replicas(four: Brokers) -> None:
+async def test_the_replication_factor_is_raised_and_lowered(four: Brokers) -> None:
     await four[1].create_topic("t", 1, 1, deadline=deadline_in(10_000))
     await write(four[1], "t", b"x")
     for nodes in ([1, 2, 3], [1, 2, 3, 4], [3, 4], [2]):
@@ -136,10 +136,10 @@ async def test_more_and_fewer_replicas(four: Brokers) -> None:
 
 
 @pytest.mark.parametrize("when", ["a learner was added", "the change is joint"])
-async def test_a_leader_that_dies_half_way_is_followed_by_one_that_goes_on(four: Brokers, when: str) -> None:
+async def test_a_new_leader_completes_the_move_of_a_crashed_leader(four: Brokers, when: str) -> None:
     await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     await write(four[1], "t", b"first")
-    at, leader = nodes_of(four[1], "t"), await four.leader("t")
+    at, leader = voter_nodes(four[1], "t"), await four.leader("t")
     old = next(node for node in at if node != leader)
     new = next(node for node in four.running if node not in at)
     died = asyncio.get_running_loop().create_future()
@@ -149,13 +149,13 @@ async def test_a_leader_that_dies_half_way_is_followed_by_one_that_goes_on(four:
 
     before = four[leader].node.on_step
 
-    def stepped(group: PartitionReplica, ready: Ready) -> None:
+    def crash_when_due(group: PartitionReplica, ready: Ready) -> None:
         before(group, ready)
         if group.name == "t/0" and is_due(group.core.configuration) and not died.done():
             died.set_result(None)
             four[leader].node.fail(StorageError("it dies here"))
 
-    four[leader].node.on_step = stepped
+    four[leader].node.on_step = crash_when_due
     asker = next(node for node in four.running if node not in (leader, old, new))
     await assign(four[asker], "t", [new if node == old else node for node in at])
     async with asyncio.timeout(WITHIN_S):
@@ -170,7 +170,7 @@ async def test_a_leader_that_dies_half_way_is_followed_by_one_that_goes_on(four:
         assert await read(broker, "t") == [b"first", b"second"]
 
 
-async def test_many_groups_move_at_once_and_all_of_them_arrive(four: Brokers) -> None:
+async def test_many_simultaneous_moves_all_complete(four: Brokers) -> None:
     await four[1].create_topic("t", 24, 3, deadline=deadline_in(10_000))
     state = four[1].metadata.state
     topic = state.topic("t")
@@ -194,8 +194,8 @@ async def test_many_groups_move_at_once_and_all_of_them_arrive(four: Brokers) ->
     await until(lambda: sum(len(broker.node.driver.groups) for broker in four.running.values()) == 3 * 24 + 4)
 
 
-async def test_a_topic_that_was_made_anew_while_a_broker_was_down(brokers: Brokers, tmp_path: Path) -> None:
-    """F40: the records of the deleted topic do not come back, nor its directories."""
+async def test_a_broker_that_was_down_drops_the_replicas_of_a_recreated_topic(brokers: Brokers, tmp_path: Path) -> None:
+    """F40: neither the records of the deleted topic nor its directories return."""
     await brokers[1].create_topic("t", 2, 3, deadline=deadline_in(10_000))
     await write(brokers[1], "t", b"old", b"older")
     await brokers.stop(3)
@@ -209,8 +209,8 @@ async def test_a_topic_that_was_made_anew_while_a_broker_was_down(brokers: Broke
     await until(lambda: not list((tmp_path / "3" / ".raftlog" / "trash").iterdir()))
 
 
-async def test_a_directory_without_a_mark(brokers: Brokers, tmp_path: Path) -> None:
-    """A directory at the path of a replica to be created is kept aside; nothing in it is ever served."""
+async def test_a_stray_directory_at_the_path_of_a_replica_is_set_aside(brokers: Brokers, tmp_path: Path) -> None:
+    """A directory at the path of a replica to be created is kept aside and never served."""
     await brokers.stop(3)
     await brokers[1].create_topic("other", 1, 2, deadline=deadline_in(10_000))
     await write(brokers[1], "other", b"of another topic")
@@ -224,16 +224,16 @@ async def test_a_directory_without_a_mark(brokers: Brokers, tmp_path: Path) -> N
     assert [each.name for each in (tmp_path / "3" / ".raftlog" / "unknown").iterdir()] == ["0-0"]
 
 
-async def test_a_mark_without_a_directory(brokers: Brokers, tmp_path: Path) -> None:
+async def test_a_replica_with_a_lost_directory_is_refilled_by_its_leader(brokers: Brokers, tmp_path: Path) -> None:
     """The replica detects its loss: it votes for no candidate with a shorter log, and its leader refills it."""
     await brokers[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
     await write(brokers[1], "t", *(b"%d" % value for value in range(50)))
     number = (await brokers.followers("t"))[0]
-    await until(lambda: group_of(brokers[number], "t").high_watermark == 50)  # type: ignore[union-attr]
+    await until(lambda: find_group(brokers[number], "t").high_watermark == 50)  # type: ignore[union-attr]
     await brokers.stop(number)
     shutil.rmtree(tmp_path / str(number) / "t")
     await brokers.start(number)
-    group = group_of(brokers[number], "t")
+    group = find_group(brokers[number], "t")
     assert group is not None
     await until(lambda: group.high_watermark == 50 and group.core.voting_position is None)
     await write(brokers[number], "t", b"more")

@@ -1,4 +1,4 @@
-"""Processes with the secret that are missing in the receiving broker's copy of the metadata."""
+"""Nodes with the cluster secret that are missing in the receiving broker's copy of the metadata."""
 
 import asyncio
 from pathlib import Path
@@ -11,14 +11,14 @@ from tests.operations.conftest import assigned, soon, write
 from tests.waiting import WITHIN_S, until
 
 
-async def removed(brokers: Brokers, node: int, asked: int) -> None:
-    """Empty a broker, let the cluster remove it, and end its process."""
+async def remove_broker(brokers: Brokers, node: int, asked: int) -> None:
+    """Decommission a broker, wait until the cluster has removed it, and stop its process."""
     await brokers[asked].operations.brokers.decommission(node, deadline=deadline_in(30_000))
     await until(lambda: NodeId(node) not in brokers[asked].metadata.state.brokers)
     await brokers.stop(node)
 
 
-async def test_all_others_moved_while_one_was_away(tmp_path: Path) -> None:
+async def test_a_broker_accepts_leaders_that_joined_while_it_was_down(tmp_path: Path) -> None:
     """All voters were replaced by brokers at unknown addresses while one broker was down.
 
     None of the new addresses is among its seeds, and the brokers that it knew have left for ever. Its replicas
@@ -30,7 +30,7 @@ async def test_all_others_moved_while_one_was_away(tmp_path: Path) -> None:
         await brokers.stop(1)
         await brokers.start(4, 5)
         for node in (2, 3):
-            await removed(brokers, node, asked=4)
+            await remove_broker(brokers, node, asked=4)
         assert sorted(assigned(brokers[4], "t")) == [1, 4, 5]
         await write(brokers[4], "t", b"while it was away")
         async with asyncio.timeout(WITHIN_S):

@@ -1,4 +1,4 @@
-"""Facts of a history (values sent, values seen, with their places), and the same history with a small change.
+"""Facts of a history (values sent and polled, with their indexes), and edits that return a slightly changed history.
 
 Written without the checkers and their bookkeeping, for the mutations, which must not share a checker's mistakes."""
 
@@ -13,7 +13,7 @@ Change = Callable[[Fetched], Fetched]
 
 
 class Sent(NamedTuple):
-    """One value of a send with its invocation and completion (places in the history; no completion: `None`)."""
+    """One sent value with the indexes of its invocation and completion in the history (None without completion)."""
 
     partition: TopicPartition
     value: Any
@@ -25,8 +25,8 @@ class Sent(NamedTuple):
     """Acknowledged offset."""
 
 
-def pairs(ops: History, *kinds: str) -> Iterator[tuple[int, int | None]]:
-    """Yield places of invocations of these kinds, each with that of its completion."""
+def list_pairs(ops: History, *kinds: str) -> Iterator[tuple[int, int | None]]:
+    """Yield the indexes of invocation and completion for operations of these kinds."""
     open_at: dict[int, int] = {}
     completions: dict[int, int] = {}
     for at, op in enumerate(ops):
@@ -41,9 +41,9 @@ def pairs(ops: History, *kinds: str) -> Iterator[tuple[int, int | None]]:
             yield at, completions.get(at)
 
 
-def sends(ops: History) -> list[Sent]:
+def list_sends(ops: History) -> list[Sent]:
     found = []
-    for invoked, completed in pairs(ops, "send"):
+    for invoked, completed in list_pairs(ops, "send"):
         op = ops[invoked if completed is None else completed]
         send = op.payload
         assert isinstance(send, Send)
@@ -53,29 +53,29 @@ def sends(ops: History) -> list[Sent]:
     return found
 
 
-def acknowledged(ops: History) -> list[tuple[Sent, Offset]]:
-    return [(sent, sent.offset) for sent in sends(ops) if sent.offset is not None]
+def list_acknowledged(ops: History) -> list[tuple[Sent, Offset]]:
+    return [(sent, sent.offset) for sent in list_sends(ops) if sent.offset is not None]
 
 
-def polls(ops: History) -> list[tuple[int, Fetched]]:
-    """Return the results of polls for each partition, with the place of the poll."""
+def list_polls(ops: History) -> list[tuple[int, Fetched]]:
+    """Return the polled records per partition, each with the index of the poll."""
     return [(at, f) for at, op in enumerate(ops) if isinstance(op.payload, Poll) for f in op.payload.fetched]
 
 
-def polled(ops: History) -> dict[tuple[TopicPartition, Any], Offset]:
-    """Return the offset at which polls showed each value; in a correct history there is one."""
-    return {(f.partition, value): offset for _, f in polls(ops) for offset, value in records(f)}
+def polled_offsets(ops: History) -> dict[tuple[TopicPartition, Any], Offset]:
+    """Return the offset at which polls showed each value; in a correct history there is only one."""
+    return {(f.partition, value): offset for _, f in list_polls(ops) for offset, value in list_records(f)}
 
 
 def known_offsets(ops: History, partition: TopicPartition) -> list[Offset]:
-    shown = {offset for (p, _), offset in polled(ops).items() if p == partition}
-    return sorted(shown | {offset for sent, offset in acknowledged(ops) if sent.partition == partition})
+    shown = {offset for (p, _), offset in polled_offsets(ops).items() if p == partition}
+    return sorted(shown | {offset for sent, offset in list_acknowledged(ops) if sent.partition == partition})
 
 
-def listed(ops: History) -> list[tuple[int, int, ListOffsets]]:
-    """Return answered lists: places of invocation and completion, and the answer."""
+def list_answered_lists(ops: History) -> list[tuple[int, int, ListOffsets]]:
+    """Return answered `list` operations: indexes of invocation and completion, and the answer."""
     found = []
-    for invoked, completed in pairs(ops, "list"):
+    for invoked, completed in list_pairs(ops, "list"):
         if completed is not None and ops[completed].type == "ok":
             answer = ops[completed].payload
             assert isinstance(answer, ListOffsets)
@@ -85,16 +85,19 @@ def listed(ops: History) -> list[tuple[int, int, ListOffsets]]:
 
 def log_start(ops: History, partition: TopicPartition) -> int:
     """Return the greatest log start in any answer."""
-    return max((r.start for _, _, answer in listed(ops) for r in answer.ranges if r.partition == partition), default=0)
+    return max(
+        (r.start for _, _, answer in list_answered_lists(ops) for r in answer.ranges if r.partition == partition),
+        default=0,
+    )
 
 
-def lasting(ops: History) -> list[tuple[Sent, Offset]]:
-    """Return acknowledged records that retention left."""
-    return [(sent, offset) for sent, offset in acknowledged(ops) if offset >= log_start(ops, sent.partition)]
+def list_retained(ops: History) -> list[tuple[Sent, Offset]]:
+    """Return the acknowledged records that retention did not remove."""
+    return [(sent, offset) for sent, offset in list_acknowledged(ops) if offset >= log_start(ops, sent.partition)]
 
 
-def steps(ops: History) -> list[tuple[int, int, TopicPartition]]:
-    """Return pairs of polls of one process in one partition that must continue each other."""
+def list_consecutive_polls(ops: History) -> list[tuple[int, int, TopicPartition]]:
+    """Return pairs of polls of one process and partition where the second must continue the first."""
     found = []
     join_state: dict[int, dict[TopicPartition, int]] = {}
     subscribed: dict[int, bool] = {}
@@ -118,12 +121,12 @@ def steps(ops: History) -> list[tuple[int, int, TopicPartition]]:
 # changing a history
 
 
-def with_op(ops: History, at: int, op: Op) -> History:
+def replace_op(ops: History, at: int, op: Op) -> History:
     return [*ops[:at], op, *ops[at + 1 :]]
 
 
-def with_fetched(ops: History, change: Change, places: Sequence[int] | None = None) -> History:
-    """Return the history with `change` applied to the results of all polls, or of those in these places."""
+def edit_fetched(ops: History, change: Change, places: Sequence[int] | None = None) -> History:
+    """Return the history with `change` applied to the results of all polls, or only of those at `places`."""
     changed = list(ops)
     for at, op in enumerate(ops):
         if isinstance(op.payload, Poll) and (places is None or at in places):
@@ -131,52 +134,54 @@ def with_fetched(ops: History, change: Change, places: Sequence[int] | None = No
     return changed
 
 
-def records(fetched: Fetched) -> list[tuple[Offset, Any]]:
+def list_records(fetched: Fetched) -> list[tuple[Offset, Any]]:
     return list(zip(fetched.offsets, fetched.values, strict=True))
 
 
-def fetched_of(partition: TopicPartition, found: Sequence[tuple[Offset, Any]]) -> Fetched:
+def make_fetched(partition: TopicPartition, found: Sequence[tuple[Offset, Any]]) -> Fetched:
     return Fetched(partition, tuple(offset for offset, _ in found), tuple(value for _, value in found))
 
 
-def editing(partition: TopicPartition, edit: Callable[[list[tuple[Offset, Any]]], list[tuple[Offset, Any]]]) -> Change:
-    """Return a change of one partition's records."""
+def edit_partition(
+    partition: TopicPartition, edit: Callable[[list[tuple[Offset, Any]]], list[tuple[Offset, Any]]]
+) -> Change:
+    """Return a change that applies `edit` to one partition's records."""
 
     def change(fetched: Fetched) -> Fetched:
-        return fetched_of(partition, edit(records(fetched))) if fetched.partition == partition else fetched
+        return make_fetched(partition, edit(list_records(fetched))) if fetched.partition == partition else fetched
 
     return change
 
 
-def without(partition: TopicPartition, gone: Callable[[Offset], bool]) -> Change:
-    return editing(partition, lambda found: [record for record in found if not gone(record[0])])
+def remove_records(partition: TopicPartition, gone: Callable[[Offset], bool]) -> Change:
+    return edit_partition(partition, lambda found: [record for record in found if not gone(record[0])])
 
 
-def with_offset(ops: History, sent: Sent, offset: int) -> History:
+def move_acknowledged(ops: History, sent: Sent, offset: int) -> History:
     """Return the history with the value acknowledged at another offset."""
     assert sent.completed is not None
     op = ops[sent.completed]
     assert isinstance(op.payload, Send)
     told = dict(zip(op.payload.values, op.payload.offsets, strict=True)) | {sent.value: Offset(offset)}
-    return with_op(ops, sent.completed, op._replace(payload=op.payload._replace(offsets=tuple(told.values()))))
+    return replace_op(ops, sent.completed, op._replace(payload=op.payload._replace(offsets=tuple(told.values()))))
 
 
-def failing(ops: History, invoked: int, completed: int) -> History:
+def mark_failed(ops: History, invoked: int, completed: int) -> History:
     """Return the history with the operation marked as definitely failed."""
     failed = ops[completed]._replace(type="fail", payload=ops[invoked].payload, error="refused")
-    return with_op(ops, completed, failed)
+    return replace_op(ops, completed, failed)
 
 
-def swapped(ops: History, one: Sent, other: Sent, offsets: tuple[Offset, Offset]) -> History:
+def swap_values(ops: History, one: Sent, other: Sent, offsets: tuple[Offset, Offset]) -> History:
     """Return the history with two values exchanged in all acknowledgements and polls."""
     for sent, offset in zip((one, other), reversed(offsets), strict=True):
-        ops = with_offset(ops, sent, offset) if sent.offset is not None else ops
+        ops = move_acknowledged(ops, sent, offset) if sent.offset is not None else ops
     values = dict(zip(reversed(offsets), (one.value, other.value), strict=True))
-    return with_fetched(ops, editing(one.partition, lambda found: [(o, values.get(o, v)) for o, v in found]))
+    return edit_fetched(ops, edit_partition(one.partition, lambda found: [(o, values.get(o, v)) for o, v in found]))
 
 
-def renumbered(ops: History) -> History:
-    """Return the history with times in this order."""
+def renumber(ops: History) -> History:
+    """Return the history with its times replaced by the order of its entries."""
     times = [0]
     for op in ops:
         times.append(max(times[-1], op.time_ns))

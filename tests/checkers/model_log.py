@@ -1,4 +1,4 @@
-"""A small model of the log and its clients that generates correct histories: no draw breaks a guarantee.
+"""A small model of the log and its clients that generates correct histories: no random choice breaks a guarantee.
 
 Every operation is invoked, takes effect at one moment or never, and is completed; moments of different processes
 interleave. An `ok` took effect, a `fail` never does, an `info` may have and, when it is a send or a commit, may still
@@ -33,12 +33,12 @@ MILLISECOND = 1_000_000
 
 
 class OutOfRange(Exception):  # what the model answers, not what it does wrong
-    """The position of a poll was trimmed away."""
+    """The poll's position was removed by a trim."""
 
 
 @dataclass
 class Log:
-    """Two partitions and one group. `views` are all pairs of log starts and ends that there ever were, in order."""
+    """Two partitions and one group; `views` has all pairs of log starts and ends that ever existed, in order."""
 
     values: dict[TopicPartition, list[int]] = field(default_factory=lambda: {p: [] for p in PARTITIONS})
     starts: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
@@ -71,7 +71,7 @@ class Log:
         return Fetched(partition, tuple(Offset(position + at) for at in range(len(values))), values)
 
     def commit(self, offsets: GroupOffsets) -> GroupOffsets:
-        """Commit without a generation: offsets only move forward."""
+        """Commit without a generation, which can only raise offsets."""
         for partition, offset in offsets.offsets:
             assert offset is not None
             self.committed[partition] = max(self.committed.get(partition, 0), offset)
@@ -83,7 +83,7 @@ class Log:
 
 
 class Pending:
-    """Operation in progress. `effect` executes it and returns the client's result."""
+    """Operation in progress; `effect` executes it and returns the client's result."""
 
     def __init__(self, invocation: Op, effect: Callable[[], Payload]) -> None:
         self.invocation = invocation
@@ -105,7 +105,7 @@ class Pending:
 
 
 class Clients:
-    """Draws steps of all processes; `ops` is the history."""
+    """Generator of a history in `ops`: draws the steps of all processes."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -260,25 +260,25 @@ class Clients:
         self.subscribed = [each for each in self.subscribed if each != process]
 
     def drain(self) -> None:
-        """End all processes; then one client lists the log and reads all that is left of it."""
+        """Complete all operations; then one client lists the log and reads all remaining records."""
         for process in list(self.pending):
             self.complete(process, self.random.choice(("ok", "info")))
         for pending in self.late:
             pending.take_effect()
-        self.do(DRAIN, lambda: self.begin_list(DRAIN, linearizable=True))
+        self.run_operation(DRAIN, lambda: self.begin_list(DRAIN, linearizable=True))
         self.positions[DRAIN] = dict(self.log.starts)
         asked = Assign(tuple((p, Offset(start)) for p, start in self.log.starts.items()))
         self.recorder.ok(self.recorder.invoke(DRAIN, "assign", asked))
         while any(self.positions[DRAIN][p] < self.log.end(p) for p in PARTITIONS):
-            self.do(DRAIN, lambda: self.begin_poll(DRAIN, count=self.random.randint(1, 6)))
+            self.run_operation(DRAIN, lambda: self.begin_poll(DRAIN, count=self.random.randint(1, 6)))
 
-    def do(self, process: int, begin: Callable[[], None]) -> None:
+    def run_operation(self, process: int, begin: Callable[[], None]) -> None:
         self.now_ns += MILLISECOND
         begin()
         self.complete(process, "ok")
 
 
-def clean_history(seed: int, steps: int) -> list[Op]:
+def generate_clean_history(seed: int, steps: int) -> list[Op]:
     """Generate the history of a seed; fewer steps give a prefix of its operations."""
     clients = Clients(seed)
     for _ in range(steps):
@@ -287,4 +287,4 @@ def clean_history(seed: int, steps: int) -> list[Op]:
     return clients.ops
 
 
-CLEAN_HISTORIES = st.builds(clean_history, seed=st.integers(0, 2**32), steps=st.integers(0, 300))
+CLEAN_HISTORIES = st.builds(generate_clean_history, seed=st.integers(0, 2**32), steps=st.integers(0, 300))

@@ -17,28 +17,28 @@ def history() -> WrittenHistory:
     return WrittenHistory()
 
 
-def counts(history: WrittenHistory) -> dict[str, int]:
+def count_anomalies(history: WrittenHistory) -> dict[str, int]:
     return dict(check_with(RecordBook(), history.ops).counts)
 
 
 # records
 
 
-def test_each_value_of_a_send_is_lost_once(history: WrittenHistory) -> None:
+def test_each_lost_value_of_a_send_counts_once(history: WrittenHistory) -> None:
     history.end_send(history.begin_send(1, 70, 71), 0, 1)
     history.send(1, 72, 2)
     history.poll(2, (2, 72))
-    assert counts(history) == {"lost-write": 2}
+    assert count_anomalies(history) == {"lost-write": 2}
 
 
-def test_a_value_that_was_polled_at_another_offset_is_doubled_and_not_lost(history: WrittenHistory) -> None:
+def test_a_value_polled_at_another_offset_is_a_duplicate_and_not_lost(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     early = history.begin_send(3, 71)
     history.poll(2, (1, 70), (2, 71))
     history.end_send(early, 3)
     history.send(1, 72, 4)
     history.poll(2, (4, 72))
-    assert counts(history) == {"duplicate": 2}
+    assert count_anomalies(history) == {"duplicate": 2}
 
 
 @pytest.mark.parametrize("polled", [70, 71])
@@ -47,7 +47,7 @@ def test_of_two_values_at_one_offset_the_unpolled_one_is_lost(history: WrittenHi
     history.end_send(one, 0)
     history.end_send(two, 0)
     history.poll(3, (0, polled))
-    assert counts(history) == {"inconsistent-offset": 1, "lost-write": 1}
+    assert count_anomalies(history) == {"inconsistent-offset": 1, "lost-write": 1}
 
 
 def test_retention_is_derived_from_the_greatest_start_in_any_answer(history: WrittenHistory) -> None:
@@ -56,7 +56,7 @@ def test_retention_is_derived_from_the_greatest_start_in_any_answer(history: Wri
     history.list_offsets(2, 1, 2)
     history.list_offsets(3, 0, 1)
     history.poll(2, (1, 71))
-    assert counts(history) == {}
+    assert count_anomalies(history) == {}
 
 
 # density
@@ -96,7 +96,9 @@ def test_one_poll_that_returns_an_offset_twice_goes_back(history: WrittenHistory
     assert history.kinds(Polls()) == ["int-nonmonotonic-poll"]
 
 
-def test_after_an_assign_of_unknown_outcome_a_subscribed_consumer_may_still_be_moved(history: WrittenHistory) -> None:
+def test_after_an_assign_of_unknown_outcome_a_rebalance_may_still_move_a_subscribed_consumer(
+    history: WrittenHistory,
+) -> None:
     history.do(1, "subscribe", Subscribe(("t",)))
     history.recorder.info(history.recorder.invoke(1, "assign", Assign(((T0, Offset(5)),))))
     history.poll(1, (5, 75))
@@ -117,7 +119,7 @@ def test_a_process_is_compared_with_the_greatest_offset_that_it_received(history
     assert check_with(OffsetOrder(), history.ops).counts == {"nonmonotonic-send": 2}
 
 
-def test_a_list_of_a_crashed_client_is_not_answered_by_the_next_one(history: WrittenHistory) -> None:
+def test_the_list_of_a_crashed_client_is_not_completed_by_the_next_client(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.recorder.invoke(2, "list", history.list_offsets(3, 0, 6, linearizable=True).payload)
     history.recorder.crash(2)
@@ -134,7 +136,7 @@ def test_an_offset_that_went_back_does_not_lower_the_bound(history: WrittenHisto
     assert check_with(ListedOffsets(), history.ops).counts == {"end-went-back": 2}
 
 
-def test_a_commit_that_failed_after_its_read_counts_for_none_unless_another_succeeded(history: WrittenHistory) -> None:
+def test_a_commit_known_to_have_failed_after_its_read_counts_only_if_another_succeeded(history: WrittenHistory) -> None:
     commit = GroupOffsets("g", ((T0, Offset(4)),))
     failing = history.recorder.invoke(1, "commit", commit)
     other = history.recorder.invoke(2, "commit", commit)
@@ -148,8 +150,8 @@ def test_a_commit_that_failed_after_its_read_counts_for_none_unless_another_succ
 # lag
 
 
-def test_the_lag_of_a_subscribed_consumer_is_that_of_what_its_polls_return(history: WrittenHistory) -> None:
-    """The consumer may have lost the partition: an empty poll proves nothing."""
+def test_the_lag_of_a_subscribed_consumer_follows_the_records_of_its_polls(history: WrittenHistory) -> None:
+    """An empty poll proves nothing, since the consumer may have lost the partition."""
     history.do(1, "subscribe", Subscribe(("t",)))
     history.send(2, 70, 0)
     history.send(2, 71, 1)
@@ -174,7 +176,7 @@ def test_after_an_assign_of_unknown_outcome_the_position_is_unknown(history: Wri
     assert checker.worst_ns == 0
 
 
-def test_a_client_that_crashed_stands_nowhere(history: WrittenHistory) -> None:
+def test_a_crashed_client_has_no_position(history: WrittenHistory) -> None:
     history.assign(1, 0)
     history.send(2, 70, 0)
     history.recorder.crash(1)

@@ -1,4 +1,4 @@
-"""Generated histories: every checker passes the clean ones, and names the anomaly that a mutation plants."""
+"""Generated histories: every checker passes the clean ones and reports the anomaly that a mutation plants."""
 
 from collections import Counter
 from random import Random
@@ -25,8 +25,8 @@ from jepsen.checkers import (
 )
 from jepsen.checkers.lag import RealtimeLag
 from raftlog.types import TopicPartition
-from tests.checkers.history_edits import acknowledged, known_offsets, pairs, renumbered
-from tests.checkers.model_log import CLEAN_HISTORIES, DRAIN, PARTITIONS, clean_history
+from tests.checkers.history_edits import known_offsets, list_acknowledged, list_pairs, renumber
+from tests.checkers.model_log import CLEAN_HISTORIES, DRAIN, PARTITIONS, generate_clean_history
 from tests.checkers.mutations import MUTATIONS
 
 RULES = (Rules(), Rules(dense=False), Rules(forward_only_commits=False), Rules(dense=False, forward_only_commits=False))
@@ -61,7 +61,7 @@ AS_WELL = {"int-poll-skip", "poll-skip"}
 
 @settings(max_examples=300, deadline=None)
 @given(history=CLEAN_HISTORIES)
-def test_a_clean_history_is_clean_under_all_rules(history: list[Op]) -> None:
+def test_a_clean_history_passes_all_checkers(history: list[Op]) -> None:
     for rules in RULES:
         verdict = check_history(history, rules)
         assert verdict.is_clean(), str(verdict)
@@ -72,9 +72,7 @@ def test_a_clean_history_is_clean_under_all_rules(history: list[Op]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(history=CLEAN_HISTORIES, data=st.data())
-def test_the_beginning_of_a_clean_history_is_clean_but_for_unread_records(
-    history: list[Op], data: st.DataObject
-) -> None:
+def test_a_prefix_of_a_clean_history_has_only_unread_records(history: list[Op], data: st.DataObject) -> None:
     beginning = history[: data.draw(st.integers(0, len(history)))]
     verdict = check_history(beginning)
     assert verdict.is_clean(["unseen", "lost-write"]), str(verdict)
@@ -82,14 +80,14 @@ def test_the_beginning_of_a_clean_history_is_clean_but_for_unread_records(
 
 @settings(max_examples=50, deadline=None)
 @given(history=CLEAN_HISTORIES)
-def test_a_history_comes_back_from_its_lines(history: list[Op]) -> None:
+def test_a_history_equals_the_one_read_from_its_lines(history: list[Op]) -> None:
     assert list(read_lines(write_lines(history))) == history
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 @settings(max_examples=40, deadline=None)
 @given(history=CLEAN_HISTORIES.filter(lambda history: len(history) > 60), seed=st.integers(0, 2**32))
-def test_planted_errors_are_found_by_their_name(name: str, history: list[Op], seed: int) -> None:
+def test_planted_anomalies_are_reported_by_name(name: str, history: list[Op], seed: int) -> None:
     mutation = MUTATIONS[name]
     planted = mutation.plant(history, Random(seed))
     assume(planted is not None)
@@ -103,10 +101,10 @@ def test_planted_errors_are_found_by_their_name(name: str, history: list[Op], se
         assert all(proof and set(proof) <= set(planted) for proof in proofs)
 
 
-def test_every_kind_that_a_history_can_show_is_planted_and_every_mutation_finds_its_place() -> None:
+def test_mutations_cover_every_kind_and_apply_to_most_histories() -> None:
     kinds = {mutation.kind for mutation in MUTATIONS.values()}
     assert set(get_args(AnomalyKind)) - kinds == PLANTED_BY_HAND
-    histories = [clean_history(seed, 200) for seed in range(40)]
+    histories = [generate_clean_history(seed, 200) for seed in range(40)]
     found: Counter[str] = Counter()
     for name, mutation in MUTATIONS.items():
         found[name] = sum(mutation.plant(history, Random(1)) is not None for history in histories)
@@ -116,10 +114,10 @@ def test_every_kind_that_a_history_can_show_is_planted_and_every_mutation_finds_
 # skips in a log that is not dense
 
 
-@pytest.mark.parametrize("name", ["a_consumer_skips_between_polls", "a_poll_leaves_records_out"])
+@pytest.mark.parametrize("name", ["skip_records_between_polls", "leave_records_out_of_a_poll"])
 @settings(max_examples=60, deadline=None)
 @given(history=CLEAN_HISTORIES, seed=st.integers(0, 2**32))
-def test_without_density_a_skip_over_a_seen_record_is_found(name: str, history: list[Op], seed: int) -> None:
+def test_without_density_a_skip_over_a_polled_record_is_detected(name: str, history: list[Op], seed: int) -> None:
     kind, plant = MUTATIONS[name]
     planted = plant(history, Random(seed))
     assume(planted is not None)
@@ -131,7 +129,7 @@ def test_without_density_a_skip_over_a_seen_record_is_found(name: str, history: 
 
 
 def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
-    """Return the lag of one poll (its places in the history), found by a scan of everything before it."""
+    """Return the lag of one poll by a scan of all entries before it; `invoked` and `completed` are its indexes."""
     process, acknowledged = history[invoked].process, list[tuple[int, TopicPartition, int]]()
     last: dict[TopicPartition, int] = {}
     since_ns, is_subscribed = 0, False
@@ -158,12 +156,12 @@ def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
-def test_the_worst_lag_is_the_worst_of_all_polls(seed: int, steps: int) -> None:
-    history = clean_history(seed, steps)
+def test_the_worst_lag_is_the_greatest_lag_of_all_polls(seed: int, steps: int) -> None:
+    history = generate_clean_history(seed, steps)
     observed: list[tuple[int, int, int]] = []
     checker = RealtimeLag(observe=lambda *seen: observed.append(seen))
     assert not check_with(checker, history).counts
-    answered = [(i, at) for i, at in pairs(history, "poll") if at is not None and history[at].type == "ok"]
+    answered = [(i, at) for i, at in list_pairs(history, "poll") if at is not None and history[at].type == "ok"]
     lags = [(history[i].time_ns, history[i].process, naive_lag_ns(history, i, at)) for i, at in answered]
     assert sorted(observed) == sorted(lags)
     assert checker.worst_ns == max((lag_ns for _, _, lag_ns in lags), default=0)
@@ -171,10 +169,8 @@ def test_the_worst_lag_is_the_worst_of_all_polls(seed: int, steps: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(history=CLEAN_HISTORIES, spare_ns=st.integers(0, 1000))
-def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
-    history: list[Op], spare_ns: int
-) -> None:
-    acked = [(sent.partition, offset) for sent, offset in acknowledged(history)]
+def test_a_reader_without_records_is_detected_after_the_bound_and_not_before(history: list[Op], spare_ns: int) -> None:
+    acked = [(sent.partition, offset) for sent, offset in list_acknowledged(history)]
     assume(acked)
     bound_ns = check_history(history).worst_lag_ns + spare_ns
     now_ns, later_ns = history[-1].time_ns, history[-1].time_ns + bound_ns
@@ -184,7 +180,7 @@ def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
     recorder.ok(recorder.invoke(DRAIN, "assign", Assign((acked[0],))))
     for _ in range(2):
         recorder.ok(recorder.invoke(DRAIN, "poll", Poll()))
-    stuck = renumbered([*history, *told])
+    stuck = renumber([*history, *told])
     assert check_history(stuck[:-2], Rules(lag_bound_ns=bound_ns)).is_clean()
     verdict = check_history(stuck, Rules(lag_bound_ns=bound_ns))
     assert verdict.counts == {"realtime-lag": 1}
@@ -196,9 +192,7 @@ def test_a_reader_that_gets_nothing_is_detected_after_the_bound_and_not_before(
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=40), data=st.data())
-def test_numbers_that_rise_pass_and_any_one_that_falls_is_found(
-    steps: list[tuple[str, int]], data: st.DataObject
-) -> None:
+def test_rising_numbers_pass_and_any_falling_one_is_detected(steps: list[tuple[str, int]], data: st.DataObject) -> None:
     guard = MonotonicCheck()
     reached: dict[str, int] = {}
     for key, step in steps:
@@ -216,8 +210,8 @@ def test_numbers_that_rise_pass_and_any_one_that_falls_is_found(
 
 @settings(deadline=None)
 @given(log=st.lists(st.binary(max_size=6), min_size=1, max_size=20), seed=st.integers(0, 2**32))
-def test_replicas_that_commit_the_same_pass_and_one_that_does_not_is_found(log: list[bytes], seed: int) -> None:
-    """In any interleaving, with restarts that commit anew, and trims behind the slowest."""
+def test_equal_replicas_pass_and_a_differing_one_is_detected(log: list[bytes], seed: int) -> None:
+    """Replicas commit in any interleaving, with restarts that commit again and trims behind the slowest one."""
     random = Random(seed)
     comparison = ReplicaComparison()
     reached = dict.fromkeys(("n1", "n2", "n3"), 0)

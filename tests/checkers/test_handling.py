@@ -1,4 +1,4 @@
-"""Small histories of handlers: records left out below a committed offset, and keys out of order."""
+"""Small histories of handlers: records without a handler below a committed offset, and keys out of order."""
 
 from jepsen.checkers import GroupOffsets, Handle, Op, Send, check_history, read_lines, write_lines
 from jepsen.checkers.handler_order import HandlerOrder
@@ -7,9 +7,9 @@ from tests.checkers.written_history import T0, WrittenHistory
 
 
 class Handlers(WrittenHistory):
-    """With records of keys, and handlers of the group `g`."""
+    """History with keyed records and handlers of the group `g`."""
 
-    def keyed(self, offset: int, key: str = "k") -> Op:
+    def send_keyed(self, offset: int, key: str = "k") -> Op:
         send = Send(T0, (offset,), keys=(key,))
         return self.recorder.ok(self.recorder.invoke(1, "send", send), send._replace(offsets=(Offset(offset),)))
 
@@ -20,10 +20,10 @@ class Handlers(WrittenHistory):
         return self.recorder.ok(self.begin(process, offset, key))
 
 
-def test_records_in_order_and_again_are_clean() -> None:
+def test_records_handled_in_order_and_repeatedly_are_clean() -> None:
     history = Handlers()
     for offset in range(3):
-        history.keyed(offset)
+        history.send_keyed(offset)
     history.recorder.info(history.begin(2, 0))
     history.handle(2, 0)
     history.recorder.info(history.begin(2, 1))
@@ -35,20 +35,20 @@ def test_records_in_order_and_again_are_clean() -> None:
     assert list(read_lines(write_lines(history.ops))) == history.ops
 
 
-def test_keys_wait_for_themselves_alone() -> None:
+def test_handlers_of_different_keys_may_overlap() -> None:
     history = Handlers()
-    history.keyed(0, "a")
-    history.keyed(1, "b")
+    history.send_keyed(0, "a")
+    history.send_keyed(1, "b")
     slow = history.begin(2, 0, "a")
     history.handle(3, 1, "b")
     history.recorder.ok(slow)
     assert history.kinds(HandlerOrder()) == []
 
 
-def test_a_record_that_overtakes_an_earlier_one_of_its_key_is_found() -> None:
+def test_a_record_handled_before_an_earlier_one_of_its_key_is_detected() -> None:
     history = Handlers()
-    history.keyed(0)
-    history.keyed(1)
+    history.send_keyed(0)
+    history.send_keyed(1)
     slow = history.begin(2, 0)
     fast = history.begin(3, 1)
     returned = history.recorder.ok(slow)
@@ -56,19 +56,19 @@ def test_a_record_that_overtakes_an_earlier_one_of_its_key_is_found() -> None:
     assert "offset 1 began before" in history.only(HandlerOrder(), "handled-out-of-order", fast, returned)
 
 
-def test_a_committed_record_without_a_handler_is_found() -> None:
+def test_a_committed_record_without_a_handler_is_detected() -> None:
     history = Handlers()
-    history.keyed(0)
-    lost = history.keyed(1)
+    history.send_keyed(0)
+    lost = history.send_keyed(1)
     history.handle(2, 0)
     history.committed(3, 1)
     read = history.committed(3, 2)
     assert "offset 1" in history.only(HandlerOrder(), "unhandled", lost, read)
 
 
-def test_a_handler_that_returns_behind_the_commit_is_too_late() -> None:
+def test_a_handler_that_returns_after_the_commit_is_detected() -> None:
     history = Handlers()
-    sent = history.keyed(0)
+    sent = history.send_keyed(0)
     late = history.begin(2, 0)
     read = history.committed(3, 1)
     returned = history.recorder.ok(late)
@@ -77,14 +77,14 @@ def test_a_handler_that_returns_behind_the_commit_is_too_late() -> None:
 
 def test_groups_without_handlers_are_not_checked() -> None:
     history = Handlers()
-    history.keyed(0)
+    history.send_keyed(0)
     history.do(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))
     assert history.kinds(HandlerOrder()) == []
 
 
-def test_commits_of_handlers_are_no_phantoms() -> None:
+def test_commits_of_handlers_are_not_phantoms() -> None:
     history = Handlers()
-    history.keyed(0)
+    history.send_keyed(0)
     history.handle(2, 0)
     history.committed(3, 1)
     assert check_history(history.ops).counts.keys() <= {"unseen"}

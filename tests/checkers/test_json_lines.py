@@ -1,4 +1,4 @@
-"""The lines of a history: every payload there and back, and lines that are none."""
+"""JSON lines of a history: every payload is restored, and invalid lines are refused."""
 
 import pytest
 
@@ -39,7 +39,7 @@ OPS = [
 ]
 
 
-def test_every_payload_comes_back() -> None:
+def test_every_payload_is_restored() -> None:
     lines = list(write_lines(OPS))
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
     assert list(read_lines(lines)) == OPS
@@ -65,6 +65,6 @@ def test_equal_partitions_of_a_file_are_one_object() -> None:
         b'{"time": 1, "process": 1, "type": "ok", "kind": "trim", "value": ["t/0"]}',
     ],
 )
-def test_a_line_that_is_no_entry_is_named(line: bytes) -> None:
+def test_an_invalid_line_is_named(line: bytes) -> None:
     with pytest.raises(InvalidArgument, match="line 2"):
         list(read_lines([*write_lines(OPS[:1]), line]))

@@ -1,4 +1,4 @@
-"""Registers: a history with an order passes, one without is detected, and an undecided one does not pass.
+"""Linearizability of registers: histories with a valid order pass, others are detected; undecided ones do not pass.
 
 Small generated histories are checked against all orders there are; the zones and the search against each other."""
 
@@ -20,7 +20,7 @@ R = "r"
 
 
 class RegisterHistory:
-    """History of one register; every operation is one of a process of its own unless given otherwise."""
+    """History of one register; each operation has a process of its own unless given otherwise."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -41,13 +41,13 @@ class RegisterHistory:
     def read(self, value: State) -> Op:
         return self.end(self.begin("read"), value)
 
-    def checked(self, looks_max: int = 1_000_000) -> Linearizability:
+    def check(self, looks_max: int = 1_000_000) -> Linearizability:
         checker = Linearizability(looks_max=looks_max)
         check_with(checker, self.ops)
         return checker
 
 
-def gathered_of(ops: list[Op]) -> Gathered:
+def gather_operations(ops: list[Op]) -> Gathered:
     checker = Linearizability()
     pending: dict[int, Op] = {}
     for op in ops:
@@ -63,8 +63,8 @@ def gathered_of(ops: list[Op]) -> Gathered:
 # generated histories
 
 
-def drawn(seed: int, *, unique: bool, has_cas: bool, mutations: int, length: int = 6) -> list[Op]:
-    """Return sequential operations with widened, overlapping intervals, some without outcome or with another answer."""
+def draw_history(seed: int, *, unique: bool, has_cas: bool, mutations: int, length: int = 6) -> list[Op]:
+    """Return sequential operations with widened, overlapping intervals, some without outcome or with a wrong answer."""
     random = Random(seed)
     held: State = None
     entries: list[tuple[float, str, int]] = []
@@ -90,10 +90,10 @@ def drawn(seed: int, *, unique: bool, has_cas: bool, mutations: int, length: int
         kind, value, expected, outcome = planned[at]
         changed = random.choice((None, 1, 2, 3))
         planned[at] = (kind, changed, expected, outcome) if kind == "read" else (kind, value, changed, outcome)
-    return recorded(planned, entries)
+    return record_history(planned, entries)
 
 
-def recorded(planned: list[tuple[str, State, State, str]], entries: list[tuple[float, str, int]]) -> list[Op]:
+def record_history(planned: list[tuple[str, State, State, str]], entries: list[tuple[float, str, int]]) -> list[Op]:
     ops: list[Op] = []
     recorder = Recorder(lambda: len(ops), ops.append)
     invocations: dict[int, Op] = {}
@@ -109,8 +109,8 @@ def recorded(planned: list[tuple[str, State, State, str]], entries: list[tuple[f
     return ops
 
 
-def has_an_order(operations: list[Operation]) -> bool:
-    """Try all orders of everything that happened, with any of the uncertain operations."""
+def has_valid_order(operations: list[Operation]) -> bool:
+    """Try all orders of the certain operations together with any subset of the uncertain ones."""
     certain = [each for each in operations if each.completed < NEVER]
     perhaps = [each for each in operations if each.completed == NEVER]
     chosen = ([each for bit, each in enumerate(perhaps) if bits >> bit & 1] for bits in range(1 << len(perhaps)))
@@ -134,9 +134,9 @@ def is_legal(order: tuple[Operation, ...]) -> bool:
 
 @settings(max_examples=600, deadline=None)
 @given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans(), mutations=st.integers(0, 2))
-def test_the_verdict_is_that_of_all_orders(seed: int, unique: bool, has_cas: bool, mutations: int) -> None:
-    gathered = gathered_of(drawn(seed, unique=unique, has_cas=has_cas, mutations=mutations))
-    expected = has_an_order(list(gathered.operations.values()))
+def test_the_verdict_equals_a_search_through_all_orders(seed: int, unique: bool, has_cas: bool, mutations: int) -> None:
+    gathered = gather_operations(draw_history(seed, unique=unique, has_cas=has_cas, mutations=mutations))
+    expected = has_valid_order(list(gathered.operations.values()))
     searched = search(gathered)
     assert searched.is_decided
     assert (searched.contradiction is None) == expected, searched
@@ -147,8 +147,8 @@ def test_the_verdict_is_that_of_all_orders(seed: int, unique: bool, has_cas: boo
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans())
-def test_a_long_history_with_an_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
-    ops = drawn(seed, unique=unique, has_cas=has_cas, mutations=0, length=120)
+def test_a_long_history_with_a_valid_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
+    ops = draw_history(seed, unique=unique, has_cas=has_cas, mutations=0, length=120)
     checker = Linearizability()
     assert not check_with(checker, ops).counts
     assert not checker.undecided
@@ -156,8 +156,8 @@ def test_a_long_history_with_an_order_passes(seed: int, unique: bool, has_cas: b
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), mutations=st.integers(0, 2))
-def test_zones_and_search_agree_about_longer_histories(seed: int, mutations: int) -> None:
-    gathered = gathered_of(drawn(seed, unique=True, has_cas=False, mutations=mutations, length=60))
+def test_zones_and_search_agree_on_longer_histories(seed: int, mutations: int) -> None:
+    gathered = gather_operations(draw_history(seed, unique=True, has_cas=False, mutations=mutations, length=60))
     assert (search(gathered).contradiction is None) == (contradiction_in(gathered) is None)
 
 
@@ -171,7 +171,7 @@ def test_a_stale_read_is_reported_with_the_contradiction() -> None:
     second = history.write(2)
     late = history.begin("read")
     history.end(late, 1)
-    (anomaly,) = history.checked().findings.anomalies
+    (anomaly,) = history.check().findings.anomalies
     assert anomaly.kind == "not-linearizable"
     assert anomaly.what == "register r: it held 1 from #1 to #6, and 2 at some moment from #4 to #5"
     assert {second, late} < set(anomaly.ops)
@@ -179,39 +179,39 @@ def test_a_stale_read_is_reported_with_the_contradiction() -> None:
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
-def test_values_from_nowhere_are_named(is_plain: bool) -> None:
+def test_values_that_were_never_written_are_reported(is_plain: bool) -> None:
     history = RegisterHistory()
     if not is_plain:
         history.cas(None, 5)
     refused = history.recorder.fail(history.begin("write", 7))
     read = history.read(7)
-    (anomaly,) = history.checked().findings.anomalies
+    (anomaly,) = history.check().findings.anomalies
     assert "definitely failed" in anomaly.what
     assert {refused, read} < set(anomaly.ops)
 
 
-def test_an_unknown_write_may_happen_late_once_and_not_again() -> None:
+def test_an_unknown_write_may_take_effect_late_but_only_once() -> None:
     history = RegisterHistory()
     history.recorder.info(history.begin("write", 1))
     history.recorder.crash(history.begin("cas", 9, 8).process)
     history.write(2)
     history.read(2)
     history.read(1)
-    assert not history.checked().findings.counts
+    assert not history.check().findings.counts
     history.write(3)
     history.read(3)
     history.read(1)
-    assert history.checked().findings.counts == {"not-linearizable": 1}
+    assert history.check().findings.counts == {"not-linearizable": 1}
 
 
-def test_a_swap_takes_what_it_expects() -> None:
+def test_a_compare_and_swap_needs_the_expected_value() -> None:
     history = RegisterHistory()
     history.cas(None, 1)
     one, other = history.begin("cas", 2, 1), history.begin("cas", 3, 1)
     history.end(one)
-    assert not history.checked().findings.counts
+    assert not history.check().findings.counts
     last = history.end(other)
-    (anomaly,) = history.checked().findings.anomalies
+    (anomaly,) = history.check().findings.anomalies
     assert last in anomaly.ops
     assert "2 of 3 operations have an order" in anomaly.what
 
@@ -226,7 +226,7 @@ def test_registers_are_checked_separately_and_a_limit_leaves_one_undecided() -> 
     for value in range(4):
         history.recorder.ok(history.begin("read", register="hard"), Register("hard", value))
     history.recorder.ok(history.begin("read", register="easy"), Register("easy", 2))
-    checker = history.checked(looks_max=1000)
+    checker = history.check(looks_max=1000)
     assert checker.undecided == ["hard"]
     assert checker.findings.counts == {"not-linearizable": 1}
     verdict = check_history(history.ops)
@@ -234,7 +234,7 @@ def test_registers_are_checked_separately_and_a_limit_leaves_one_undecided() -> 
     assert verdict.counts == {"not-linearizable": 2}, "with time enough it is decided"
 
 
-def test_undecided_histories_are_not_clean() -> None:
+def test_an_undecided_history_is_not_clean() -> None:
     verdict = Verdict((), {}, 3, 0, ("r",))
     assert not verdict.is_clean()
     assert "linearizable: r" in str(verdict)

@@ -1,4 +1,4 @@
-"""Small histories of consumer groups, idempotent producers, compacted and trimmed partitions.
+"""Small histories of consumer groups, idempotent producers, and compacted and trimmed partitions.
 
 Planted errors are detected with the entries that prove them, and a similar history without an error passes."""
 
@@ -32,7 +32,7 @@ T1 = TopicPartition("t", 1)
 
 
 class GroupHistory(WrittenHistory):
-    """With what members of the group `g`, idempotent producers and those of compacted partitions do."""
+    """History with operations of members of the group `g`, idempotent producers and compacted partitions."""
 
     def begin_join(self, process: int, member: str) -> Op:
         return self.recorder.invoke(process, "join", Membership("g", member))
@@ -70,8 +70,8 @@ class GroupHistory(WrittenHistory):
         """Read from the start of the log, each record by a poll of its own."""
         return [self.assign(process, 0), *(self.poll(process, record) for record in records)]
 
-    def at_the_end(self, judge_of: type[Sequences] | type[Compaction]) -> Findings:
-        """Return the findings of a checker that reads the book, which is shown the same history."""
+    def check_at_end(self, judge_of: type[Sequences] | type[Compaction]) -> Findings:
+        """Check the whole history with a checker that reads the `RecordBook` of that history; return its findings."""
         findings = Findings()
         book = RecordBook()
         checker = judge_of(book, findings)
@@ -199,18 +199,18 @@ def test_numbers_of_a_producer_stand_in_their_order(history: GroupHistory) -> No
     history.number(1, 71, 1, 3)
     history.number(1, 72, 0, 5, epoch=1)
     history.poll(2, (3, 71), (4, 70))
-    assert history.at_the_end(Sequences).counts == {"sequence-order": 1}
+    assert history.check_at_end(Sequences).counts == {"sequence-order": 1}
 
 
 def test_a_number_that_is_missing_in_what_was_read_is_a_gap(history: GroupHistory) -> None:
     history.number(1, 70, 0, 0)
     history.number(1, 71, 1, None)
     history.number(1, 72, 2, 1)
-    assert history.at_the_end(Sequences).counts == {}, "no client has read so far"
+    assert history.check_at_end(Sequences).counts == {}, "no client has read so far"
     history.poll(2, (0, 70), (1, 72))
-    assert history.at_the_end(Sequences).counts == {"sequence-gap": 1}
+    assert history.check_at_end(Sequences).counts == {"sequence-gap": 1}
     history.list_offsets(3, 1, 2)
-    assert history.at_the_end(Sequences).counts == {}, "it may be gone"
+    assert history.check_at_end(Sequences).counts == {}, "it may be gone"
 
 
 @pytest.mark.parametrize("offsets", [(0, 1, 2), (0, 2, 1)])
@@ -222,7 +222,7 @@ def test_sequence_numbers_known_only_from_answers_are_checked_for_order(
         send = Send(T0, (value,), (Offset(offset),), sequenced=Sequenced(9, 0, number))
         history.recorder.ok(invocation, send)
     history.poll(2, (0, 70))
-    assert history.at_the_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
+    assert history.check_at_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
 
 
 def test_the_last_number_may_be_missing_when_its_outcome_is_unknown(history: GroupHistory) -> None:
@@ -247,7 +247,7 @@ def test_the_newest_value_of_a_key_is_kept(history: GroupHistory) -> None:
     lost = history.keyed(71, "b", 1)
     history.keyed(72, "a", 2)
     passed = history.read(2, (2, 72))[-1]
-    findings = history.at_the_end(Compaction)
+    findings = history.check_at_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("lost-key", (lost, passed))]
     assert list(check_history(history.ops).counts) == ["lost-write", "lost-key"]
 
@@ -273,7 +273,7 @@ def test_a_value_may_be_missing_because_of_an_unseen_tombstone(history: GroupHis
     history.keyed(71, "a", None, tombstone=True)
     history.keyed(72, "b", 2)
     history.read(2, (2, 72))
-    assert history.at_the_end(Compaction).counts == {}
+    assert history.check_at_end(Compaction).counts == {}
     assert check_history(history.ops).is_clean()
 
 
@@ -293,9 +293,9 @@ def test_a_last_reader_short_of_the_end_may_have_missed_a_replacement(history: G
     history.keyed(72, "b", 2)
     history.keyed(73, "c", 3)
     history.read(2, (2, 72))
-    assert history.at_the_end(Compaction).counts == {}, "the newest of the key may stand behind"
+    assert history.check_at_end(Compaction).counts == {}, "the newest of the key may stand behind"
     history.read(3, (2, 72), (3, 73))
-    findings = history.at_the_end(Compaction)
+    findings = history.check_at_end(Compaction)
     assert [(anomaly.kind, anomaly.ops[0]) for anomaly in findings.anomalies] == [("lost-key", lost)]
 
 
@@ -307,7 +307,7 @@ def test_a_last_reader_amid_sends_may_have_missed_a_replacement(history: GroupHi
     history.poll(2, (2, 72))
     history.keyed(73, "a", 3)
     history.poll(2, (3, 73))
-    assert history.at_the_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
+    assert history.check_at_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
 
 
 def test_the_last_reader_sees_no_removed_key(history: GroupHistory) -> None:
@@ -315,7 +315,7 @@ def test_the_last_reader_sees_no_removed_key(history: GroupHistory) -> None:
     removed = history.keyed(71, "a", 1, tombstone=True)
     history.keyed(72, "b", 2)
     passed = history.read(2, (0, 70), (2, 72))[-1]
-    findings = history.at_the_end(Compaction)
+    findings = history.check_at_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("resurrected-key", (removed, passed))]
     history.read(3, (0, 70), (1, 71), (2, 72))
     assert check_history(history.ops).is_clean(), "an early reader may have come too late for the tombstone"
@@ -327,7 +327,7 @@ def test_a_removed_key_may_have_come_back_by_a_newer_record(history: GroupHistor
     history.keyed(72, "b", 2)
     history.read(2, (0, 70), (2, 72))
     history.keyed(73, "a", 3)
-    assert history.at_the_end(Compaction).counts == {}
+    assert history.check_at_end(Compaction).counts == {}
 
 
 def test_records_of_a_compacted_partition_stay_where_they_are(history: GroupHistory) -> None:

@@ -1,4 +1,4 @@
-"""Small histories written by hand: each checker by itself detects its errors, with the entries that prove them.
+"""Small histories written by hand: each checker alone detects its anomalies, with the entries that prove them.
 
 A similar history without an error passes."""
 
@@ -36,7 +36,7 @@ def history() -> WrittenHistory:
 # Records
 
 
-def test_an_acknowledged_record_that_a_later_poll_passed_over_is_lost(history: WrittenHistory) -> None:
+def test_an_acknowledged_record_that_a_later_poll_skipped_is_lost(history: WrittenHistory) -> None:
     lost = history.send(1, 70, 0)
     history.send(1, 71, 1)
     poll = history.poll(2, (1, 71))
@@ -117,7 +117,7 @@ def test_a_value_not_sent_before_the_poll_is_a_phantom(history: WrittenHistory) 
 # Polls
 
 
-def test_polls_of_a_consumer_go_neither_back_nor_past_a_record(history: WrittenHistory) -> None:
+def test_polls_of_a_consumer_neither_go_back_nor_skip_a_record(history: WrittenHistory) -> None:
     assigned = history.assign(1, 4)
     skipping = history.poll(1, (5, 75), (6, 76))
     back = history.poll(1, (6, 76))
@@ -128,13 +128,13 @@ def test_polls_of_a_consumer_go_neither_back_nor_past_a_record(history: WrittenH
     ]
 
 
-def test_one_poll_goes_neither_back_nor_past_a_record(history: WrittenHistory) -> None:
+def test_one_poll_neither_goes_back_nor_skips_a_record(history: WrittenHistory) -> None:
     polled = history.poll(1, (5, 75), (7, 77), (6, 76))
     anomalies = check_with(Polls(), history.ops).anomalies
     assert [(a.kind, a.ops) for a in anomalies] == [("int-poll-skip", (polled,)), ("int-nonmonotonic-poll", (polled,))]
 
 
-def test_an_assignment_begins_anew_and_so_does_a_crash(history: WrittenHistory) -> None:
+def test_an_assignment_and_a_crash_reset_the_position(history: WrittenHistory) -> None:
     history.poll(1, (5, 75))
     history.assign(1, 0)
     history.poll(1, (0, 70))
@@ -151,7 +151,7 @@ def test_a_rebalance_may_move_a_subscribed_consumer_but_not_within_a_poll(histor
     history.only(Polls(), "int-nonmonotonic-poll", polled)
 
 
-def test_a_poll_of_unknown_outcome_may_have_moved_the_consumer_on_but_not_back(history: WrittenHistory) -> None:
+def test_a_poll_of_unknown_outcome_may_have_moved_the_consumer_forward_but_not_back(history: WrittenHistory) -> None:
     history.poll(1, (5, 75))
     history.recorder.info(history.recorder.invoke(1, "poll", Poll()))
     ahead = history.poll(1, (9, 79))
@@ -159,7 +159,7 @@ def test_a_poll_of_unknown_outcome_may_have_moved_the_consumer_on_but_not_back(h
     history.only(Polls(), "nonmonotonic-poll", ahead, back)
 
 
-def test_without_density_a_skip_needs_a_record_that_was_skipped(history: WrittenHistory) -> None:
+def test_without_density_a_skip_needs_a_polled_record(history: WrittenHistory) -> None:
     history.begin_send(1, 73)
     history.begin_send(2, 75)
     history.begin_send(3, 79)
@@ -174,21 +174,21 @@ def test_without_density_a_skip_needs_a_record_that_was_skipped(history: Written
 # The order of offsets
 
 
-def test_offsets_follow_the_real_order_of_sends(history: WrittenHistory) -> None:
+def test_offsets_follow_the_real_time_order_of_sends(history: WrittenHistory) -> None:
     before = history.send(1, 70, 5)
     invocation = history.begin_send(2, 71)
     after = history.end_send(invocation, 4)
     history.only(OffsetOrder(), "offset-order", before, invocation, after)
 
 
-def test_sends_at_the_same_time_may_get_offsets_in_any_order(history: WrittenHistory) -> None:
+def test_concurrent_sends_may_get_offsets_in_any_order(history: WrittenHistory) -> None:
     one, two = history.begin_send(1, 70), history.begin_send(2, 71)
     history.end_send(one, 5)
     history.end_send(two, 4)
     assert history.kinds(OffsetOrder()) == []
 
 
-def test_one_process_that_sends_in_turn_gets_rising_offsets(history: WrittenHistory) -> None:
+def test_consecutive_sends_of_one_process_get_rising_offsets(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.send(1, 71, 4)
     assert history.kinds(OffsetOrder()) == ["nonmonotonic-send"]
@@ -208,7 +208,7 @@ def test_polled_or_listed_offsets_precede_later_sends(history: WrittenHistory) -
     assert check_with(OffsetOrder(), history.ops).counts == {"offset-order": 2}
 
 
-def test_a_send_of_unknown_outcome_is_checked_when_it_is_polled(history: WrittenHistory) -> None:
+def test_a_send_of_unknown_outcome_is_checked_once_it_is_polled(history: WrittenHistory) -> None:
     history.send(1, 70, 5)
     history.recorder.info(history.begin_send(2, 71))
     history.recorder.info(history.begin_send(3, 72))
@@ -216,7 +216,7 @@ def test_a_send_of_unknown_outcome_is_checked_when_it_is_polled(history: Written
     assert check_with(OffsetOrder(), history.ops).counts == {"offset-order": 1}
 
 
-def test_a_linearizable_list_ends_above_all_that_was_known(history: WrittenHistory) -> None:
+def test_a_linearizable_list_ends_above_all_known_offsets(history: WrittenHistory) -> None:
     known = history.send(1, 70, 5)
     history.list_offsets(2, 0, 5)
     stale = history.list_offsets(3, 0, 5, linearizable=True)
@@ -227,7 +227,7 @@ def test_a_linearizable_list_ends_above_all_that_was_known(history: WrittenHisto
 # Density
 
 
-def test_a_hole_that_no_open_send_can_explain_is_a_gap(history: WrittenHistory) -> None:
+def test_a_hole_that_no_open_send_explains_is_a_gap(history: WrittenHistory) -> None:
     history.send(1, 70, 0)
     history.send(1, 72, 2)
     history.poll(2, (0, 70))
@@ -286,7 +286,7 @@ def test_groups_whose_members_commit_backwards_are_checked_by_origin_only(histor
     assert history.kinds(CommittedOffsets(forward_only=False)) == []
 
 
-def test_a_number_fed_by_hand_never_goes_back() -> None:
+def test_a_number_observed_directly_never_goes_back() -> None:
     guard = MonotonicCheck()
     assert guard.observe("n1 t/0", 5) is None
     assert guard.observe("n2 t/0", 3) is None
@@ -312,7 +312,7 @@ def test_a_stuck_consumer_lags_behind_the_first_record_that_it_misses(history: W
     assert checker.worst_ns == 5 * SECOND
 
 
-def test_the_clock_of_lag_starts_with_the_assignment(history: WrittenHistory) -> None:
+def test_the_lag_of_a_new_assignment_starts_with_it(history: WrittenHistory) -> None:
     history.send(2, 70, 0)
     history.assign(1, 0)
     history.poll(1)
@@ -324,7 +324,7 @@ def test_the_clock_of_lag_starts_with_the_assignment(history: WrittenHistory) ->
 # Histories that are none
 
 
-def malformed(history: WrittenHistory, case: str) -> list[Op]:
+def make_malformed(history: WrittenHistory, case: str) -> list[Op]:
     if case == "a completion without invocation":
         return [history.send(1, 70, 0)]
     if case == "two operations of one process":
@@ -366,15 +366,15 @@ def malformed(history: WrittenHistory, case: str) -> list[Op]:
         "a completion of another kind",
     ],
 )
-def test_a_history_that_is_none_is_refused(history: WrittenHistory, case: str) -> None:
+def test_a_malformed_history_is_refused(history: WrittenHistory, case: str) -> None:
     with pytest.raises(InvalidArgument):
-        check_history(malformed(history, case))
+        check_history(make_malformed(history, case))
 
 
 # Reports
 
 
-def test_a_verdict_reads_like_a_report_and_is_bounded(history: WrittenHistory) -> None:
+def test_a_verdict_is_printed_as_a_bounded_report(history: WrittenHistory) -> None:
     for value in range(10):
         history.send(1, value, 0)
     history.recorder.nemesis("cut n1 | n2, n3")

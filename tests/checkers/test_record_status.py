@@ -1,4 +1,4 @@
-"""The status of each record: by hand, and the same as what the checkers find in generated histories."""
+"""Status of each record: in histories written by hand, and compared with the checkers in generated histories."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ from tests.checkers.mutations import MUTATIONS
 from tests.checkers.written_history import SECOND, T0, WrittenHistory
 
 
-def statuses_of(ops: list[Op]) -> StatusColumns:
+def find_statuses(ops: list[Op]) -> StatusColumns:
     checker = RecordStatuses()
     check_with(checker, ops)
     return checker.statuses()
@@ -32,7 +32,7 @@ def test_each_record_has_one_status() -> None:
     open_ = history.begin_send(2, 77)
     history.poll(3, (0, 70), (2, 72), (3, 74), (4, 75), (5, 72))
     history.send(1, 78, 6)
-    found = statuses_of(history.ops)
+    found = find_statuses(history.ops)
     rows = zip(found.invoked_ns, found.offset, [STATUSES[code] for code in found.status], strict=True)
     assert list(rows) == [
         (0, 0, "ok"),
@@ -56,10 +56,10 @@ def test_records_possibly_deleted_are_excused(outcome: str, status: str) -> None
         history.send(1, 70 + number, number)
     getattr(history.recorder, outcome)(history.recorder.invoke(2, "trim", Trim(T0, Offset(1))))
     history.recorder.invoke(2, "trim", Trim(T0, Offset(2)))
-    assert [STATUSES[code] for code in statuses_of(history.ops).status] == ["excused", "excused", "unseen"]
+    assert [STATUSES[code] for code in find_statuses(history.ops).status] == ["excused", "excused", "unseen"]
     history.recorder.fail(history.ops[-1])
     history.poll(3, (2, 72))
-    assert [STATUSES[code] for code in statuses_of(history.ops).status] == [status, "lost", "ok"]
+    assert [STATUSES[code] for code in find_statuses(history.ops).status] == [status, "lost", "ok"]
 
 
 def test_records_removed_by_retention_or_a_newer_one_are_excused() -> None:
@@ -70,7 +70,13 @@ def test_records_removed_by_retention_or_a_newer_one_are_excused() -> None:
         send = Send(T0, (value,), keys=(key,), tombstones=(74,) if value == 74 else ())
         history.end_send(history.recorder.invoke(1, "send", send), offset)
     history.poll(2, (2, 72), (3, 73), (5, 0))
-    assert [STATUSES[code] for code in statuses_of(history.ops).status] == ["excused", "excused", "ok", "ok", "excused"]
+    assert [STATUSES[code] for code in find_statuses(history.ops).status] == [
+        "excused",
+        "excused",
+        "ok",
+        "ok",
+        "excused",
+    ]
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("info", "excused"), ("fail", "lost")])
@@ -81,7 +87,7 @@ def test_records_possibly_removed_by_a_tombstone_are_excused(outcome: str, statu
     getattr(history.recorder, outcome)(removal)
     history.end_send(history.recorder.invoke(1, "send", Send(T0, (72,), keys=("b",))), 2)
     history.poll(2, (2, 72))
-    found = [STATUSES[code] for code in statuses_of(history.ops).status]
+    found = [STATUSES[code] for code in find_statuses(history.ops).status]
     assert found[0] == status
     assert found[2] == "ok"
 
@@ -97,7 +103,7 @@ def test_records_possibly_replaced_behind_the_last_poll_are_excused(outcome: str
     for offset in range(2, end):
         history.end_send(history.recorder.invoke(1, "send", Send(T0, (70 + offset,), keys=(f"b{offset}",))), offset)
     history.poll(2, (2, 72))
-    assert STATUSES[statuses_of(history.ops).status[0]] == status
+    assert STATUSES[find_statuses(history.ops).status[0]] == status
     assert ("lost-write" in check_history(history.ops).counts) == (status == "lost")
 
 
@@ -106,7 +112,7 @@ def test_polls_before_a_send_count_as_polls() -> None:
     history.poll(2, (0, 70), (1, 71))
     history.send(1, 70, 0)
     history.send(1, 71, 2)
-    assert [STATUSES[code] for code in statuses_of(history.ops).status] == ["ok", "duplicate"]
+    assert [STATUSES[code] for code in find_statuses(history.ops).status] == ["ok", "duplicate"]
 
 
 def test_unread_records_of_a_possibly_deleted_topic_are_excused() -> None:
@@ -119,7 +125,7 @@ def test_unread_records_of_a_possibly_deleted_topic_are_excused() -> None:
     assert [STATUSES[code] for code in checker.statuses().status] == ["excused", "ok", "excused"]
 
 
-def test_read_records_that_are_overwritten_or_behind_the_end_have_vanished() -> None:
+def test_overwritten_or_cut_off_records_that_were_read_have_vanished() -> None:
     history = WrittenHistory()
     for offset in range(4):
         history.send(1, 70 + offset, offset)
@@ -131,10 +137,10 @@ def test_read_records_that_are_overwritten_or_behind_the_end_have_vanished() -> 
     history.send(6, 74, 2)
     history.poll(5, (4, 75), (3, 73))
     history.list_offsets(4, 0, 1)
-    names = [STATUSES[code] for code in statuses_of(history.ops).status]
+    names = [STATUSES[code] for code in find_statuses(history.ops).status]
     assert names == ["ok", "ok", "vanished", "ok", "ok", "ok"], "a list that may be old takes nothing away"
     history.list_offsets(4, 0, 1, linearizable=True)
-    names = [STATUSES[code] for code in statuses_of(history.ops).status]
+    names = [STATUSES[code] for code in find_statuses(history.ops).status]
     assert names == ["ok", "vanished", "vanished", "vanished", "vanished", "vanished"]
 
 
@@ -149,7 +155,7 @@ def test_the_statuses_agree_with_the_checkers(history: list[Op], name: str, seed
     planted = MUTATIONS[name].plant(history, Random(seed)) if name else history
     assume(planted is not None)
     planted = planted[: round(len(planted) * share)] if share < 0.5 else planted
-    verdict, found = check_history(planted), statuses_of(planted)
+    verdict, found = check_history(planted), find_statuses(planted)
     counts = found.counts()
     assert counts.get("lost", 0) == verdict.counts.get("lost-write", 0)
     assert counts.get("unseen", 0) == verdict.counts.get("unseen", 0)

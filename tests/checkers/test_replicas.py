@@ -1,4 +1,4 @@
-"""Comparing replicas: prefixes pass, whatever differs is found with its place."""
+"""Comparison of replicas: prefixes pass, and every difference is reported with its offset."""
 
 from random import Random
 
@@ -13,8 +13,8 @@ from raftlog.errors import InvalidArgument
 LOGS = st.lists(st.tuples(st.integers(1, 3), st.binary(min_size=1, max_size=8)), max_size=30)
 
 
-def numbered(log: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Return offsets from the numbers of records."""
+def number_records(log: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Return (offset, record) pairs."""
     items, offset = [], 0
     for count, data in log:
         items.append((offset, data))
@@ -24,7 +24,7 @@ def numbered(log: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
 
 @given(log=LOGS, seed=st.integers(0, 2**32))
 def test_parts_of_one_log_agree(log: list[tuple[int, bytes]], seed: int) -> None:
-    items, random = numbered(log), Random(seed)
+    items, random = number_records(log), Random(seed)
     streams = {}
     for name in ("n1", "n2", "n3"):
         start, end = sorted((random.randint(0, len(items)), random.randint(0, len(items))))
@@ -33,8 +33,8 @@ def test_parts_of_one_log_agree(log: list[tuple[int, bytes]], seed: int) -> None
 
 
 @given(log=LOGS.filter(len), seed=st.integers(0, 2**32))
-def test_one_changed_byte_anywhere_is_found(log: list[tuple[int, bytes]], seed: int) -> None:
-    items, random = numbered(log), Random(seed)
+def test_one_changed_byte_anywhere_is_detected(log: list[tuple[int, bytes]], seed: int) -> None:
+    items, random = number_records(log), Random(seed)
     place = random.randrange(len(items))
     number, data = items[place]
     position = random.randrange(len(data))
@@ -46,26 +46,26 @@ def test_one_changed_byte_anywhere_is_found(log: list[tuple[int, bytes]], seed: 
     assert f"at {number}: byte {position} of" in anomaly.what
 
 
-def test_a_missing_batch_in_the_middle_is_found() -> None:
+def test_a_missing_batch_in_the_middle_is_detected() -> None:
     items = [(number, b"x") for number in range(5)]
     anomaly = compare_streams({"n1": items, "n2": items[:2] + items[3:]})
     assert anomaly is not None
     assert anomaly.what == "n1 has 2 where n2 has 3"
 
 
-def test_a_replica_with_a_hole_where_another_starts_is_found() -> None:
+def test_a_replica_with_a_hole_where_another_starts_is_detected() -> None:
     anomaly = compare_streams({"n1": [(0, b"a"), (2, b"c")], "n2": [(1, b"b"), (2, b"c")]})
     assert anomaly is not None
     assert anomaly.what == "n1 has 2 where n2 has 1"
 
 
-def test_a_late_start_with_another_first_batch_is_found() -> None:
+def test_a_replica_that_starts_late_with_another_batch_is_detected() -> None:
     anomaly = compare_streams({"n1": [(0, b"a"), (1, b"b")], "n2": [(1, b"B")]})
     assert anomaly is not None
     assert anomaly.what == "n1 and n2 differ at 1: byte 0 of 1 and 1 bytes"
 
 
-def test_numbers_that_do_not_rise_are_refused() -> None:
+def test_offsets_that_do_not_rise_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="n2: 1 follows 1"):
         compare_streams({"n1": [(0, b"a"), (1, b"b"), (2, b"c")], "n2": [(0, b"a"), (1, b"b"), (1, b"c")]})
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted and created anew: planted errors are detected with the entries that prove them.
+"""Topics that are deleted and recreated: planted anomalies are detected with the entries that prove them.
 
 A similar history without an error passes."""
 
@@ -59,7 +59,7 @@ def history() -> TopicHistory:
     return TopicHistory()
 
 
-def test_each_incarnation_is_checked_by_itself(history: TopicHistory) -> None:
+def test_each_incarnation_of_a_topic_is_checked_separately(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.poll_of(OLD, 3, 7)
@@ -73,7 +73,7 @@ def test_each_incarnation_is_checked_by_itself(history: TopicHistory) -> None:
     assert list(read_lines(write_lines(history.ops))) == history.ops
 
 
-def test_unread_records_are_missed_only_in_existing_topics(history: TopicHistory) -> None:
+def test_unread_records_are_reported_only_for_existing_topics(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.send_to(OLD, 2, 8, 5)
@@ -84,7 +84,7 @@ def test_unread_records_are_missed_only_in_existing_topics(history: TopicHistory
     assert history.kinds() == ["unseen"]
 
 
-def test_a_reader_that_comes_with_the_position_of_a_predecessor_has_lost_nothing(history: TopicHistory) -> None:
+def test_a_reader_with_a_position_of_an_earlier_incarnation_has_lost_nothing(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.send_to(OLD, 2, 8, 1)
@@ -95,7 +95,7 @@ def test_a_reader_that_comes_with_the_position_of_a_predecessor_has_lost_nothing
     assert history.kinds() == []
 
 
-def test_a_reader_that_passes_over_a_record_of_a_deleted_topic_is_found(history: TopicHistory) -> None:
+def test_a_reader_that_skips_a_record_of_a_deleted_topic_is_detected(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.send_to(OLD, 2, 8, 1)
@@ -106,7 +106,7 @@ def test_a_reader_that_passes_over_a_record_of_a_deleted_topic_is_found(history:
     assert history.kinds() == ["poll-skip"]
 
 
-def test_an_incarnation_that_comes_back_for_a_process(history: TopicHistory) -> None:
+def test_an_old_incarnation_that_a_process_sees_again_is_detected(history: TopicHistory) -> None:
     history.create("old")
     history.find(2, "old")
     history.delete()
@@ -119,7 +119,7 @@ def test_an_incarnation_that_comes_back_for_a_process(history: TopicHistory) -> 
     assert history.proof("resurrected-topic") == (gone, back)
 
 
-def test_one_that_comes_back_after_it_was_unknown(history: TopicHistory) -> None:
+def test_an_incarnation_that_returns_after_an_unknown_topic_error_is_detected(history: TopicHistory) -> None:
     history.create("old")
     history.find(2, "old")
     history.delete()
@@ -130,7 +130,7 @@ def test_one_that_comes_back_after_it_was_unknown(history: TopicHistory) -> None
     assert history.kinds() == ["resurrected-topic"]
 
 
-def test_records_of_one_in_another(history: TopicHistory) -> None:
+def test_records_of_one_incarnation_in_another_are_detected(history: TopicHistory) -> None:
     history.create("old")
     history.send_to(OLD, 2, 7, 0)
     history.delete()
@@ -139,7 +139,7 @@ def test_records_of_one_in_another(history: TopicHistory) -> None:
     assert history.kinds() == ["phantom", "resurrected-topic"]
 
 
-def test_a_deleted_name_that_is_taken(history: TopicHistory) -> None:
+def test_a_deleted_name_that_is_refused_as_existing_is_detected(history: TopicHistory) -> None:
     history.create("old")
     deleted = history.delete()
     exists = history.refused("create", "TopicExists: t")
@@ -147,7 +147,7 @@ def test_a_deleted_name_that_is_taken(history: TopicHistory) -> None:
     assert history.proof("resurrected-topic") == (deleted, exists)
 
 
-def test_a_name_may_be_taken_by_a_creation_of_unknown_outcome_until_a_later_answer(history: TopicHistory) -> None:
+def test_a_name_may_exist_through_a_creation_of_unknown_outcome_until_a_later_answer(history: TopicHistory) -> None:
     history.unknown("create")
     history.refused("create", "TopicExists: t")
     history.find(2, "some")
@@ -159,7 +159,7 @@ def test_a_name_may_be_taken_by_a_creation_of_unknown_outcome_until_a_later_answ
     assert history.kinds() == ["resurrected-topic"]
 
 
-def test_a_topic_that_was_never_created(history: TopicHistory) -> None:
+def test_a_topic_that_was_never_created_is_detected(history: TopicHistory) -> None:
     history.unknown("create")
     history.find(2, "some")
     assert history.kinds() == [], "the one of unknown outcome"
@@ -168,7 +168,7 @@ def test_a_topic_that_was_never_created(history: TopicHistory) -> None:
     assert strange in history.proof("resurrected-topic")
 
 
-def test_a_topic_that_is_unknown_although_it_exists(history: TopicHistory) -> None:
+def test_an_existing_topic_reported_as_unknown_is_detected(history: TopicHistory) -> None:
     created = history.create("old")
     history.find(2, "")
     assert history.kinds() == [], "for a second a server may use older metadata"
@@ -177,14 +177,14 @@ def test_a_topic_that_is_unknown_although_it_exists(history: TopicHistory) -> No
     assert history.proof("lost-topic") == (created, found)
 
 
-def test_a_send_answered_with_no_such_topic(history: TopicHistory) -> None:
+def test_a_send_to_an_existing_topic_answered_as_unknown_is_detected(history: TopicHistory) -> None:
     history.create("old")
     history.find(2, "old")
     history.recorder.fail(history.recorder.invoke(3, "send", Send(OLD, (7,))), "UnknownTopic: t")
     assert history.kinds() == ["lost-topic"]
 
 
-def test_a_topic_that_cannot_be_deleted_or_is_made_twice(history: TopicHistory) -> None:
+def test_an_impossible_deletion_or_second_creation_is_detected(history: TopicHistory) -> None:
     history.create("old")
     history.refused("delete", "UnknownTopic: t")
     assert history.kinds() == ["lost-topic"]
@@ -194,7 +194,7 @@ def test_a_topic_that_cannot_be_deleted_or_is_made_twice(history: TopicHistory) 
     assert check_history(history.ops).counts == {"lost-topic": 2}
 
 
-def test_changes_at_the_same_time_prove_nothing(history: TopicHistory) -> None:
+def test_concurrent_changes_prove_nothing(history: TopicHistory) -> None:
     history.create("old")
     deletion = history.begin("delete", 2)
     history.find(3, "")
@@ -206,7 +206,7 @@ def test_changes_at_the_same_time_prove_nothing(history: TopicHistory) -> None:
     assert history.kinds() == []
 
 
-def test_a_deletion_of_unknown_outcome_leaves_both_open(history: TopicHistory) -> None:
+def test_a_deletion_of_unknown_outcome_leaves_both_states_possible(history: TopicHistory) -> None:
     history.create("old")
     history.unknown("delete")
     history.find(2, "old")

@@ -1,4 +1,4 @@
-"""A history written by hand, one line for each operation."""
+"""A history written by hand: the caller adds one operation per line."""
 
 from jepsen.checkers import (
     Assign,
@@ -66,7 +66,7 @@ class WrittenHistory:
         return list(check_with(checker, self.ops).kinds())
 
     def only(self, checker: Checker, kind: str, *proof: Op) -> str:
-        """Check that the checker finds one anomaly, of this kind and with this proof; return its sentence."""
+        """Check that the checker reports exactly one anomaly, of this kind and with this proof; return its sentence."""
         findings: Findings = check_with(checker, self.ops)
         assert [anomaly.kind for anomaly in findings.anomalies] == [kind], findings.anomalies
         assert findings.anomalies[0].ops == proof

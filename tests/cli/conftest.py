@@ -1,4 +1,4 @@
-"""The command in processes of its own, and a real broker for it to talk to."""
+"""Fixtures: the command in processes of its own, and a real broker for it."""
 
 import os
 import subprocess
@@ -20,14 +20,14 @@ SECONDS_MAX = 60
 
 
 class Run(Protocol):
-    """Runs the command to its end."""
+    """Function that runs the command to its end."""
 
     def __call__(
         self, *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
     ) -> "subprocess.CompletedProcess[bytes]": ...
 
 
-def environment(more: dict[str, str] | None = None) -> dict[str, str]:
+def build_environment(more: dict[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
     return {**kept, "RAFTLOG_KAFKA": "none", **(more or {})}
 
@@ -39,7 +39,7 @@ def run(fork_server: ForkServer) -> Run:
     def run_command(
         *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
     ) -> "subprocess.CompletedProcess[bytes]":
-        done = fork_server.run("raftlog.cli", args, stdin, environment(env), SECONDS_MAX)
+        done = fork_server.run("raftlog.cli", args, stdin, build_environment(env), SECONDS_MAX)
         if expect is not None:
             assert done.returncode == expect, f"{args} exited {done.returncode}: {done.stderr.decode()}"
         if done.returncode in (1, 2, 3):
@@ -58,14 +58,14 @@ def assert_one_line(stderr: bytes) -> None:
 
 @pytest.fixture
 def spawn(fork_server: ForkServer) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """Return a function that starts the command without a wait; commands that still run at the end are killed."""
+    """Return a function that starts the command without waiting; commands still running at the end are killed."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str, env: dict[str, str] | None = None, **pipes: Any) -> "subprocess.Popen[bytes]":
         pipes.setdefault("stdout", subprocess.PIPE)
         pipes.setdefault("stderr", subprocess.PIPE)
         pipes.setdefault("stdin", subprocess.DEVNULL)
-        process = fork_server.popen([*COMMAND, *args], env=environment(env), **pipes)
+        process = fork_server.popen([*COMMAND, *args], env=build_environment(env), **pipes)
         processes.append(process)
         return process
 
@@ -108,25 +108,27 @@ def scripted() -> Iterator[ScriptedBroker]:
     broker.close()
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
+
     code: int
     out: str
     err: str
 
 
-Command = Callable[..., Done]
+Command = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Return a function like `command("broker", "list", bootstrap=…)` that runs the command in this process."""
 
-    def run_here(*args: str, bootstrap: str, expect: int = 0) -> Done:
+    def run_here(*args: str, bootstrap: str, expect: int = 0) -> CommandResult:
         monkeypatch.setenv("RAFTLOG_BOOTSTRAP", bootstrap)
         monkeypatch.setattr(sys, "argv", ["raftlog", *args])
         with pytest.raises(SystemExit) as ended:
             main()
-        done = Done(int(ended.value.code or 0), *capsys.readouterr())
+        done = CommandResult(int(ended.value.code or 0), *capsys.readouterr())
         assert done.code == expect, done
         return done
 

@@ -1,4 +1,4 @@
-"""A scripted broker that records its requests."""
+"""HTTP server with prepared answers that records its requests."""
 
 import http.server
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ScriptedBroker:
-    """Answers by path, or by method and path; `"PUT /v1/…"` goes before `"/v1/…"`."""
+    """Broker that answers by path, or by method and path; `"PUT /v1/…"` takes precedence over `"/v1/…"`."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, Any]] = {}
@@ -36,7 +36,7 @@ class ScriptedBroker:
 
             def _answer(self, status: int, fields: Any) -> None:
                 # An answer can be a list of answers, the last of which stays.
-                if isinstance(fields, Turns):
+                if isinstance(fields, AnswerSequence):
                     fields = fields.next()
                 body = json.dumps(fields).encode()
                 self.send_response(status)
@@ -59,8 +59,8 @@ class ScriptedBroker:
         self._thread.join()
 
 
-class Turns:
-    """Answers one after the other; the last stays."""
+class AnswerSequence:
+    """Answers returned in turn; the last one is repeated."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)

@@ -1,4 +1,4 @@
-"""`raftlog bench` on brokers of its own, and on one that runs."""
+"""`raftlog bench` on brokers that it starts, and on a running broker."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 SHORT = ("--seconds", "0.4", "--warm-seconds", "0.1")
 
 
-def test_a_short_run_on_a_broker_of_its_own(run: Run, tmp_path: Path) -> None:
+def test_bench_starts_a_broker_of_its_own(run: Run, tmp_path: Path) -> None:
     plot = tmp_path / "latencies.svg"
     done = run("bench", "--local", "1", *SHORT, "--rate", "250", "--json", "--plot", str(plot))
     found = orjson.loads(done.stdout)
@@ -25,7 +25,7 @@ def test_a_short_run_on_a_broker_of_its_own(run: Run, tmp_path: Path) -> None:
     assert plot.read_text().startswith("<?xml")
 
 
-def test_a_running_broker_keeps_what_it_had(run: Run, broker: BrokerProcess, topic: str) -> None:
+def test_bench_leaves_the_topics_of_a_running_broker_unchanged(run: Run, broker: BrokerProcess, topic: str) -> None:
     at = ("--bootstrap", broker.address)
     done = run("bench", *at, *SHORT, "--mode", "closed", "--in-flight", "2", "--mix", "send,poll=0.5", "--to", "any")
     assert done.stderr.startswith(b"load for ")
@@ -39,7 +39,7 @@ def test_a_running_broker_keeps_what_it_had(run: Run, broker: BrokerProcess, top
     assert records == 10 * (20 + 5), "those of the warm-up are there too"
 
 
-def test_ctrl_c_ends_it_at_once_and_its_topic_goes(
+def test_ctrl_c_ends_the_bench_at_once_and_deletes_its_topic(
     run: Run, own_broker: BrokerProcess, spawn: Callable[..., "subprocess.Popen[bytes]"]
 ) -> None:
     at = ("--bootstrap", own_broker.address)
@@ -51,7 +51,7 @@ def test_ctrl_c_ends_it_at_once_and_its_topic_goes(
     assert run("topic", "list", *at).stdout == b""
 
 
-def test_impossible_values(run: Run) -> None:
+def test_impossible_options_are_refused(run: Run) -> None:
     run("bench", "--mix", "shout=1", expect=2)
     run("bench", "--local", "1", "--topic", "t", expect=2)
     run("bench", "--clients", "1000", "--in-flight", "1000", expect=2)

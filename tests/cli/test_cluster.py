@@ -40,7 +40,7 @@ UNHEALTHY = HEALTHY | {
 }
 
 
-def test_a_healthy_cluster(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_healthy_cluster_is_shown(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/health_overview"] = 200, HEALTHY
     text = ask("cluster", "health").out
     assert [line.split() for line in text.splitlines()][:3] == [
@@ -52,13 +52,13 @@ def test_a_healthy_cluster(ask: Any, scripted: ScriptedBroker) -> None:
     assert shown == HEALTHY
 
 
-def test_notes_of_a_healthy_cluster(ask: Any, scripted: ScriptedBroker) -> None:
+def test_notes_of_a_healthy_cluster_are_shown(ask: Any, scripted: ScriptedBroker) -> None:
     note = "the nodes [3] do not serve Kafka"
     scripted.answers["/v1/cluster/health_overview"] = 200, HEALTHY | {"notes": [note]}
     assert ["notes", *note.split()] in [line.split() for line in ask("cluster", "health").out.splitlines()]
 
 
-def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(ask: Any, scripted: ScriptedBroker) -> None:
+def test_an_unhealthy_cluster_returns_exit_code_1_with_reasons(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
     done = ask("cluster", "health", expect=1)
     assert REASON in done.err
@@ -74,7 +74,7 @@ def test_no_controller_is_shown_as_none(ask: Any, scripted: ScriptedBroker) -> N
     assert shown["controller_id"] is None
 
 
-def test_watching_prints_changes(spawn: Any, scripted: ScriptedBroker) -> None:
+def test_watching_prints_every_change(spawn: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/health_overview"] = 200, HEALTHY
     process = spawn("cluster", "health", "--watch", "--json", "--bootstrap", scripted.address)
     assert json.loads(process.stdout.readline())["is_healthy"] is True
@@ -85,7 +85,7 @@ def test_watching_prints_changes(spawn: Any, scripted: ScriptedBroker) -> None:
     assert process.stderr.read() == b""
 
 
-async def test_a_lag_between_commits_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watching_prints_no_lag_between_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     electing = {"electing_partitions": ["orders/0"], "electing_count": 1}
     lagging = HEALTHY | {"lagging_partitions": ["orders/0"], "lagging_count": 1} | electing
     looks = iter([msgspec.convert(each, ClusterHealth) for each in (HEALTHY, lagging, HEALTHY, lagging | UNHEALTHY)])
@@ -104,7 +104,7 @@ async def test_a_lag_between_commits_is_no_change(monkeypatch: pytest.MonkeyPatc
     assert [found.is_healthy for found in shown] == [True, False]
 
 
-def test_info(ask: Any, scripted: ScriptedBroker) -> None:
+def test_cluster_info_is_shown(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers |= {
         "/v1/cluster/health_overview": (200, HEALTHY),
         "/v1/cluster/uuid": (200, {"cluster_uuid": "c0ffee"}),
@@ -141,11 +141,11 @@ def test_info(ask: Any, scripted: ScriptedBroker) -> None:
     assert [broker["rpc"] for broker in shown["brokers"]] == ["127.0.0.1:8084", None]
 
 
-def replica(broker: int, *, leader: bool = False, in_sync: bool = True) -> dict[str, Any]:
+def replica_row(broker: int, *, leader: bool = False, in_sync: bool = True) -> dict[str, Any]:
     return {"broker": broker, "leader": leader, "in_sync": in_sync}
 
 
-def test_a_topic_with_a_leaderless_partition(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_leaderless_partition_is_shown(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/topics/orders"] = (
         200,
         {
@@ -155,10 +155,10 @@ def test_a_topic_with_a_leaderless_partition(ask: Any, scripted: ScriptedBroker)
                 {
                     "partition": 0,
                     "leader": 2,
-                    "replicas": [replica(1), replica(2, leader=True), replica(3, in_sync=False)],
+                    "replicas": [replica_row(1), replica_row(2, leader=True), replica_row(3, in_sync=False)],
                     "high_watermark": 7,
                 },
-                {"partition": 1, "leader": -1, "replicas": [replica(1, in_sync=False)], "problem": "no leader"},
+                {"partition": 1, "leader": -1, "replicas": [replica_row(1, in_sync=False)], "problem": "no leader"},
             ],
         },
     )
@@ -191,8 +191,8 @@ def test_a_topic_with_a_leaderless_partition(ask: Any, scripted: ScriptedBroker)
     assert "/topics/orders/partitions/1/offsets" not in scripted.asked
 
 
-def test_unavailable_offsets_do_not_hide_the_rest(ask: Any, scripted: ScriptedBroker) -> None:
-    partitions = [{"partition": 0, "leader": 1, "replicas": [replica(1, leader=True)], "high_watermark": 5}]
+def test_unavailable_offsets_do_not_hide_other_columns(ask: Any, scripted: ScriptedBroker) -> None:
+    partitions = [{"partition": 0, "leader": 1, "replicas": [replica_row(1, leader=True)], "high_watermark": 5}]
     scripted.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
     refusal = {"error_code": 50302, "message": "the leader has just changed", "outcome": "failed"}
     scripted.answers["/topics/t/partitions/0/offsets"] = 503, refusal

@@ -1,4 +1,4 @@
-"""The demo: its proof, its clean-up, and its duration."""
+"""The demo: its verified result, its clean-up, and its duration."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from raftlog.cli.dev.survival import _compare, _Ledger
 
 
-def test_the_demo_passes_and_leaves_nothing_behind(run: Any, tmp_path: Path) -> None:
+def test_the_demo_succeeds_and_leaves_no_files(run: Any, tmp_path: Path) -> None:
     done = run("demo", "--records", "500", env={"TMPDIR": str(tmp_path)})
     text = done.stdout.decode()
     assert text.startswith("starting 3 brokers\n")
@@ -28,7 +28,7 @@ def test_the_demo_passes_and_leaves_nothing_behind(run: Any, tmp_path: Path) -> 
     assert not [command for command in commands if str(tmp_path).encode() in command]
 
 
-def test_the_demo_as_json(run: Any) -> None:
+def test_the_demo_can_print_json(run: Any) -> None:
     result = json.loads(run("demo", "--records", "300", "--kills", "1", "--json").stdout)
     assert result["passed"] is True
     assert result["missing"] == 0
@@ -47,7 +47,7 @@ def test_the_demo_as_json(run: Any) -> None:
         ({}, 2, 0),
     ],
 )
-def test_a_lost_record_is_found_missing(stored: dict[int, bytes], missing: int, first: int | None) -> None:
+def test_a_lost_record_is_detected(stored: dict[int, bytes], missing: int, first: int | None) -> None:
     ledger = _Ledger(sent=3, acknowledged={0: b"a", 1: b"b"}, unknown={b"u"})
     report = _compare(ledger, stored, kills=1)
     assert (report.missing, report.first_missing) == (missing, first)

@@ -1,4 +1,4 @@
-"""Verbs that delete something for good ask first, take `--yes` from scripts, and refuse without a terminal."""
+"""Verbs that delete data ask before, accept `--yes` in scripts, and refuse without a terminal."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from raftlog.cli.topic.change import deleting_changes
 from raftlog.testing import BrokerProcess
-from tests.cli.conftest import COMMAND, assert_one_line, environment
+from tests.cli.conftest import COMMAND, assert_one_line, build_environment
 from tests.cli.test_help import ALL
 
 ASKS: Final = {
@@ -49,28 +49,28 @@ DESTROYS_NOTHING: Final = {
 WORDS: Final = ("delete", "forget", "for good", "would lose", "would cost", "no way back")
 
 
-def test_every_verb_is_known_to_ask_or_to_destroy_nothing() -> None:
+def test_every_verb_is_classified_as_asking_or_harmless() -> None:
     classes = (ASKS, ONLY_WITH_FLAG.keys(), KEEPS_EVERYTHING.keys(), DESTROYS_NOTHING)
     assert sorted(path for each in classes for path in each) == sorted(ALL)
 
 
-def test_every_verb_that_destroys_is_known() -> None:
-    destroying = {path for path, command in ALL.items() if any(word in help_of(command) for word in WORDS)}
-    destroying |= {path for path, command in ALL.items() if "--yes" in flags_of(command)}
+def test_every_verb_that_deletes_data_is_classified() -> None:
+    destroying = {path for path, command in ALL.items() if any(word in help_text(command) for word in WORDS)}
+    destroying |= {path for path, command in ALL.items() if "--yes" in flag_names(command)}
     assert destroying == ASKS | ONLY_WITH_FLAG.keys() | KEEPS_EVERYTHING.keys()
     for path in ASKS:
-        assert "--yes" in flags_of(ALL[path]), path
+        assert "--yes" in flag_names(ALL[path]), path
     for path, flag in ONLY_WITH_FLAG.items():
-        assert flag in flags_of(ALL[path]), path
+        assert flag in flag_names(ALL[path]), path
 
 
-def help_of(command: click.Command) -> str:
-    """Return the help of the command and of its flags that are orders."""
+def help_text(command: click.Command) -> str:
+    """Return the help of the command and of its boolean flags."""
     flags = [each.help or "" for each in command.params if isinstance(each, click.Option) and each.is_flag]
     return " ".join([command.help or "", *flags]).lower()
 
 
-def flags_of(command: click.Command) -> set[str]:
+def flag_names(command: click.Command) -> set[str]:
     return {name for parameter in command.params for name in parameter.opts}
 
 
@@ -81,14 +81,14 @@ def at(broker: BrokerProcess) -> tuple[str, ...]:
 
 @pytest.fixture
 def kept(run: Any, at: tuple[str, ...]) -> str:
-    """Create a topic with a record and a consumer group that read it."""
+    """Create a topic with a record and a consumer group that has read it."""
     run("topic", "create", "kept", "-c", "retention.ms=86400000", *at)
     run("produce", "kept", *at, stdin=b"a\n")
     run("group", "offsets", "reader", "--commit", "kept/0=1", *at)
     return "kept"
 
 
-def test_nothing_happens_without_a_terminal_or_after_a_no(run: Any, at: tuple[str, ...], kept: str) -> None:
+def test_nothing_is_deleted_without_a_terminal_or_after_a_no(run: Any, at: tuple[str, ...], kept: str) -> None:
     commands = {
         ("topic", "delete"): (kept,),
         ("topic", "alter"): (kept, "--config", "retention.ms=1"),
@@ -115,12 +115,12 @@ def test_nothing_happens_without_a_terminal_or_after_a_no(run: Any, at: tuple[st
     assert run("topic", "delete", kept, "--yes", *at).stdout == b"deleted kept\n"
 
 
-def test_a_closed_stdin_is_no_consent(at: tuple[str, ...], kept: str) -> None:
-    """A closed descriptor, as of a service or `<&-`, differs from an empty one: Python has no `sys.stdin` then."""
+def test_a_closed_stdin_is_no_confirmation(at: tuple[str, ...], kept: str) -> None:
+    """With a closed descriptor, as of a service or `<&-`, Python has no `sys.stdin`; an empty one differs."""
     for closed in ("0<&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"):
         words = [*COMMAND, "topic", "delete", kept, *at]
         done = subprocess.run(
-            ["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=False, capture_output=True, env=environment()
+            ["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=False, capture_output=True, env=build_environment()
         )
         assert done.returncode == 2, done.stderr.decode()
         if "2>" not in closed:
@@ -143,6 +143,6 @@ def test_a_closed_stdin_is_no_consent(at: tuple[str, ...], kept: str) -> None:
         ({"cleanup.policy": "delete", "segment.bytes": "1"}, []),
     ],
 )
-def test_less_retention_is_asked_about(changes: dict[str, str | None], asked: list[str]) -> None:
+def test_changes_that_delete_records_need_confirmation(changes: dict[str, str | None], asked: list[str]) -> None:
     known = {"retention.ms": "1000", "retention.bytes": "-1", "cleanup.policy": "delete", "segment.bytes": "9"}
     assert deleting_changes(known, changes) == asked

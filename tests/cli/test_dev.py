@@ -1,4 +1,4 @@
-"""`raftlog dev`: where its nodes are, and what an earlier run decides."""
+"""`raftlog dev`: addresses and directories of its nodes, and settings kept from an earlier run."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.testing.http import ask
 
 
-def test_addresses_and_directories(tmp_path: Path) -> None:
+def test_nodes_have_consecutive_ports_and_own_directories(tmp_path: Path) -> None:
     nodes = plan(3, tmp_path, 9000, 1)
     assert [node.http for node in nodes] == ["127.0.0.1:9010", "127.0.0.1:9020", "127.0.0.1:9030"]
     assert (nodes[1].kafka, nodes[1].rpc, nodes[1].gossip) == ("127.0.0.1:9021", "127.0.0.1:9022", "127.0.0.1:9023")
@@ -28,7 +28,7 @@ def test_addresses_and_directories(tmp_path: Path) -> None:
     assert "--kafka 127.0.0.1:9031 --node-id 3" in command
 
 
-def test_workers_take_the_decades_between(tmp_path: Path) -> None:
+def test_ports_of_workers_lie_between_those_of_nodes(tmp_path: Path) -> None:
     nodes = plan(2, tmp_path, 9000, 3)
     assert [node.http for node in nodes] == ["127.0.0.1:9010", "127.0.0.1:9040"]
     assert nodes[0].child.command[-2:] == ["--workers", "3"]
@@ -44,14 +44,14 @@ def test_a_directory_keeps_its_addresses(tmp_path: Path) -> None:
         check_plan(tmp_path, nodes=3, base_port=9000, workers=1)
 
 
-def test_ports_that_do_not_exist(run: Any, tmp_path: Path) -> None:
+def test_a_base_port_without_room_for_all_nodes_is_refused(run: Any, tmp_path: Path) -> None:
     done = run("dev", "--nodes", "99", "--base-port", "65000", "--data-dir", str(tmp_path / "dev"), expect=2)
     assert b"no room" in done.stderr
     assert not (tmp_path / "dev").exists()
 
 
 def free_base_port(span: int) -> int:
-    """Return a base port with so many free ports above it."""
+    """Return a base port with `span` free ports above it."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as found:
             base = int(found.getsockname()[1])
@@ -64,8 +64,8 @@ def free_base_port(span: int) -> int:
             return base
 
 
-def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
-    """The cluster is writable once reported; a crashed node is reported and can be restarted; Ctrl-C stops all."""
+def test_dev_starts_a_cluster_with_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
+    """The cluster is writable once it is reported; a crashed node is reported and restartable; Ctrl-C stops all."""
     flags = ("--data-dir", str(tmp_path / "dev"), "--base-port", str(free_base_port(34)), "--json")
     process = spawn("dev", *flags)
     assert process.stderr.readline() == b"starting 3 nodes\n"
@@ -97,7 +97,7 @@ def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
     assert process.wait(20) == 0
 
 
-def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: Any, run: Any, tmp_path: Path) -> None:
+def test_the_printed_command_restarts_a_killed_node(spawn: Any, run: Any, tmp_path: Path) -> None:
     flags = ("--data-dir", str(tmp_path / "my dev"), "--base-port", str(free_base_port(34)))
     process = spawn("dev", *flags)
     lines: list[str] = []
@@ -124,7 +124,7 @@ def test_a_killed_node_is_started_again_by_the_command_that_is_printed(spawn: An
     assert b"no `raftlog dev` runs in" in run("dev", "--restart", "2", *flags[:2], expect=1).stderr
 
 
-def test_a_port_that_is_taken_ends_all(run: Any, tmp_path: Path) -> None:
+def test_a_port_in_use_stops_all_nodes(run: Any, tmp_path: Path) -> None:
     base = free_base_port(34)
     with socket.create_server(("127.0.0.1", base + 20)):
         done = run("dev", "--data-dir", str(tmp_path / "dev"), "--base-port", str(base), expect=1)

@@ -1,4 +1,4 @@
-"""Output of `consume`, and its import by `produce`."""
+"""Output formats of `consume`, and their import by `produce`."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,21 +12,21 @@ from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.records import NewRecord
 
 
-def record(value: bytes | None, key: bytes | None = None, offset: int = 0, **more: Any) -> Any:
+def make_record(value: bytes | None, key: bytes | None = None, offset: int = 0, **more: Any) -> Any:
     fields = {"timestamp": 5, "headers": [], **more}
     return SimpleNamespace(value=value, key=key, offset=offset, **fields)
 
 
-def test_values() -> None:
-    assert value_printer(0, [record(b"a"), record(None), record(b"b", b"k")]) == b"a\n\nb\n"
+def test_values_are_printed_one_a_line() -> None:
+    assert value_printer(0, [make_record(b"a"), make_record(None), make_record(b"b", b"k")]) == b"a\n\nb\n"
 
 
 @pytest.mark.parametrize("line", [b"k:v", b":v", b"k:", b"k:v:w", b"plain", b"", b"\xff:\x00"])
-def test_a_key_separator_is_undone_exactly(line: bytes) -> None:
+def test_lines_with_a_key_separator_are_restored_exactly(line: bytes) -> None:
     for _partition, records in router_for(RecordLayout(1, key_separator=b":")).route([line]):
         stored = records[0]
         assert not isinstance(stored, bytes)
-        assert keyed_printer(b":")(0, [record(stored.value, stored.key)]) == line + b"\n"
+        assert keyed_printer(b":")(0, [make_record(stored.value, stored.key)]) == line + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def test_a_key_separator_is_undone_exactly(line: bytes) -> None:
     ],
     ids=["plain", "nothing", "not text", "json text"],
 )
-def test_json_is_undone_exactly(stored: NewRecord) -> None:
-    shown = record(stored.value, stored.key, 9, timestamp=stored.timestamp, headers=list(stored.headers))
+def test_json_lines_are_restored_exactly(stored: NewRecord) -> None:
+    shown = make_record(stored.value, stored.key, 9, timestamp=stored.timestamp, headers=list(stored.headers))
     line = json_printer("t")(3, [shown])
     assert line.endswith(b"\n")
     assert read_json_line(line[:-1], 1) == (stored, 3)
 
 
-def test_a_format_of_ones_own() -> None:
+def test_a_custom_format_is_printed() -> None:
     printer = format_printer("t", r"%t/%p@%o %d [%k]=%v %h 100%%\n")
-    shown = record(b"v", None, 12, headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
+    shown = make_record(b"v", None, 12, headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
     assert printer(4, [shown]) == b"t/4@12 5 []=v a=1,b=,c=base64:/w== 100%\n"
 
 
-def test_a_format_with_an_unknown_letter() -> None:
+def test_an_unknown_letter_in_a_format_is_refused() -> None:
     with pytest.raises(click.BadParameter, match="%z is not a placeholder"):
         format_printer("t", "%z")

@@ -1,4 +1,4 @@
-"""Files for Prometheus and Grafana: they can be read, and name metrics that there are."""
+"""Generated files for Prometheus and Grafana: they can be parsed, and name existing metrics."""
 
 import json
 import re
@@ -15,21 +15,21 @@ METRICS = (DOCS / "METRICS.md").read_text(encoding="utf-8")
 _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
-def known_metrics() -> set[str]:
-    """Return the metrics that the document describes, which is compared with a scrape elsewhere."""
+def list_known_metrics() -> set[str]:
+    """Return the metrics of docs/METRICS.md, which another test compares with a scrape."""
     return {name for cells in table_after("metrics", METRICS) for name in re.findall(r"`([^`]+)`", cells[0])}
 
 
 @pytest.mark.parametrize("each", [*ALERTS, *PANELS], ids=lambda each: each[0])
-def test_an_expression_names_metrics_that_there_are(each: Any) -> None:
+def test_an_expression_names_existing_metrics(each: Any) -> None:
     named = re.findall(r"\b(?:raftlog|process)_\w+", each.expression)
-    known = known_metrics()
+    known = list_known_metrics()
     plain = {next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) for name in named}
     assert plain <= known
     assert named or each.expression == 'up{job="raftlog"} == 0'
 
 
-def test_the_alerts_are_those_of_the_document() -> None:
+def test_the_alerts_match_the_document() -> None:
     described = METRICS.split("## Alerts\n")[1].split("\n## ")[0]
     shown = {alert.expression.replace(CONSUMER_LAG, "LAG") for alert in ALERTS}
     assert [each for each in shown if f"`{each}`" not in described] == []
@@ -69,16 +69,16 @@ def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) ->
     assert job["static_configs"] == [{"targets": [broker.address]}]
 
 
-def test_a_broker_is_down_when_its_job_reports_it(run: Any) -> None:
-    def down(*flags: str) -> str:
+def test_the_alert_for_a_down_broker_uses_its_job(run: Any) -> None:
+    def find_down_alert(*flags: str) -> str:
         (group,) = yaml.safe_load(run("generate", "prometheus-rules", *flags).stdout)["groups"]
         return next(rule["expr"] for rule in group["rules"] if rule["alert"] == "RaftlogBrokerDown")
 
-    assert down() == 'up{job="raftlog"} == 0'
-    assert down("--job-name", "my logs") == 'up{job="my logs"} == 0'
+    assert find_down_alert() == 'up{job="raftlog"} == 0'
+    assert find_down_alert("--job-name", "my logs") == 'up{job="my logs"} == 0'
 
 
-def test_rules_and_dashboard_can_be_read(run: Any) -> None:
+def test_rules_and_dashboard_can_be_parsed(run: Any) -> None:
     rules = run("generate", "prometheus-rules").stdout
     assert rules.startswith(b"groups:\n- name: raftlog\n  rules:\n  - alert: ")
     assert json.loads(run("generate", "prometheus-rules", "--json").stdout) == yaml.safe_load(rules)

@@ -49,7 +49,7 @@ def groups(scripted: ScriptedBroker) -> ScriptedBroker:
     return scripted
 
 
-def test_list(groups: ScriptedBroker, ask: Any) -> None:
+def test_groups_are_listed(groups: ScriptedBroker, ask: Any) -> None:
     _, billing, old = ask("group", "list").out.splitlines()
     assert billing.split() == ["billing", "preparing", "rebalance", "range", "2"]
     assert old.split() == ["old", "offsets", "only", "-", "2"]
@@ -62,7 +62,7 @@ def test_list(groups: ScriptedBroker, ask: Any) -> None:
     )
 
 
-def test_describe(groups: ScriptedBroker, ask: Any) -> None:
+def test_a_group_is_described(groups: ScriptedBroker, ask: Any) -> None:
     out = ask("group", "describe", "billing").out
     for text in (
         "preparing rebalance",
@@ -79,7 +79,7 @@ def test_describe(groups: ScriptedBroker, ask: Any) -> None:
     assert (printed["total_lag"], printed["partitions"][2]["lag"]) == (1_207, None)
 
 
-def test_names_of_strangers_are_shown_as_they_are(groups: ScriptedBroker, ask: Any) -> None:
+def test_control_characters_and_markup_in_names_are_printed_literally(groups: ScriptedBroker, ask: Any) -> None:
     name = "a[/]b\x1b[31m"
     groups.answers[f"{GROUPS}/billing/consumers"] = (200, {"data": [CONSUMER | {"client_id": name}]})
     groups.answers[GROUPS] = (200, {"data": [GROUP | {"consumer_group_id": "[red]"}]})
@@ -87,13 +87,13 @@ def test_names_of_strangers_are_shown_as_they_are(groups: ScriptedBroker, ask: A
     assert "[red]" in ask("group", "list").out
 
 
-def test_lag(groups: ScriptedBroker, ask: Any) -> None:
+def test_the_lag_of_a_group_is_shown(groups: ScriptedBroker, ask: Any) -> None:
     assert "1,207 records behind" in ask("group", "lag", "billing").out
     printed = json.loads(ask("group", "lag", "billing", "--json").out)
     assert (printed["group"], printed["total_lag"], len(printed["partitions"])) == ("billing", 1_207, 3)
 
 
-def test_a_group_that_there_is_not(scripted: ScriptedBroker, ask: Any) -> None:
+def test_an_unknown_group_is_reported(scripted: ScriptedBroker, ask: Any) -> None:
     error = {"error_code": 40405, "message": "there is no group 'x'", "outcome": "failed"}
     scripted.answers[f"{GROUPS}/x"] = scripted.answers[f"DELETE {GROUPS}/x"] = (404, error)
     for done in (ask("group", "describe", "x", expect=1), ask("group", "delete", "x", "--yes", expect=1)):
@@ -112,13 +112,13 @@ def test_a_group_that_there_is_not(scripted: ScriptedBroker, ask: Any) -> None:
         ("5", {"offset": 5}),
     ],
 )
-def test_targets_of_a_reset(scripted: ScriptedBroker, ask: Any, text: str, to: Any) -> None:
+def test_reset_targets_are_sent_as_json(scripted: ScriptedBroker, ask: Any, text: str, to: Any) -> None:
     scripted.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET], "dry_run": False})
     ask("group", "reset-offsets", "g", "--to", text, "--yes")
     assert scripted.ordered == [("POST /groups/g/offsets/reset", {"to": to, "dry_run": False})]
 
 
-def test_a_reset_is_shown_before_it_is_done(scripted: ScriptedBroker, ask: Any, run: Any) -> None:
+def test_a_reset_is_shown_before_it_is_executed(scripted: ScriptedBroker, ask: Any, run: Any) -> None:
     scripted.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [RESET, CLAMPED], "dry_run": True})
     reset = ("group", "reset-offsets", "g", "--to", "-4", "--topic", "orders:0,1", "--topic", "t")
     out = ask(*reset, "--dry-run").out
@@ -140,7 +140,7 @@ def test_a_reset_is_shown_before_it_is_done(scripted: ScriptedBroker, ask: Any, 
     assert [body["dry_run"] for _, body in scripted.ordered] == [True, True, True, False]
 
 
-def test_resets_that_are_not_understood(ask: Any) -> None:
+def test_invalid_reset_targets_are_refused(ask: Any) -> None:
     for text in ("5x", "+", "@yesterday", "", "--5"):
         assert "earliest, latest" in ask("group", "reset-offsets", "g", "--to", text, expect=2).err
     for text in (":1", "t:", "t:x", "t:1,"):
@@ -156,7 +156,7 @@ def test_a_group_with_members_is_not_reset(scripted: ScriptedBroker, ask: Any) -
     assert "2 members; `raftlog group describe` shows the members" in done.err
 
 
-def test_deleting(scripted: ScriptedBroker, ask: Any) -> None:
+def test_a_group_is_deleted(scripted: ScriptedBroker, ask: Any) -> None:
     scripted.answers["DELETE /groups/g/offsets"] = (200, {})
     scripted.answers[f"DELETE {GROUPS}/g"] = (200, {})
     assert "committed offsets of g in orders" in ask("group", "delete-offsets", "g", "orders", "--yes").out
@@ -178,7 +178,7 @@ def orders(scripted: ScriptedBroker) -> ScriptedBroker:
     return scripted
 
 
-def test_trim(orders: ScriptedBroker, ask: Any) -> None:
+def test_a_topic_is_trimmed(orders: ScriptedBroker, ask: Any) -> None:
     out = ask("topic", "trim", "orders", "--before", "6", "--all", "--yes").out
     assert out == "orders/0 begins at 6, 4 records fewer\norders/1 begins at 6, 6 records fewer\n"
     printed = json.loads(ask("topic", "trim", "orders", "--before", "6", "-p", "1", "--yes", "--json").out)
@@ -195,7 +195,7 @@ def test_trim(orders: ScriptedBroker, ask: Any) -> None:
     ], "nothing lies before the first offset"
 
 
-def test_trims_that_cannot_be(orders: ScriptedBroker, ask: Any) -> None:
+def test_invalid_trims_are_refused(orders: ScriptedBroker, ask: Any) -> None:
     assert "--all" in ask("topic", "trim", "orders", "--before", "1", expect=2).err
     assert "--all" in ask("topic", "trim", "orders", "--before", "1", "-p", "0", "--all", expect=2).err
     assert "start" in ask("topic", "trim", "orders", "--before", "start", "--all", expect=2).err
@@ -213,7 +213,7 @@ def test_a_partial_trim_is_reported(orders: ScriptedBroker, ask: Any) -> None:
     assert "orders/1: no answer in time; before that, orders/0 begins at 6" in done.err
 
 
-def test_a_trim_asks(orders: ScriptedBroker, run: Any) -> None:
+def test_a_trim_needs_confirmation(orders: ScriptedBroker, run: Any) -> None:
     trim = ("topic", "trim", "orders", "--before", "6", "--all", "--bootstrap", orders.address)
     done = run(*trim, stdin=b"n\n", expect=1)
     assert b"Delete 10 records of orders, for good?" in done.stderr

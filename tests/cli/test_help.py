@@ -1,4 +1,4 @@
-"""The command line itself: help, version, wrong usage."""
+"""The command line itself: help, version, completion, wrong usage."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from raftlog.cli.entry import VERBS, raftlog
 from tests.layouts import DOCS
 
 
-def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def list_verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if not isinstance(command, click.Group):
         yield path, command
         return
@@ -21,14 +21,14 @@ def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[
     for name in command.list_commands(context):
         found = command.get_command(context, name)
         assert found is not None
-        yield from verbs(found, (*path, name))
+        yield from list_verbs(found, (*path, name))
 
 
-ALL = dict(verbs(raftlog))
+ALL = dict(list_verbs(raftlog))
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_every_flag_shows_variable_and_default(path: tuple[str, ...]) -> None:
+def test_every_flag_shows_its_variable_and_default(path: tuple[str, ...]) -> None:
     command = ALL[path]
     for parameter in command.params:
         if isinstance(parameter, click.Option) and parameter.name != "help" and not parameter.hidden:
@@ -61,14 +61,14 @@ def test_help_lists_the_verbs_without_importing_them() -> None:
     ("typed", "meant"),
     [(("tpoic",), "topic"), (("cluster", "helth"), "health"), (("broker", "lst"), "list")],
 )
-def test_a_mistyped_verb_is_answered_with_the_nearest(run: Any, typed: tuple[str, ...], meant: str) -> None:
+def test_the_error_for_a_mistyped_verb_names_the_nearest(run: Any, typed: tuple[str, ...], meant: str) -> None:
     done = run(*typed, expect=2)
     assert f"No such command {typed[-1]!r}. Did you mean {meant!r}?" in done.stderr.decode()
     assert b"Did you mean" not in run("xyzzy", expect=2).stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_as_documented(run: Any, shell: str) -> None:
+def test_completion_is_printed_as_documented(run: Any, shell: str) -> None:
     document = (DOCS / "CLI.md").read_text(encoding="utf-8")
     assert f"_RAFTLOG_COMPLETE={shell}_source raftlog" in document
     assert b"_RAFTLOG_COMPLETE" in run(env={"_RAFTLOG_COMPLETE": f"{shell}_source"}).stdout
@@ -79,19 +79,19 @@ def test_completion_offers_the_verbs(run: Any) -> None:
     assert run(env=env).stdout.split() == [b"plain,describe"]
 
 
-def test_every_flag_of_a_broker_is_in_the_document() -> None:
+def test_every_flag_of_a_broker_is_documented() -> None:
     document = (DOCS / "SETTINGS.md").read_text(encoding="utf-8")
     shown = [each for each in ALL["serve",].params if isinstance(each, click.Option) and not each.hidden]
     flags = {name for parameter in shown for name in parameter.opts if name.startswith("--")}
     assert {flag for flag in flags if f"`{flag}`" not in document} == set()
 
 
-def test_version(run: Any) -> None:
+def test_the_version_is_printed(run: Any) -> None:
     assert __version__ in run("--version").stdout.decode()
 
 
 @pytest.mark.parametrize("args", [(), ("broker",), ("cluster", "config")])
-def test_a_group_without_a_verb_names_its_verbs(run: Any, args: tuple[str, ...]) -> None:
+def test_a_group_without_a_verb_lists_its_verbs(run: Any, args: tuple[str, ...]) -> None:
     told = run(*args, expect=2).stderr.decode()
     names = {path[len(args)] for path in ALL if path[: len(args)] == args}
     called = " ".join(("raftlog", *args))
@@ -100,7 +100,7 @@ def test_a_group_without_a_verb_names_its_verbs(run: Any, args: tuple[str, ...])
 
 
 @pytest.mark.parametrize("args", [("nonsense",), ("topic", "nonsense"), ("topic", "create"), ("produce",)])
-def test_wrong_usage_is_one_line(run: Any, args: tuple[str, ...]) -> None:
+def test_wrong_usage_prints_one_line(run: Any, args: tuple[str, ...]) -> None:
     done = run(*args, expect=2)
     assert done.stderr.decode().count("\n") == 1
     assert "--help" in done.stderr.decode()

@@ -1,4 +1,4 @@
-"""Listeners that result from the Kafka flags of `raftlog serve`, and combinations that are refused."""
+"""Kafka listeners that `raftlog serve` derives from its flags, and refused combinations."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from raftlog.cli.serve.kafka_options import KafkaAddresses, KafkaPlan, kafka_pla
 DEFAULT = KafkaAddresses("kafka", "127.0.0.1", 9092)
 
 
-def plan_of(*kafka: str, is_alone: bool = True, insecure: bool = False, **given: Any) -> KafkaPlan:
+def kafka_plan(*kafka: str, is_alone: bool = True, insecure: bool = False, **given: Any) -> KafkaPlan:
     arguments = {
         "kafka": kafka,
         "advertise_kafka": (),
@@ -26,44 +26,44 @@ def plan_of(*kafka: str, is_alone: bool = True, insecure: bool = False, **given:
     return plan
 
 
-def test_without_the_flag_a_broker_alone_takes_a_port_that_may_be_taken() -> None:
-    assert plan_of() == KafkaPlan((DEFAULT,), is_optional=True, settings=DEFAULTS)
-    assert plan_of(is_alone=False).listeners == ()
-    assert plan_of(is_alone=False, kafka_default="127.0.0.1:9102", kafka_port_shift=10).listeners == (
+def test_a_single_broker_has_an_optional_kafka_listener_by_default() -> None:
+    assert kafka_plan() == KafkaPlan((DEFAULT,), is_optional=True, settings=DEFAULTS)
+    assert kafka_plan(is_alone=False).listeners == ()
+    assert kafka_plan(is_alone=False, kafka_default="127.0.0.1:9102", kafka_port_shift=10).listeners == (
         KafkaAddresses("kafka", "127.0.0.1", 9102),
     )
 
 
-def test_named_addresses_are_needed() -> None:
-    assert plan_of("127.0.0.1:9092", is_alone=False) == KafkaPlan((DEFAULT,), is_optional=False, settings=DEFAULTS)
-    listeners = plan_of("in=127.0.0.1:0", "out=[::1]:9094", advertise_kafka=("out=[2001:db8::1]:9",)).listeners
+def test_kafka_addresses_named_by_a_flag_are_required() -> None:
+    assert kafka_plan("127.0.0.1:9092", is_alone=False) == KafkaPlan((DEFAULT,), is_optional=False, settings=DEFAULTS)
+    listeners = kafka_plan("in=127.0.0.1:0", "out=[::1]:9094", advertise_kafka=("out=[2001:db8::1]:9",)).listeners
     assert listeners == (
         KafkaAddresses("in", "127.0.0.1", 0),
         KafkaAddresses("out", "::1", 9094, "[2001:db8::1]:9"),
     )
-    assert plan_of("none").listeners == ()
-    assert plan_of(advertise_kafka=("example.org:9092",)).listeners == (
+    assert kafka_plan("none").listeners == ()
+    assert kafka_plan(advertise_kafka=("example.org:9092",)).listeners == (
         DEFAULT._replace(advertised="example.org:9092"),
     )
 
 
 def test_workers_have_ports_of_their_own() -> None:
     flags = {"kafka_port_shift": 20, "advertise_kafka": ("b=c:80",), "is_alone": False}
-    assert plan_of("a=127.0.0.1:0", "b=127.0.0.1:9092", **flags).listeners == (
+    assert kafka_plan("a=127.0.0.1:0", "b=127.0.0.1:9092", **flags).listeners == (
         KafkaAddresses("a", "127.0.0.1", 0),
         KafkaAddresses("b", "127.0.0.1", 9112, "c:100"),
     )
     with pytest.raises(click.UsageError, match="end above 65535"):
-        plan_of("127.0.0.1:65530", kafka_port_shift=10)
+        kafka_plan("127.0.0.1:65530", kafka_port_shift=10)
 
 
-def test_every_address_of_the_machine() -> None:
+def test_a_wildcard_address_needs_insecure_and_an_advertised_address() -> None:
     with pytest.raises(click.UsageError, match=r"other machines can reach --kafka 0\.0\.0\.0:9092.*--insecure"):
-        plan_of("0.0.0.0:9092")
+        kafka_plan("0.0.0.0:9092")
     for everywhere in ("0.0.0.0:9092", "[::]:9092"):
         with pytest.raises(click.UsageError, match="give --advertise-kafka"):
-            plan_of(everywhere, insecure=True)
-    assert plan_of("0.0.0.0:9092", insecure=True, advertise_kafka=("h:9092",)).listeners[0].advertised == "h:9092"
+            kafka_plan(everywhere, insecure=True)
+    assert kafka_plan("0.0.0.0:9092", insecure=True, advertise_kafka=("h:9092",)).listeners[0].advertised == "h:9092"
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_every_address_of_the_machine() -> None:
         (("127.0.0.1:1",), ("http=h:1",), "'http' cannot be the name"),
     ],
 )
-def test_refused(kafka: tuple[str, ...], advertised: tuple[str, ...], message: str) -> None:
+def test_invalid_kafka_options_are_refused(kafka: tuple[str, ...], advertised: tuple[str, ...], message: str) -> None:
     with pytest.raises(click.UsageError, match=message):
-        plan_of(*kafka, advertise_kafka=advertised)
+        kafka_plan(*kafka, advertise_kafka=advertised)
 
 
-def test_the_bounds_of_the_listeners() -> None:
-    plan = plan_of(kafka_idle_ms_max=7, kafka_connections_max=8, auto_create_topics=True)
+def test_limits_of_the_listeners_are_set_by_flags() -> None:
+    plan = kafka_plan(kafka_idle_ms_max=7, kafka_connections_max=8, auto_create_topics=True)
     assert plan.settings == KafkaSettings(idle_ms_max=7, connections_max=8, auto_create_topics=True)

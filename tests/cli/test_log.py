@@ -1,4 +1,4 @@
-"""Offline tools on files that are sound, damaged, in use, or no log at all."""
+"""Offline tools on files that are valid, damaged, in use, or no log at all."""
 
 import json
 import time
@@ -31,7 +31,7 @@ def damage(path: Path, value: bytes) -> None:
     (path / FILE).write_bytes(content)
 
 
-def test_dump(run: Any, path: Path) -> None:
+def test_dump_prints_batches(run: Any, path: Path) -> None:
     lines = [json.loads(line) for line in run("log", "dump", str(path / FILE), "--json").stdout.splitlines()]
     assert lines[0]["control"]["kind"] == "roll"
     assert [(line["base_offset"], line["last_offset"]) for line in lines[1:]] == [(0, 9), (10, 19), (20, 29)]
@@ -41,20 +41,20 @@ def test_dump(run: Any, path: Path) -> None:
     assert b"offsets 10 to 19" in run("log", "dump", str(path / FILE)).stdout
 
 
-def test_dump_of_something_else(run: Any, tmp_path: Path) -> None:
+def test_dump_refuses_other_files(run: Any, tmp_path: Path) -> None:
     (tmp_path / "other.log").write_text("hello")
     assert b"is not a segment file" in run("log", "dump", str(tmp_path / "other.log"), expect=1).stderr
     run("log", "dump", str(tmp_path / "missing"), expect=2)
 
 
-def test_verify_a_sound_log(run: Any, path: Path) -> None:
+def test_verify_accepts_a_valid_log(run: Any, path: Path) -> None:
     (found,) = json.loads(run("log", "verify", str(path), "--json").stdout)["logs"]
     assert found["sound"] is True
     assert (found["records"], found["end_offset"], found["problems"]) == (30, 30, [])
     assert str(path).encode() in run("log", "verify", str(path)).stdout
 
 
-def test_damage_is_named_and_repaired_only_when_its_price_is_accepted(run: Any, path: Path) -> None:
+def test_damage_is_reported_and_repaired_only_with_accept_loss(run: Any, path: Path) -> None:
     damage(path, b"value 15")
     before = (path / FILE).read_bytes()
     done = run("log", "verify", str(path), expect=1)
@@ -74,8 +74,8 @@ def test_damage_is_named_and_repaired_only_when_its_price_is_accepted(run: Any, 
     assert b"nothing to do" in run("log", "recover", str(path)).stdout
 
 
-def test_damage_before_batches_that_have_rows_is_no_tail(run: Any, path: Path) -> None:
-    """Row and header of the second batch are both bad: what follows it was written later, so it was whole once."""
+def test_damage_before_batches_with_index_rows_is_not_a_torn_tail(run: Any, path: Path) -> None:
+    """Row and header of the second batch are bad, but a later batch was written, so the second was complete once."""
     with (path / FILE).open("r+b") as log:
         first = log.read().index((10).to_bytes(8), 100)
         log.seek(first + 8)
@@ -91,36 +91,38 @@ def test_damage_before_batches_that_have_rows_is_no_tail(run: Any, path: Path) -
     assert "offset 10" in found["problems"][0]
 
 
-def test_recover_refuses_a_log_that_is_open(run: Any, path: Path) -> None:
+def test_recover_refuses_an_open_log(run: Any, path: Path) -> None:
     with Log.open(str(path)):
         assert b"another process" in run("log", "recover", str(path), expect=1).stderr
 
 
 @pytest.mark.parametrize("verb", ["verify", "recover"])
-def test_a_directory_without_a_log(run: Any, tmp_path: Path, verb: str) -> None:
+def test_a_directory_without_a_log_is_refused(run: Any, tmp_path: Path, verb: str) -> None:
     assert b"holds no log" in run("log", verb, str(tmp_path), expect=1).stderr
     run("log", verb, str(tmp_path / "missing"), expect=2)
     run("log", verb, expect=2)
 
 
-def test_a_log_that_lost_its_segments(run: Any, path: Path) -> None:
+def test_a_log_without_segments_is_refused(run: Any, path: Path) -> None:
     for file in path.glob("0*"):
         file.unlink()
     assert b"ends here, and its checkpoint at offset 30" in run("log", "verify", str(path), expect=1).stderr
 
 
-def test_a_whole_data_directory_while_the_broker_runs(run: Any, own_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_data_directory_can_be_verified_only_while_the_broker_is_stopped(
+    run: Any, own_broker: BrokerProcess, tmp_path: Path
+) -> None:
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", "-p", "2", *at)
     run("produce", "t", *at, stdin=b"a\nb\nc\n")
 
-    def verified() -> dict[str, Any]:
+    def verify() -> dict[str, Any]:
         logs = json.loads(run("log", "verify", str(tmp_path / "data"), "--json").stdout)["logs"]
         return {log["path"]: log for log in logs}
 
     deadline_s = time.monotonic() + WITHIN_S
     while True:  # what is answered is in the journal, and a moment later in the files
-        found = verified()
+        found = verify()
         if sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3:
             break
         assert time.monotonic() < deadline_s, found

@@ -1,4 +1,4 @@
-"""`log verify --compare` on copies that are the same, that went different ways, and that have nothing in common."""
+"""`log verify --compare` on copies that are equal, that diverged, and that have nothing in common."""
 
 import json
 import shutil
@@ -27,13 +27,13 @@ def write(path: Path | str, *values: bytes) -> None:
             log.flush()
 
 
-def test_the_shorter_one_is_the_beginning_of_the_longer(run: Any, copies: tuple[str, str]) -> None:
+def test_a_shorter_copy_is_a_prefix_of_the_longer(run: Any, copies: tuple[str, str]) -> None:
     (found,) = json.loads(run("log", "verify", "--compare", "--json", *copies).stdout)["comparisons"]
     assert (found["identical"], found["first_index"], found["last_index"], found["end_offset"]) == (True, 1, 3, 2)
     assert b"identical" in run("log", "verify", "--compare", *copies).stdout
 
 
-def test_sound_logs_that_differ(run: Any, copies: tuple[str, str]) -> None:
+def test_diverged_valid_logs_are_reported(run: Any, copies: tuple[str, str]) -> None:
     write(copies[1], b"x")
     run("log", "verify", *copies)
     done = run("log", "verify", "--compare", "--json", *copies, expect=1)
@@ -43,7 +43,7 @@ def test_sound_logs_that_differ(run: Any, copies: tuple[str, str]) -> None:
     assert f"{copies[0]}/{0:020d}.log at position".encode() in done.stderr
 
 
-def test_logs_of_different_groups(run: Any, tmp_path: Path) -> None:
+def test_logs_of_different_groups_are_refused(run: Any, tmp_path: Path) -> None:
     for name in ("one", "other"):
         write(tmp_path / name, b"a")
     done = run("log", "verify", "--compare", str(tmp_path / "one"), str(tmp_path / "other"), expect=1)

@@ -1,4 +1,4 @@
-"""The broker's log: events in their order, each once, bounded, and nothing that is secret."""
+"""The broker's log: events in order, each once, limited per second, and without secrets."""
 
 import asyncio
 import json
@@ -29,25 +29,25 @@ def limit(caplog: pytest.LogCaptureFixture) -> Iterator[EventLimit]:
     events.set_gate(None)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
+def list_messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
     return [(record.getMessage(), record.levelno) for record in caplog.records]
 
 
-async def test_above_the_bound_there_is_one_line_that_counts_the_rest(
+async def test_events_above_the_limit_are_counted_in_one_line(
     limit: EventLimit, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(5_000):
         event(LOGGER, "leadership_lost", group=f"t/{number}", term=2, why="no quorum answered")
     event(LOGGER, "topic_deleted", topic="t")
-    assert said(caplog) == [("leadership_lost", logging.INFO)] * 3 + [("topic_deleted", logging.INFO)]
+    assert list_messages(caplog) == [("leadership_lost", logging.INFO)] * 3 + [("topic_deleted", logging.INFO)]
     limit.end_second()
-    assert said(caplog)[4:] == [("events_left_out", logging.WARNING)]
+    assert list_messages(caplog)[4:] == [("events_left_out", logging.WARNING)]
     assert caplog.records[-1].count == 4_997  # type: ignore[attr-defined]
     event(LOGGER, "leadership_lost", group="t/0", term=3, why="another replica leads")
-    assert said(caplog)[5:] == [("leadership_lost", logging.INFO)], "a new second"
+    assert list_messages(caplog)[5:] == [("leadership_lost", logging.INFO)], "a new second"
 
 
-async def test_a_second_ends_by_itself(limit: EventLimit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_timer_ends_each_second(limit: EventLimit, monkeypatch: pytest.MonkeyPatch) -> None:
     due: list[Any] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, work: due.append((seconds, work)))
     for _ in range(5):
@@ -59,16 +59,16 @@ def test_events_before_the_loop_runs_are_logged(limit: EventLimit, caplog: pytes
     """A private key that other users can read is reported while the command line is checked."""
     for _ in range(5):
         event(LOGGER, "private_key_readable", path="key", mode="644")
-    assert said(caplog) == [("private_key_readable", logging.WARNING)] * 5
+    assert list_messages(caplog) == [("private_key_readable", logging.WARNING)] * 5
     limit.end_second()
-    assert len(said(caplog)) == 5
+    assert len(list_messages(caplog)) == 5
 
 
-async def test_at_level_debug_all_of_them_are_there(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
+async def test_level_debug_logs_all_events(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "raftlog")
     for _ in range(5):
         event(LOGGER, "topic_deleted", topic="t")
-    assert said(caplog) == [("topic_deleted", logging.INFO)] * 3 + [("topic_deleted", logging.DEBUG)] * 2
+    assert list_messages(caplog) == [("topic_deleted", logging.INFO)] * 3 + [("topic_deleted", logging.DEBUG)] * 2
 
 
 async def test_unlogged_events_are_not_counted(limit: EventLimit, caplog: pytest.LogCaptureFixture) -> None:
@@ -76,7 +76,7 @@ async def test_unlogged_events_are_not_counted(limit: EventLimit, caplog: pytest
     for _ in range(5):
         event(LOGGER, "topic_deleted", topic="t")
     limit.end_second()
-    assert said(caplog) == []
+    assert list_messages(caplog) == []
 
 
 def test_an_event_has_the_fields_of_its_name() -> None:
@@ -89,7 +89,7 @@ def test_an_event_has_the_fields_of_its_name() -> None:
 
 
 @pytest.mark.parametrize("line_format", ["text", "json"])
-def test_a_traceback_has_no_values_of_variables(line_format: str) -> None:
+def test_a_traceback_shows_no_values_of_variables(line_format: str) -> None:
     record_value = "secret of a customer"
     try:
         raise AssertionError(f"{len(record_value)} characters")
@@ -100,12 +100,12 @@ def test_a_traceback_has_no_values_of_variables(line_format: str) -> None:
     assert record_value not in line
 
 
-def lines_of(process: Any) -> list[dict[str, Any]]:
+def read_events(process: Any) -> list[dict[str, Any]]:
     assert process.stderr is not None
     return [json.loads(line) for line in process.stderr.read().splitlines()]
 
 
-def test_the_life_of_a_broker_in_events(spawn: Any, run: Any, tmp_path: Path) -> None:
+def test_start_and_stop_of_a_broker_are_logged_as_events(spawn: Any, run: Any, tmp_path: Path) -> None:
     process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", "127.0.0.1:0", "--log-format", "json")
     ready = json.loads(process.stdout.readline())
     at = ("--bootstrap", ready["http"])
@@ -115,7 +115,7 @@ def test_the_life_of_a_broker_in_events(spawn: Any, run: Any, tmp_path: Path) ->
     run("topic", "delete", "t", "--yes", *at)
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
-    lines = lines_of(process)
+    lines = read_events(process)
     told = [line for line in lines if line["event"] in EVENTS]
     assert [line["timestamp"] for line in lines] == sorted(line["timestamp"] for line in lines)
     assert "a-record-that-nobody-logs" not in json.dumps(lines)
@@ -145,5 +145,5 @@ def test_events_before_a_start_are_not_repeated(spawn: Any, run: Any, tmp_path: 
         run("topic", "create", f"t{number}", "--bootstrap", ready["http"])
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-        told.append([line["topic"] for line in lines_of(process) if line["event"] == "topic_created"])
+        told.append([line["topic"] for line in read_events(process) if line["event"] == "topic_created"])
     assert told == [["t0"], ["t1"]]

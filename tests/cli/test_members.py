@@ -37,7 +37,7 @@ STRANGER = MEMBER | {
 TOLD = {"node_id": 1, "gossip_address": "127.0.0.1:8085", "members": [MEMBER, STRANGER]}
 
 
-def test_members_are_a_table(ask: Any, scripted: ScriptedBroker) -> None:
+def test_members_are_printed_as_a_table(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/members"] = 200, TOLD
     lines = ask("cluster", "members").out.splitlines()
     assert lines[0] == "members according to node 1, gossip 127.0.0.1:8085"
@@ -46,7 +46,7 @@ def test_members_are_a_table(ask: Any, scripted: ScriptedBroker) -> None:
     assert second.startswith("9 (not registered) unknown - ")
 
 
-def test_members_as_json(ask: Any, scripted: ScriptedBroker) -> None:
+def test_members_are_printed_as_json(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/members"] = 200, TOLD
     assert json.loads(ask("cluster", "members", "--json").out) == TOLD
 
@@ -56,21 +56,23 @@ def test_disabled_gossip_is_reported(ask: Any, scripted: ScriptedBroker) -> None
     assert ask("cluster", "members").out.startswith("members according to node 1, gossip off\n")
 
 
-def value(scripted: dict[str, Any]) -> ClusterMembers:
+def make_member(scripted: dict[str, Any]) -> ClusterMembers:
     return msgspec.convert(scripted, ClusterMembers)
 
 
-async def test_watching_prints_states_and_not_ages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watching_prints_changes_of_state_but_not_of_age(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0)
     later = TOLD | {"members": [MEMBER | {"state_s": 99.0}, STRANGER]}
     died = TOLD | {"members": [MEMBER | {"state": "dead"}, STRANGER]}
 
     class Admin:
-        answers = iter([value(each) for each in (TOLD, later, later, died)])
+        answers = iter([make_member(each) for each in (TOLD, later, later, died)])
 
         async def members(self) -> ClusterMembers:
             return next(self.answers)
 
     shown: list[ClusterMembers] = []
-    await operator_verbs.watch(Admin().members, shown.append, value(died).__eq__, steady=cluster_members._without_load)
-    assert shown == [value(TOLD), value(died)]
+    await operator_verbs.watch(
+        Admin().members, shown.append, make_member(died).__eq__, steady=cluster_members._without_load
+    )
+    assert shown == [make_member(TOLD), make_member(died)]

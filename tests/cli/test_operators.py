@@ -11,7 +11,7 @@ import pytest
 from raftlog.cli import operator_verbs
 from raftlog.cli.outcome import CommandFailed
 from raftlog.errors import Unavailable
-from tests.cli.scripted_broker import ScriptedBroker, Turns
+from tests.cli.scripted_broker import AnswerSequence, ScriptedBroker
 
 REPLICA = {"in_sync": True, "entries_behind": 0, "bytes_behind": 0, "catch_up_bytes_per_s": 0, "problem": None}
 MAINTENANCE = {
@@ -93,12 +93,12 @@ UNKNOWN = 404, {"error_code": 40406, "message": "there is no broker 9", "outcome
 
 
 @pytest.fixture(autouse=True)
-def _quickly(scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def _poll_quickly(scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0.01)
     scripted.answers["/v1/brokers"] = 200, []
 
 
-def cells(text: str) -> list[list[str]]:
+def split_cells(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
@@ -107,7 +107,7 @@ def cells(text: str) -> list[list[str]]:
 
 def test_brokers_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers"] = 200, [DOWN, BROKER]
-    header, first, second = cells(ask("broker", "list").out)
+    header, first, second = split_cells(ask("broker", "list").out)
     assert header[:3] == ["node", "alive", "status"]
     assert first[:4] == ["1", "yes", "active", "127.0.0.1:8082"]
     assert "3.0 GB of 4.0 GB 90 s" in " ".join(first)
@@ -119,7 +119,7 @@ def test_brokers_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
 def test_kafka_listeners_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
     two = BROKER | {"kafka_addresses": {"in": "a:1", "out": "b:2"}}
     scripted.answers["/v1/brokers"] = 200, [BROKER | {"kafka_addresses": {"kafka": "c:3"}}, two, BROKER]
-    header, *rows = cells(ask("broker", "list").out)
+    header, *rows = split_cells(ask("broker", "list").out)
     assert header[-1] == "Kafka"
     assert [row[-1] for row in rows] == ["c:3", "out=b:2", "-"]
     assert rows[1][-2] == "in=a:1,"
@@ -140,7 +140,7 @@ def test_an_unknown_broker_names_the_next_command(ask: Any, scripted: ScriptedBr
     )
 
 
-def test_a_decommission_is_ordered_and_shows_where_to_look(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_decommission_is_started_and_names_the_status_command(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     done = ask("broker", "decommission", "3")
@@ -149,16 +149,16 @@ def test_a_decommission_is_ordered_and_shows_where_to_look(ask: Any, scripted: S
     assert scripted.ordered == [("PUT /v1/brokers/3/decommission", None)]
 
 
-def test_a_decommission_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_decommission_can_be_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
-    scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
+    scripted.answers["/v1/brokers/3/decommission"] = 200, AnswerSequence(LEAVING, LEAVING, GONE)
     assert "removed from the cluster" in ask("broker", "decommission", "3", "--wait").out
-    scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, LEAVING, GONE)
+    scripted.answers["/v1/brokers/3/decommission"] = 200, AnswerSequence(LEAVING, LEAVING, GONE)
     lines = ask("broker", "decommission", "3", "--watch", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == [LEAVING, GONE]
 
 
-def test_a_wait_that_takes_too_long_reports_its_progress(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_wait_that_times_out_reports_the_progress(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     done = ask("broker", "decommission", "3", "--wait", "--timeout", "0.03", expect=1)
@@ -166,13 +166,15 @@ def test_a_wait_that_takes_too_long_reports_its_progress(ask: Any, scripted: Scr
     assert "it continues, and `raftlog broker decommission-status 3` shows its progress" in done.err
 
 
-async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pytest.CaptureFixture[str]) -> None:
-    async def how_far() -> operator_verbs.WaitProgress:
+async def test_an_interrupted_wait_reports_that_the_operation_continues(capsys: pytest.CaptureFixture[str]) -> None:
+    async def read_progress() -> operator_verbs.WaitProgress:
         asked.set()
         return operator_verbs.WaitProgress(False, "2 replicas left")
 
     asked = asyncio.Event()
-    waiting = asyncio.ensure_future(operator_verbs.wait(how_far, "move of orders/0", 60, "raftlog partition moves"))
+    waiting = asyncio.ensure_future(
+        operator_verbs.wait(read_progress, "move of orders/0", 60, "raftlog partition moves")
+    )
     await asked.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -182,23 +184,25 @@ async def test_an_interrupted_wait_reports_that_the_order_continues(capsys: pyte
     )
 
 
-async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_terminal_shows_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     steps = [operator_verbs.WaitProgress(False, "2 replicas left", 1, 3)] * 20 + [
         operator_verbs.WaitProgress(True, "", 3, 3)
     ]
 
-    async def how_far() -> operator_verbs.WaitProgress:
+    async def read_progress() -> operator_verbs.WaitProgress:
         return steps.pop(0)
 
-    await operator_verbs.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
+    await operator_verbs.wait(read_progress, "move of orders/0", 60, "raftlog partition moves")
     done = capsys.readouterr()
     assert "2 replicas left" in done.err
     assert done.out == ""
 
 
-async def test_without_a_terminal_a_wait_is_one_line(
+async def test_without_a_terminal_a_wait_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(operator_verbs, "POLL_SECONDS", 0.01)
@@ -206,15 +210,15 @@ async def test_without_a_terminal_a_wait_is_one_line(
         operator_verbs.WaitProgress(True, "", 3, 3)
     ]
 
-    async def how_far() -> operator_verbs.WaitProgress:
+    async def read_progress() -> operator_verbs.WaitProgress:
         return steps.pop(0)
 
-    await operator_verbs.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
+    await operator_verbs.wait(read_progress, "move of orders/0", 60, "raftlog partition moves")
     assert capsys.readouterr().err == "move of orders/0: waiting: 2 replicas left\n"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-async def test_words_of_any_length_leave_the_bar_and_are_whole(
+async def test_text_of_any_length_is_printed_completely_beside_the_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -227,29 +231,29 @@ async def test_words_of_any_length_leave_the_bar_and_are_whole(
     steps = [operator_verbs.WaitProgress(False, f"2 replicas left, 1.0 MB left, {reason}", 1, 3)] * 5
     steps.append(operator_verbs.WaitProgress(True, "", 3, 3))
 
-    async def how_far() -> operator_verbs.WaitProgress:
+    async def read_progress() -> operator_verbs.WaitProgress:
         return steps.pop(0)
 
-    await operator_verbs.wait(how_far, "decommission of node 3", 60, "raftlog broker decommission-status 3")
+    await operator_verbs.wait(read_progress, "decommission of node 3", 60, "raftlog broker decommission-status 3")
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
     lines = [line.strip() for line in shown.replace("\r", "\n").split("\n")]
     assert any(line.startswith("decommission of node 3") and "━" in line for line in lines)
     assert reason in " ".join(lines)
 
 
-def test_progress_of_a_decommission(ask: Any, scripted: ScriptedBroker) -> None:
+def test_the_progress_of_a_decommission_is_shown(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     text = ask("broker", "decommission-status", "3").out
     assert "no other broker can take 1 partition: orders/1" in text
     stuck = LEAVING["partitions"][0] | {"partition": 1, "moving_to": None, "reason": "needs 3 hosts, and 2 are left"}
     scripted.answers["/v1/brokers/3/decommission"] = 200, LEAVING | {"partitions": [*LEAVING["partitions"], stuck]}
     assert "no other broker can take" not in ask("broker", "decommission-status", "3").out, "the table says it"
-    assert ["orders/0", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"] in cells(text)
-    scripted.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, GONE)
+    assert ["orders/0", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"] in split_cells(text)
+    scripted.answers["/v1/brokers/3/decommission"] = 200, AnswerSequence(LEAVING, GONE)
     assert ask("broker", "decommission-status", "3", "--watch").out.endswith("finished\n")
 
 
-def test_an_order_that_was_taken_is_not_called_failed(
+def test_an_accepted_operation_without_status_is_not_reported_as_failed(
     ask: Any, scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operator_verbs, "FIRST_STATUS_SECONDS", 0.02)
@@ -268,27 +272,27 @@ def test_an_order_that_was_taken_is_not_called_failed(
         )
 
 
-async def test_a_wait_without_answers_reports_that_the_order_continues() -> None:
-    async def later() -> operator_verbs.WaitProgress:
+async def test_a_wait_without_answers_reports_that_the_operation_continues() -> None:
+    async def fail() -> operator_verbs.WaitProgress:
         raise Unavailable("the controller has no leader")
 
     with pytest.raises(CommandFailed, match="its progress is not available"):
-        await operator_verbs.wait(later, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
+        await operator_verbs.wait(fail, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
 
 
-def test_recommission(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_broker_is_recommissioned(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/recommission"] = 200, {"node_id": 3}
     assert json.loads(ask("broker", "recommission", "3", "--json").out) == {"node_id": 3}
     assert "node 3 stays" in ask("broker", "recommission", "3").out
 
 
-def test_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
+def test_maintenance_is_switched_on_and_off(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
     scripted.answers["DELETE /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": False, "version": 5}
     over = MAINTENANCE | {"finished": True, "partitions": 0, "eligible": 0, "reasons": []}
     scripted.answers["/v1/brokers/3/maintenance"] = (
         200,
-        Turns(*({"node_id": 3, **each} for each in (MAINTENANCE, over))),
+        AnswerSequence(*({"node_id": 3, **each} for each in (MAINTENANCE, over))),
     )
     assert "still leads 5 partitions" in ask("broker", "maintenance", "enable", "3", "--expected-version", "3").out
     assert "leads no partitions" in ask("broker", "maintenance", "enable", "3", "--wait").out
@@ -304,9 +308,9 @@ def test_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
     ]
 
 
-def test_brokers_in_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
+def test_brokers_in_maintenance_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/brokers"] = 200, [BROKER, DOWN]
-    _, first, second = cells(ask("broker", "maintenance", "status").out)
+    _, first, second = split_cells(ask("broker", "maintenance", "status").out)
     assert first == ["1", "no", *["-"] * 6]
     assert second[:6] == ["3", "yes", "no", "5", "4", "2"]
     row = {"node_id": 3, **MAINTENANCE, "version": 4}
@@ -320,11 +324,11 @@ def test_brokers_in_maintenance(ask: Any, scripted: ScriptedBroker) -> None:
 def test_partitions_are_listed_and_shown(ask: Any, scripted: ScriptedBroker) -> None:
     row = {"topic": "orders", "partition_id": 0, "leader_id": -1, "replicas": [{"node_id": 2}, {"node_id": 1}]}
     scripted.answers["/v1/cluster/partitions"] = 200, [row | {"version": 9}]
-    assert cells(ask("partition", "list", "--topic", "orders").out)[1] == ["orders/0", "-", "2,", "1", "9"]
+    assert split_cells(ask("partition", "list", "--topic", "orders").out)[1] == ["orders/0", "-", "2,", "1", "9"]
     offsets = {"leader_epoch": 1, "high_watermark": 5, "log_start_offset": 0, "version": 9, "problem": None}
     replicas = [{"node_id": 2, **REPLICA}, {"node_id": 1, **REPLICA, "in_sync": False, "bytes_behind": 2_000}]
     scripted.answers["/v1/partitions/kafka/orders/0"] = 200, row | offsets | {"leader_id": 2, "replicas": replicas}
-    shown = cells(ask("partition", "show", "orders/0").out)
+    shown = split_cells(ask("partition", "show", "orders/0").out)
     assert ["high", "watermark", "5"] in shown
     assert ["1", "no", "0", "2.0", "kB", "-", "-"] in shown
 
@@ -332,7 +336,7 @@ def test_partitions_are_listed_and_shown(ask: Any, scripted: ScriptedBroker) -> 
 REPLICAS = "POST /v1/partitions/kafka/orders/0/replicas"
 
 
-def test_a_move_is_ordered(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_move_is_started(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 200, {"version": 21}
     assert (
         "is moving to nodes 1, 4; `raftlog partition moves`" in ask("partition", "move", "orders/0", "--to", "1,4").out
@@ -344,9 +348,9 @@ def test_a_move_is_ordered(ask: Any, scripted: ScriptedBroker) -> None:
     ]
 
 
-def test_a_move_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_move_can_be_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 200, {"version": 21}
-    scripted.answers["/v1/partitions/reconfigurations"] = 200, Turns([MOVE], [MOVE | {"partition": 1}])
+    scripted.answers["/v1/partitions/reconfigurations"] = 200, AnswerSequence([MOVE], [MOVE | {"partition": 1}])
     assert ask("partition", "move", "orders/0", "--to", "1,4", "--wait").out == "orders/0 is on nodes 1, 4\n"
     assert scripted.asked == ["/v1/partitions/reconfigurations"] * 2
     scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE | {"reason": "node 4 does not answer"}]
@@ -354,26 +358,26 @@ def test_a_move_is_waited_for(ask: Any, scripted: ScriptedBroker) -> None:
     assert "700.0 kB left; node 4 does not answer" in done.err
 
 
-def test_two_operators_collide(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_version_conflict_of_two_operators_is_reported(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
     done = ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21", expect=1)
     assert done.err == "error: it has version 22; repeat the command with the present version\n"
 
 
-def test_an_unknown_outcome_is_exit_code_3(ask: Any, scripted: ScriptedBroker) -> None:
+def test_an_unknown_outcome_returns_exit_code_3(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers[REPLICAS] = 504, {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
     assert "can be repeated" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
 
 
-def test_moves_in_progress(ask: Any, scripted: ScriptedBroker) -> None:
+def test_moves_in_progress_are_listed(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/partitions/reconfigurations"] = 200, [MOVE]
     row = ["orders/0", "1,", "3", "1,", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"]
-    assert cells(ask("partition", "moves").out)[1] == row
+    assert split_cells(ask("partition", "moves").out)[1] == row
     scripted.answers["/v1/partitions/reconfigurations"] = 200, []
     assert ask("partition", "moves").out == "no partition is moving\n"
 
 
-def test_moves_are_called_off(ask: Any, scripted: ScriptedBroker) -> None:
+def test_moves_are_cancelled(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["POST /v1/partitions/kafka/orders/0/cancel_reconfiguration"] = 200, {"version": 22}
     scripted.answers["POST /v1/cluster/cancel_reconfigurations"] = 200, [MOVE, MOVE]
     scripted.answers["POST /v1/brokers/3/cancel_partition_moves"] = 200, [MOVE]
@@ -384,7 +388,7 @@ def test_moves_are_called_off(ask: Any, scripted: ScriptedBroker) -> None:
     assert ask("partition", "cancel-move", "--node", "3").out == "cancelled 1 move\n"
 
 
-def test_leadership_is_handed_over(ask: Any, scripted: ScriptedBroker) -> None:
+def test_leadership_is_transferred(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["POST /v1/partitions/kafka/orders/0/transfer_leadership"] = 200, {"leader_id": 2}
     assert ask("partition", "transfer-leadership", "orders/0", "--to", "2").out == "node 2 is the leader of orders/0\n"
     ask("partition", "transfer-leadership", "orders/0")
@@ -395,7 +399,7 @@ def test_leadership_is_handed_over(ask: Any, scripted: ScriptedBroker) -> None:
 # the cluster
 
 
-def test_the_balancer(ask: Any, scripted: ScriptedBroker) -> None:
+def test_the_status_of_the_balancer_is_shown(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/cluster/partition_balancer/status"] = (
         200,
         {
@@ -407,7 +411,7 @@ def test_the_balancer(ask: Any, scripted: ScriptedBroker) -> None:
             "reasons": ["no host is left"],
         },
     )
-    shown = cells(ask("cluster", "balancer", "status").out)
+    shown = split_cells(ask("cluster", "balancer", "status").out)
     assert ["status", "stalled"] in shown
     assert ["brokers", "down", "3"] in shown
     scripted.answers["POST /v1/partitions/rebalance"] = 200, {"partitions_to_move": 7}
@@ -432,7 +436,7 @@ def settings(scripted: ScriptedBroker) -> ScriptedBroker:
 
 
 def test_settings_are_shown(ask: Any, settings: ScriptedBroker) -> None:
-    assert cells(ask("cluster", "config", "list").out)[1:] == [
+    assert split_cells(ask("cluster", "config", "list").out)[1:] == [
         ["balancer.mode", "off", "continuous"],
         ["balancer.moves.max", "16", "16"],
         ["leaders.balance", "true", "true"],
@@ -460,14 +464,14 @@ def test_a_value_of_another_type_is_not_sent(ask: Any, settings: ScriptedBroker,
     assert "cannot be" in ask("cluster", "config", "set", given, expect=1).err
 
 
-def test_the_error_for_a_number_of_many_digits_has_the_range(ask: Any, settings: ScriptedBroker) -> None:
+def test_the_error_for_a_too_large_number_has_the_range(ask: Any, settings: ScriptedBroker) -> None:
     said = ask("cluster", "config", "set", f"balancer.moves.max={'9' * 30}", expect=1).err
     assert said.rstrip().endswith("it is a whole number: 1 to 10000")
     assert not settings.ordered
     assert settings.ordered == []
 
 
-def test_a_log_level_at_another_broker(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_log_level_is_set_at_another_broker(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["PUT /v1/config/log_level/raftlog"] = 200, {"name": "raftlog", "level": "debug", "expires": 60}
     scripted.answers["/v1/brokers/1"] = 200, BROKER | {"http_address": scripted.address}
     done = ask("cluster", "log-level", "raftlog", "debug", "--expires", "60", "--node", "1")
@@ -499,13 +503,13 @@ def test_wrong_usage_sends_no_request(ask: Any, scripted: ScriptedBroker, args: 
     assert (scripted.asked, scripted.ordered) == ([], [])
 
 
-def test_a_broker_of_an_older_release(ask: Any, scripted: ScriptedBroker) -> None:
+def test_a_broker_of_an_older_release_is_reported(ask: Any, scripted: ScriptedBroker) -> None:
     gone = {"error_code": 404, "message": "there is nothing at /v1/cluster/partitions", "outcome": "failed"}
     scripted.answers["/v1/cluster/partitions"] = 404, gone
     assert "older release" in ask("partition", "list", expect=1).err
 
 
-def test_levels_without_a_leader_of_the_controller(ask: Any, scripted: ScriptedBroker) -> None:
+def test_feature_levels_without_a_controller_leader_are_shown(ask: Any, scripted: ScriptedBroker) -> None:
     scripted.answers["/v1/features"] = 503, {"error_code": 50302, "message": "no leader", "outcome": "failed"}
     done = ask("cluster", "upgrade", expect=1)
     assert "no leader" in done.err

@@ -1,4 +1,4 @@
-"""Records in at one end and out at the other, through real processes and a real broker."""
+"""`produce` and `consume` as real processes with a real broker."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def at(broker: BrokerProcess) -> tuple[str, str]:
     return ("--bootstrap", broker.address)
 
 
-def test_lines_come_back_in_order(run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_lines_are_consumed_in_order(run: Any, topic: str, at: tuple[str, str]) -> None:
     lines = b"".join(b"line %d\n" % number for number in range(5000)) + b"\n\xff\x00\nlast without newline"
     done = run("produce", topic, "--json", "--batch-bytes", "2000", *at, stdin=lines)
     summary = json.loads(done.stdout)
@@ -35,7 +35,7 @@ def test_lines_come_back_in_order(run: Any, topic: str, at: tuple[str, str]) -> 
 
 
 @pytest.mark.parametrize("separator", [":", "\\t", "=>"])
-def test_keys_come_back_too(run: Any, topic: str, at: tuple[str, str], separator: str) -> None:
+def test_keys_are_consumed_with_their_separator(run: Any, topic: str, at: tuple[str, str], separator: str) -> None:
     cut = separator.replace("\\t", "\t").encode()
     lines = [
         b"a" + cut + b"1",
@@ -52,13 +52,13 @@ def test_keys_come_back_too(run: Any, topic: str, at: tuple[str, str], separator
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed(run: Any, topic: str, at: tuple[str, str], codec: str) -> None:
+def test_compressed_records_are_consumed(run: Any, topic: str, at: tuple[str, str], codec: str) -> None:
     content = b"the same line again\n" * 500
     run("produce", topic, "-z", codec, *at, stdin=content)
     assert run("consume", topic, "--no-follow", *at).stdout == content
 
 
-def test_json_lines_come_back(run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_json_lines_are_consumed_as_produced(run: Any, topic: str, at: tuple[str, str]) -> None:
     rows = [
         {"key": "k", "value": "v", "timestamp": 1000, "headers": [{"name": "h", "value": "AQ=="}]},
         {"key": None, "value": "gIE=", "encoding": {"value": "base64"}, "timestamp": 2000},
@@ -75,7 +75,7 @@ def test_json_lines_come_back(run: Any, topic: str, at: tuple[str, str]) -> None
     assert [{**json.loads(line), "offset": 0} for line in again] == [{**row, "offset": 0} for row in shown]
 
 
-def test_files_whole_and_by_line(run: Any, topic: str, at: tuple[str, str], tmp_path: Path) -> None:
+def test_files_are_produced_by_line_or_whole(run: Any, topic: str, at: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(b"a\nb\n")
     (tmp_path / "2").write_bytes(b"c")
     names = (str(tmp_path / "1"), str(tmp_path / "2"))
@@ -85,7 +85,7 @@ def test_files_whole_and_by_line(run: Any, topic: str, at: tuple[str, str], tmp_
     assert printed == b"0 a|1 b|2 c|3 a\nb\n|4 c|"
 
 
-def test_numbered_keys_over_partitions(run: Any, at: tuple[str, str]) -> None:
+def test_numbered_keys_are_spread_over_partitions(run: Any, at: tuple[str, str]) -> None:
     run("topic", "create", "numbered", "-p", "4", *at)
     content = b"".join(b"v%d\n" % number for number in range(1, 401))
     summary = json.loads(run("produce", "numbered", "--number-keys", "--json", *at, stdin=content).stdout)
@@ -96,7 +96,7 @@ def test_numbered_keys_over_partitions(run: Any, at: tuple[str, str]) -> None:
     assert set(one.split()) == {b"2"}
 
 
-def test_one_partition_by_hand(run: Any, at: tuple[str, str]) -> None:
+def test_records_go_to_a_named_partition(run: Any, at: tuple[str, str]) -> None:
     run("topic", "create", "by-hand", "-p", "3", *at)
     run("produce", "by-hand", "-p", "1", *at, stdin=b"a\nb\n")
     assert run("consume", "by-hand", "-f", "%p%v ", "--no-follow", *at).stdout == b"1a 1b "
@@ -104,32 +104,32 @@ def test_one_partition_by_hand(run: Any, at: tuple[str, str]) -> None:
     assert b"no partition 3; it has 0 to 2" in run("consume", "by-hand", "-p", "3", *at, expect=1).stderr
 
 
-def test_start_positions(run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_consuming_begins_at_the_requested_position(run: Any, topic: str, at: tuple[str, str]) -> None:
     rows = b"".join(b'{"value": "%d", "timestamp": %d}\n' % (n, 1000 * n) for n in range(10))
     run("produce", topic, "--json-lines", "--batch-bytes", "1", *at, stdin=rows)
 
-    def values(begin: str) -> bytes:
+    def consume_values(begin: str) -> bytes:
         return bytes(run("consume", topic, "--from", begin, "-f", "%v", "--no-follow", *at).stdout)
 
-    assert values("start") == b"0123456789"
-    assert values("4") == b"456789"
-    assert values("-3") == b"789"
-    assert values("-100") == b"0123456789"
-    assert values("@7000") == b"789"
-    assert values("@1970-01-01T00:00:08Z") == b"89"
-    assert values("@99999") == b""
-    assert values("end") == b""
-    assert values("10") == b""
+    assert consume_values("start") == b"0123456789"
+    assert consume_values("4") == b"456789"
+    assert consume_values("-3") == b"789"
+    assert consume_values("-100") == b"0123456789"
+    assert consume_values("@7000") == b"789"
+    assert consume_values("@1970-01-01T00:00:08Z") == b"89"
+    assert consume_values("@99999") == b""
+    assert consume_values("end") == b""
+    assert consume_values("10") == b""
     done = run("consume", topic, "--from", "11", "--no-follow", *at, expect=1)
     assert b"offset 11 is out of range" in done.stderr
 
 
 @pytest.mark.parametrize("begin", ["", "soon", "1.5", "@", "@yesterday"])
-def test_positions_that_are_none(run: Any, begin: str) -> None:
+def test_invalid_positions_are_refused(run: Any, begin: str) -> None:
     assert b"--from" in run("consume", "t", "--from", begin, expect=2).stderr
 
 
-def test_count_and_timeout(run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_consuming_ends_after_count_or_timeout(run: Any, topic: str, at: tuple[str, str]) -> None:
     run("produce", topic, *at, stdin=b"a\nb\nc\n")
     assert run("consume", topic, "--from", "start", "--count", "2", *at).stdout == b"a\nb\n"
     assert run("consume", topic, "--timeout", "0.2", *at).stdout == b"a\nb\nc\n"
@@ -139,7 +139,7 @@ def test_count_and_timeout(run: Any, topic: str, at: tuple[str, str]) -> None:
     assert b"only 3 of 5" in run("consume", topic, "--count", "5", "--no-follow", *at, expect=1).stderr
 
 
-def test_a_group_goes_on_where_it_has_printed(run: Any, at: tuple[str, str]) -> None:
+def test_a_group_continues_after_the_printed_records(run: Any, at: tuple[str, str]) -> None:
     run("topic", "create", "shared", "-p", "2", *at)
     run("produce", "shared", *at, stdin=b"".join(b"%d\n" % number for number in range(1000)))
     first = run("consume", "shared", "-g", "readers", "-n", "300", *at).stdout.split()
@@ -151,7 +151,7 @@ def test_a_group_goes_on_where_it_has_printed(run: Any, at: tuple[str, str]) -> 
     assert b"nowhere" in run("consume", "nowhere", "-g", "readers", *at, expect=1).stderr
 
 
-def test_following_what_is_typed(spawn: Spawn, topic: str, at: tuple[str, str]) -> None:
+def test_typed_lines_are_consumed_at_once(spawn: Spawn, topic: str, at: tuple[str, str]) -> None:
     reader = spawn("consume", topic, *at)
     writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
     assert writer.stdin is not None
@@ -167,7 +167,7 @@ def test_following_what_is_typed(spawn: Spawn, topic: str, at: tuple[str, str]) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_member_that_is_stopped_leaves_its_group(
+def test_a_signal_makes_a_member_leave_its_group(
     spawn: Spawn, run: Any, topic: str, at: tuple[str, str], number: signal.Signals
 ) -> None:
     group = f"stopped-by-{number.name}"
@@ -180,7 +180,7 @@ def test_a_member_that_is_stopped_leaves_its_group(
     assert json.loads(run("group", "describe", group, "--json", *at).stdout)["members"] == []
 
 
-def test_following_goes_on_when_the_broker_comes_back(spawn: Spawn, run: Any, own_broker: BrokerProcess) -> None:
+def test_following_continues_after_a_broker_restart(spawn: Spawn, run: Any, own_broker: BrokerProcess) -> None:
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
     reader = spawn("consume", "t", *at)
@@ -192,7 +192,7 @@ def test_following_goes_on_when_the_broker_comes_back(spawn: Spawn, run: Any, ow
         own_broker.start()
 
 
-def test_a_tail_says_what_it_waits_for(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_an_idle_tail_prints_its_position(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
     reader = spawn("consume", topic, *at)
     assert reader.stderr is not None
     assert reader.stdout is not None
@@ -204,7 +204,7 @@ def test_a_tail_says_what_it_waits_for(spawn: Spawn, run: Any, topic: str, at: t
     assert reader.stderr.read() == b""
 
 
-def test_the_line_of_a_quiet_tail_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_notice_of_an_idle_tail_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     notice = QuietNotice("waiting", 0.0)
     polls = [(0.9, False), (1.0, False), (60.9, False), (61.0, False), (70.0, True), (129.9, False), (130.0, False)]
     printed = []
@@ -215,7 +215,7 @@ def test_the_line_of_a_quiet_tail_is_repeated(capsys: pytest.CaptureFixture[str]
     assert printed == [1.0, 61.0, 130.0]
 
 
-def test_ctrl_c_prints_the_confirmed_records(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_ctrl_c_prints_the_number_of_confirmed_records(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
     writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
     assert writer.stdin is not None
     writer.stdin.write(b"one\n")
@@ -227,7 +227,7 @@ def test_ctrl_c_prints_the_confirmed_records(spawn: Spawn, run: Any, topic: str,
     assert writer.stderr.read() == b"error: interrupted. 1 records are confirmed (partition 0: offsets 0 to 0).\n"
 
 
-def test_a_reader_that_goes_away_is_no_error(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+def test_a_closed_output_pipe_is_not_an_error(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
     run("produce", topic, *at, stdin=b"a line that is long enough\n" * 100_000)
     reader = spawn("consume", topic, *at)
     assert reader.stdout is not None
@@ -238,7 +238,7 @@ def test_a_reader_that_goes_away_is_no_error(spawn: Spawn, run: Any, topic: str,
     assert reader.stderr.read() == b""
 
 
-def test_unknown_topics_and_bad_lines(run: Any, topic: str, at: tuple[str, str], tmp_path: Path) -> None:
+def test_unknown_topics_and_bad_lines_are_reported(run: Any, topic: str, at: tuple[str, str], tmp_path: Path) -> None:
     assert b"nowhere" in run("produce", "nowhere", *at, stdin=b"a\n", expect=1).stderr
     assert b"nowhere" in run("consume", "nowhere", *at, expect=1).stderr
     done = run("produce", topic, "--json-lines", "--json", *at, stdin=b'{"value": 1}\nnonsense\n', expect=1)
@@ -247,7 +247,7 @@ def test_unknown_topics_and_bad_lines(run: Any, topic: str, at: tuple[str, str],
     assert b"does not exist" in run("produce", topic, str(tmp_path / "missing"), *at, expect=2).stderr
 
 
-def test_records_above_the_topics_bound(run: Any, at: tuple[str, str]) -> None:
+def test_records_above_the_topics_limit_are_refused(run: Any, at: tuple[str, str]) -> None:
     run("topic", "create", "small", "-c", "max.message.bytes=2048", *at)
     content = b"".join(b"%d\n" % number for number in range(2000)) + b"\n" * 3000
     run("produce", "small", *at, stdin=content)
@@ -270,7 +270,7 @@ def test_records_above_the_topics_bound(run: Any, at: tuple[str, str]) -> None:
         ("--batch-bytes", "0"),
     ],
 )
-def test_flags_of_produce_that_do_not_go(run: Any, flags: tuple[str, ...]) -> None:
+def test_conflicting_flags_of_produce_are_refused(run: Any, flags: tuple[str, ...]) -> None:
     run("produce", "t", *flags, expect=2)
 
 
@@ -285,18 +285,20 @@ def test_flags_of_produce_that_do_not_go(run: Any, flags: tuple[str, ...]) -> No
         ("-g", "g", "--from", "-1"),
     ],
 )
-def test_flags_of_consume_that_do_not_go(run: Any, flags: tuple[str, ...]) -> None:
+def test_conflicting_flags_of_consume_are_refused(run: Any, flags: tuple[str, ...]) -> None:
     run("consume", "t", *flags, expect=2)
 
 
 @pytest.mark.parametrize("acks", ["0", "1"])
-def test_weaker_acknowledgements(run: Any, topic: str, at: tuple[str, str], acks: str) -> None:
+def test_weaker_acknowledgements_are_accepted(run: Any, topic: str, at: tuple[str, str], acks: str) -> None:
     run("produce", topic, "--acks", acks, *at, stdin=b"a\nb\n")
     assert run("consume", topic, "-n", "2", *at).stdout == b"a\nb\n"
 
 
-def test_an_unknown_outcome_is_exit_code_3(spawn: Spawn, run: Any, own_broker: BrokerProcess, tmp_path: Path) -> None:
-    """The broker stops answering in the middle: it is frozen, so the request stays without an answer."""
+def test_an_unknown_outcome_returns_exit_code_3(
+    spawn: Spawn, run: Any, own_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """The broker is frozen in the middle, so the request stays without an answer."""
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
     patience = ("--timeout-ms", "100", "--give-up-after", "1")
@@ -317,7 +319,7 @@ def test_an_unknown_outcome_is_exit_code_3(spawn: Spawn, run: Any, own_broker: B
     assert json.loads(writer.stdout.read())["outcome"] == "unknown"
 
 
-def test_an_undecodable_batch_ends_consuming_unless_it_is_to_be_skipped(
+def test_an_undecodable_batch_ends_consuming_unless_it_is_skipped(
     run: Any, topic: str, at: tuple[str, str], broker: BrokerProcess
 ) -> None:
     run("produce", topic, *at, stdin=b"before\n")
@@ -340,7 +342,7 @@ def test_an_undecodable_batch_ends_consuming_unless_it_is_to_be_skipped(
     assert "2" in json.dumps(offsets), "what was printed is committed, and nothing behind it"
 
 
-def test_an_offset_outside_of_a_partition_names_it(run: Any, at: tuple[str, str]) -> None:
+def test_the_error_for_an_offset_out_of_range_names_the_partition(run: Any, at: tuple[str, str]) -> None:
     run("topic", "create", "narrow", "-p", "3", *at)
     done = run("consume", "narrow", "--from", "7", "--no-follow", *at, expect=1)
     assert done.stderr.decode().startswith("error: narrow/")

@@ -1,4 +1,4 @@
-"""`produce --resume`: whatever is killed, the topic ends up with every line exactly once, in order."""
+"""`produce --resume`: after any crash the topic has every line exactly once, in order."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ LINES = 9_000
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return lines with repeated keys, lines without keys, empty and doubled lines, to confuse a comparison."""
+    """Return a file of lines with repeated keys, without keys, empty and doubled, which could confuse a comparison."""
     choose = random.Random(7)
     path = tmp_path_factory.mktemp("source") / "lines"
     with path.open("wb") as file:
@@ -33,16 +33,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def digest(content: bytes) -> str:
+def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def stored_offset(run: Any, topic: str, at: tuple[str, ...]) -> int:
+def sum_end_offsets(run: Any, topic: str, at: tuple[str, ...]) -> int:
     rows = json.loads(run("topic", "describe", topic, "--json", *at).stdout)["partitions"]
     return sum(row["end_offset"] for row in rows)
 
 
-def produce(topic: str, source: Path, state: Path, at: tuple[str, ...], *more: str) -> tuple[str, ...]:
+def produce_command(topic: str, source: Path, state: Path, at: tuple[str, ...], *more: str) -> tuple[str, ...]:
     return ("produce", topic, str(source), "--resume", str(state), *at, *more)
 
 
@@ -53,7 +53,7 @@ SLOWLY = ("--batch-bytes", "200")
 def start_and_wait(
     spawn: Spawn, command: tuple[str, ...], topic: str, at: tuple[str, ...], more_than: int
 ) -> "subprocess.Popen[bytes]":
-    """Start a producer and wait until it has stored this many records and still runs."""
+    """Start a producer and wait until it has stored more than this many records and still runs."""
     reader = spawn("consume", topic, "--count", str(more_than), *at, stdout=subprocess.DEVNULL)
     producer = spawn(*command, *SLOWLY)
     assert reader.wait(60) == 0
@@ -62,34 +62,34 @@ def start_and_wait(
 
 
 @pytest.mark.parametrize("kills", [1, 4])
-def test_the_producer_is_killed(
+def test_a_killed_producer_resumes(
     spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path, kills: int
 ) -> None:
     at = ("--bootstrap", broker.address)
     topic, state = f"killed-{kills}", tmp_path / "state"
     run("topic", "create", topic, *at)
-    command = produce(topic, source, state, at, "--key-separator", ": ")
+    command = produce_command(topic, source, state, at, "--key-separator", ": ")
     for number in range(1, kills + 1):
         producer = start_and_wait(spawn, command, topic, at, number * LINES // 20)
         producer.kill()
         producer.wait()
-    before = stored_offset(run, topic, at)
+    before = sum_end_offsets(run, topic, at)
     summary = json.loads(run(*command, "--json").stdout)
     assert LINES > summary["already_stored"] >= before > LINES // 20
     assert summary["already_stored"] + summary["records"] == LINES
     printed = run("consume", topic, "--key-separator", ": ", "--no-follow", *at).stdout
-    assert digest(printed) == digest(source.read_bytes())
+    assert hash_of(printed) == hash_of(source.read_bytes())
     again = json.loads(run(*command, "--json").stdout)
     assert (again["records"], again["already_stored"]) == (0, LINES)
 
 
-def test_the_producer_is_killed_over_many_partitions(
+def test_a_killed_producer_resumes_over_many_partitions(
     spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path
 ) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "spread", "-p", "5", *at)
     run("topic", "create", "spread-at-once", "-p", "5", *at)
-    command = produce("spread", source, tmp_path / "state", at, "--key-separator", ": ")
+    command = produce_command("spread", source, tmp_path / "state", at, "--key-separator", ": ")
     producer = start_and_wait(spawn, command, "spread", at, LINES // 10)
     producer.kill()
     producer.wait()
@@ -100,12 +100,14 @@ def test_the_producer_is_killed_over_many_partitions(
         assert run("consume", "spread", *flags).stdout == run("consume", "spread-at-once", *flags).stdout
 
 
-def test_the_broker_is_killed(spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path) -> None:
-    """The running producer goes on by itself when the broker is back."""
+def test_a_running_producer_continues_after_the_broker_is_killed(
+    spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path
+) -> None:
+    """The producer continues as soon as the broker has restarted."""
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", "-p", "2", *at)
     run("topic", "create", "at-once", "-p", "2", *at)
-    command = produce("t", source, tmp_path / "state", at, "--key-separator", ": ", "--timeout-ms", "2000")
+    command = produce_command("t", source, tmp_path / "state", at, "--key-separator", ": ", "--timeout-ms", "2000")
     producer = start_and_wait(spawn, command, "t", at, LINES // 20)
     own_broker.kill()
     own_broker.start()
@@ -121,25 +123,27 @@ def test_the_broker_is_killed(spawn: Spawn, run: Any, own_broker: BrokerProcess,
         assert run("consume", "t", *flags).stdout == run("consume", "at-once", *flags).stdout
 
 
-def test_broker_and_producer_are_killed(
+def test_producing_resumes_after_broker_and_producer_are_killed(
     spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path
 ) -> None:
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
-    command = produce("t", source, tmp_path / "state", at)
+    command = produce_command("t", source, tmp_path / "state", at)
     producer = start_and_wait(spawn, command, "t", at, LINES // 10)
     own_broker.kill()
     producer.kill()
     producer.wait()
     own_broker.start()
     run(*command)
-    assert digest(run("consume", "t", "--no-follow", *at).stdout) == digest(source.read_bytes())
+    assert hash_of(run("consume", "t", "--no-follow", *at).stdout) == hash_of(source.read_bytes())
 
 
-def test_the_broker_stays_away(spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path) -> None:
+def test_producing_resumes_after_a_long_outage(
+    spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path
+) -> None:
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
-    command = produce("t", source, tmp_path / "state", at)
+    command = produce_command("t", source, tmp_path / "state", at)
     producer = start_and_wait(spawn, (*command, "--give-up-after", "0.5", "--timeout-ms", "1000"), "t", at, LINES // 20)
     own_broker.kill()
     code = producer.wait(30)
@@ -149,19 +153,19 @@ def test_the_broker_stays_away(spawn: Spawn, run: Any, own_broker: BrokerProcess
     assert "records are confirmed" in words
     own_broker.start()
     run(*command)
-    assert digest(run("consume", "t", "--no-follow", *at).stdout) == digest(source.read_bytes())
+    assert hash_of(run("consume", "t", "--no-follow", *at).stdout) == hash_of(source.read_bytes())
 
 
 @pytest.fixture
 def half_done(
     spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> tuple[str, Path, tuple[str, ...]]:
-    """Kill a run before its end; return topic, state file and address."""
+    """Kill a producer before its end; return topic, state file and address."""
     at = ("--bootstrap", broker.address)
     topic = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     state = tmp_path / "state"
     run("topic", "create", topic, *at)
-    producer = start_and_wait(spawn, produce(topic, source, state, at), topic, at, LINES // 20)
+    producer = start_and_wait(spawn, produce_command(topic, source, state, at), topic, at, LINES // 20)
     producer.kill()
     producer.wait()
     broker.kill()  # with it goes what the producer had sent and the broker not yet taken
@@ -169,90 +173,96 @@ def half_done(
     return topic, state, at
 
 
-def refused(run: Any, half_done: tuple[str, Path, tuple[str, ...]], *command: str) -> str:
-    """Return the error; check that nothing was written."""
+def run_refused(run: Any, half_done: tuple[str, Path, tuple[str, ...]], *command: str) -> str:
+    """Run a command that must fail without writing; return its error output."""
     topic, _, at = half_done
-    before = stored_offset(run, topic, at)
+    before = sum_end_offsets(run, topic, at)
     words: str = run(*command, expect=1).stderr.decode()
-    assert stored_offset(run, topic, at) == before
+    assert sum_end_offsets(run, topic, at) == before
     return words
 
 
-def test_another_producer_wrote_to_the_topic(
+def test_resume_refuses_a_topic_with_records_of_another_producer(
     run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path
 ) -> None:
     topic, state, at = half_done
     run("produce", topic, *at, stdin=b"a stranger's record\n")
-    words = refused(run, half_done, *produce(topic, source, state, at))
+    words = run_refused(run, half_done, *produce_command(topic, source, state, at))
     assert "another producer wrote to the topic" in words
 
 
-def test_more_is_stored_than_the_source_has(
+def test_resume_refuses_a_topic_with_more_records_than_the_source(
     run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path
 ) -> None:
     topic, state, at = half_done
-    run(*produce(topic, source, state, at))
+    run(*produce_command(topic, source, state, at))
     run("produce", topic, *at, stdin=b"\n")
-    assert "more records than the source" in refused(run, half_done, *produce(topic, source, state, at))
+    assert "more records than the source" in run_refused(run, half_done, *produce_command(topic, source, state, at))
 
 
-def test_another_source(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path, tmp_path: Path) -> None:
+def test_resume_refuses_another_source(
+    run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path, tmp_path: Path
+) -> None:
     topic, state, at = half_done
     other = tmp_path / "other"
     other.write_bytes(source.read_bytes()[:-1])
-    assert "another source" in refused(run, half_done, *produce(topic, other, state, at))
+    assert "another source" in run_refused(run, half_done, *produce_command(topic, other, state, at))
 
 
-def test_other_options(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+def test_resume_refuses_other_options(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
     topic, state, at = half_done
-    assert "key-separator" in refused(run, half_done, *produce(topic, source, state, at, "--key-separator", ":"))
-    assert "partition" in refused(run, half_done, *produce(topic, source, state, at, "-p", "0"))
+    assert "key-separator" in run_refused(
+        run, half_done, *produce_command(topic, source, state, at, "--key-separator", ":")
+    )
+    assert "partition" in run_refused(run, half_done, *produce_command(topic, source, state, at, "-p", "0"))
 
 
-def test_another_topic(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+def test_resume_refuses_another_topic(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
     topic, state, at = half_done
     run("topic", "create", f"{topic}-2", *at)
-    assert "another topic" in refused(run, half_done, *produce(f"{topic}-2", source, state, at))
+    assert "another topic" in run_refused(run, half_done, *produce_command(f"{topic}-2", source, state, at))
 
 
-def test_a_topic_that_was_made_anew(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+def test_resume_refuses_a_recreated_topic(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
     topic, state, at = half_done
     fields = json.loads(state.read_text())
     fields["base_offsets"] = [10_000_000]
     state.write_text(json.dumps(fields))
-    assert "recreated or truncated" in refused(run, half_done, *produce(topic, source, state, at))
+    assert "recreated or truncated" in run_refused(run, half_done, *produce_command(topic, source, state, at))
 
 
-def test_a_file_that_is_no_state(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+def test_resume_refuses_an_invalid_state_file(
+    run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path
+) -> None:
     topic, state, at = half_done
     for content in ("", "{}", "[1]", '{"raftlog_resume": 99}'):
         state.write_text(content)
-        assert "is not a state file" in refused(run, half_done, *produce(topic, source, state, at))
+        assert "is not a state file" in run_refused(run, half_done, *produce_command(topic, source, state, at))
 
 
-def test_two_producers_with_one_state_file(
+def test_a_second_producer_with_the_same_state_file_is_refused(
     spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path
 ) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "twins", *at)
-    command = produce("twins", source, tmp_path / "state", at)
+    command = produce_command("twins", source, tmp_path / "state", at)
     first = start_and_wait(spawn, command, "twins", at, 1)
     done = run(*command, expect=None)
     assert done.returncode == 1, "the first producer must still be at work"
     assert b"in use by another raftlog produce" in done.stderr
     assert first.wait(60) == 0
-    assert digest(run("consume", "twins", "--no-follow", *at).stdout) == digest(source.read_bytes())
+    assert hash_of(run("consume", "twins", "--no-follow", *at).stdout) == hash_of(source.read_bytes())
 
 
-def test_two_producers_that_begin_at_once(
+def test_of_two_producers_that_start_at_once_one_is_refused(
     spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path
 ) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "at-once", *at)
-    command = produce("at-once", source, tmp_path / "state", at)
+    command = produce_command("at-once", source, tmp_path / "state", at)
     producers = [spawn(*command, *SLOWLY) for _ in range(3)]
     codes = {producer.wait(60) for producer in producers}
     assert codes <= {0, 1}, "one loads the file; the others are refused, or find it loaded when they come late"
     assert 0 in codes
-    assert digest(run("consume", "at-once", "--no-follow", *at).stdout) == digest(source.read_bytes())
+    assert hash_of(run("consume", "at-once", "--no-follow", *at).stdout) == hash_of(source.read_bytes())
     assert [path.name for path in tmp_path.iterdir()] == ["state"]

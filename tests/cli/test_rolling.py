@@ -1,4 +1,4 @@
-"""`raftlog cluster rolling-restart`: the procedure on a cluster that is made up, and all of it on a real one."""
+"""`raftlog cluster rolling-restart`: its steps on a fake cluster, and a complete run on a real one."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from raftlog.cli.rolling.verb import rolling_restart
 from raftlog.client import BrokerDescription, ClusterHealth
 from raftlog.errors import InvalidArgument, Unavailable
 from tests.cli.test_dev import free_base_port
-from tests.cli.writing import Writing
+from tests.cli.writing import SteadyWriters
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
 
@@ -42,7 +42,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeCluster:
-    """Three brokers; what is done to them is in `journal`."""
+    """Three brokers; `journal` has the operations on them."""
 
     def __init__(self, *, controller: int = 1) -> None:
         self.controller = controller
@@ -61,8 +61,8 @@ class FakeCluster:
         reasons = [f"node {node} does not answer" for node in sorted(self.down)]
         if self.behind:
             reasons.append(f"{self.behind} partitions lack replicas in sync: …")
-        brokers = tuple(broker(node, is_alive=node not in self.down) for node in self.epochs)
-        health = health_of([f"t/{number}" for number in range(self.behind)]).replaced(
+        brokers = tuple(make_broker(node, is_alive=node not in self.down) for node in self.epochs)
+        health = make_health([f"t/{number}" for number in range(self.behind)]).replaced(
             is_healthy=not reasons,
             unhealthy_reasons=reasons,
             controller=self.controller,
@@ -95,7 +95,7 @@ class FakeCluster:
         return f"start {unit.node_id}"
 
 
-def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescription:
+def make_broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescription:
     return msgspec.convert(
         {
             "node_id": node,
@@ -109,8 +109,8 @@ def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescrip
     )
 
 
-def health_of(lacking: list[str]) -> ClusterHealth:
-    """Return the health of a cluster without other events."""
+def make_health(lacking: list[str]) -> ClusterHealth:
+    """Return the health of a cluster whose only problem is that these partitions lack in-sync replicas."""
     return msgspec.convert(
         {
             "is_healthy": not lacking,
@@ -157,7 +157,7 @@ async def roll(
     return steps
 
 
-async def test_one_after_another_and_the_controller_last() -> None:
+async def test_brokers_restart_one_after_another_and_the_controllers_leader_last() -> None:
     cluster = FakeCluster(controller=1)
     steps = await roll(cluster)
     assert cluster.journal == [
@@ -169,14 +169,14 @@ async def test_one_after_another_and_the_controller_last() -> None:
     assert steps[0].more == {"leaders": 4}
 
 
-async def test_a_broker_alone_is_restarted_without() -> None:
+async def test_a_single_broker_is_restarted_without_maintenance() -> None:
     cluster = FakeCluster()
     cluster.epochs = {1: 1}
     await roll(cluster, UNITS[:1])
     assert cluster.journal == ["restart 1"]
 
 
-async def test_an_order_that_cannot_be_is_not_given_again() -> None:
+async def test_a_definitely_refused_request_is_not_repeated() -> None:
     class Strict(FakeCluster):
         async def set_maintenance(self, node: int, is_on: bool) -> None:
             self.journal.append("asked")
@@ -188,7 +188,7 @@ async def test_an_order_that_cannot_be_is_not_given_again() -> None:
     assert cluster.journal == ["asked"]
 
 
-async def test_it_goes_on_where_an_earlier_run_ended() -> None:
+async def test_a_run_continues_where_an_earlier_one_ended() -> None:
     cluster = FakeCluster(controller=1)
     cluster.down, cluster.in_maintenance = {3}, {3}
     await roll(cluster)
@@ -202,7 +202,7 @@ async def test_it_goes_on_where_an_earlier_run_ended() -> None:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-async def test_an_earlier_maintenance_is_reported_and_can_stay(keeps: bool) -> None:
+async def test_an_earlier_maintenance_is_reported_and_can_be_kept(keeps: bool) -> None:
     cluster = FakeCluster(controller=1)
     cluster.in_maintenance = {3}
     rolling = RollingRestart(
@@ -223,7 +223,7 @@ async def test_an_earlier_maintenance_is_reported_and_can_stay(keeps: bool) -> N
     assert [step.node_id for step in steps if step.event == "stays_in_maintenance"] == ([3] if keeps else [])
 
 
-async def test_no_broker_is_stopped_while_replicas_are_missing() -> None:
+async def test_no_broker_is_stopped_while_replicas_are_out_of_sync() -> None:
     cluster = FakeCluster()
     cluster.behind = 2
     with pytest.raises(CommandFailed, match=r"until the cluster is healthy: 2 partitions lack replicas: t/0, t/1"):
@@ -231,27 +231,27 @@ async def test_no_broker_is_stopped_while_replicas_are_missing() -> None:
     assert cluster.journal == []
 
 
-async def test_replicas_that_are_a_moment_behind_under_load_are_waited_for_once() -> None:
-    """With many busy partitions some are behind in every look, and each look finds others."""
+async def test_replicas_that_lag_only_for_a_moment_are_waited_for_once() -> None:
+    """With many busy partitions some lag at every look, and each look finds others."""
     lagging = RestartLag()
-    assert lagging.of(health_of(["t/0", "t/1"]), 1.0) == ["t/0", "t/1"]
-    assert lagging.of(health_of(["t/1", "t/2"]), 1.5) == ["t/1"]
-    assert lagging.of(health_of(["t/0"]), 2.0) == []
-    assert lagging.of(health_of(["t/0"]), 3.9) == ["t/0"], "it was in sync too long ago"
-    found = health_of(["t/0"])
+    assert lagging.of(make_health(["t/0", "t/1"]), 1.0) == ["t/0", "t/1"]
+    assert lagging.of(make_health(["t/1", "t/2"]), 1.5) == ["t/1"]
+    assert lagging.of(make_health(["t/0"]), 2.0) == []
+    assert lagging.of(make_health(["t/0"]), 3.9) == ["t/0"], "it was in sync too long ago"
+    found = make_health(["t/0"])
     assert unhealthy_reason(found, []) is None
     assert degraded_reason(found, []) is None
     assert lagging.of(found.replaced(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
 
 
-def test_a_partition_that_elects_now_is_waited_for() -> None:
-    """Health calls it unhealthy only after a while, which is too late for a broker to be stopped."""
-    electing = health_of([]).replaced(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
+def test_an_election_in_progress_is_waited_for() -> None:
+    """Health reports the partition as unhealthy only after a while, which is too late for stopping a broker."""
+    electing = make_health([]).replaced(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
     assert unhealthy_reason(electing, []) == "1 partitions have no leader at this moment"
     assert degraded_reason(electing, []) == "1 partitions have no leader at this moment"
 
 
-async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
+async def test_a_broker_that_does_not_return_ends_the_run() -> None:
     class Lost(FakeCluster):
         async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             await super().restart(unit)
@@ -265,8 +265,8 @@ async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
     assert cluster.in_maintenance == {2}
 
 
-def rolled(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> str:
-    """Return the error message with which a rolling restart of this cluster fails."""
+def roll_and_fail(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> str:
+    """Run a rolling restart that must fail; return its error message."""
     voice = rolling._StepPrinter(as_json=True)
     description = rolling._RestartFlags(timeout_s, keep_maintenance=False, dry_run=False)
     with pytest.raises(CommandFailed) as failed:
@@ -274,38 +274,38 @@ def rolled(cluster: FakeCluster, tmp_path: Path, *, timeout_s: float = 0.02) -> 
     return str(failed.value)
 
 
-def test_a_broker_that_is_left_in_maintenance_is_named_with_the_way_out(tmp_path: Path) -> None:
+def test_the_error_names_a_broker_left_in_maintenance_and_the_remedy(tmp_path: Path) -> None:
     class Lost(FakeCluster):
         async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             self.down.add(unit.node_id)
             raise CommandFailed("node 2 ended at once")
 
-    words = rolled(Lost(controller=1), tmp_path)
+    words = roll_and_fail(Lost(controller=1), tmp_path)
     assert words.startswith("node 2 ended at once. Node 2 is left in maintenance, and leads nothing: ")
     assert "`raftlog broker maintenance disable 2` ends it. Left to be restarted: 1,2,3; " in words
 
 
 class Stuck(FakeCluster):
-    """Node 2 goes on leading."""
+    """Cluster in which node 2 keeps its leaderships."""
 
     async def leading_reason(self, node: int) -> str | None:
         return "node 3 lags behind" if node == 2 else None
 
 
-def test_a_broker_that_was_not_stopped_leads_again_when_the_run_fails(
+def test_a_broker_that_was_not_stopped_leaves_maintenance_when_the_run_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Stuck(controller=1)
-    words = rolled(cluster, tmp_path)
+    words = roll_and_fail(cluster, tmp_path)
     assert "until node 2 leads nothing any more: node 3 lags behind. Left to be restarted" in words
     assert cluster.journal == ["maintenance of 2 on", "maintenance of 2 off"]
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"event": "maintenance_ended", "node_id": 2}
 
 
-def test_a_maintenance_that_an_operator_began_outlasts_a_failed_run(tmp_path: Path) -> None:
+def test_a_maintenance_started_by_an_operator_outlasts_a_failed_run(tmp_path: Path) -> None:
     cluster = Stuck(controller=1)
     cluster.in_maintenance = {2}
-    assert "`raftlog broker maintenance disable 2` ends it" in rolled(cluster, tmp_path)
+    assert "`raftlog broker maintenance disable 2` ends it" in roll_and_fail(cluster, tmp_path)
     assert cluster.in_maintenance == {2}
 
 
@@ -316,10 +316,10 @@ def test_a_maintenance_that_cannot_be_ended_is_named(tmp_path: Path) -> None:
                 raise Unavailable("the controller has no leader")
             await super().set_maintenance(node, is_on)
 
-    assert "`raftlog broker maintenance disable 2` ends it" in rolled(Deaf(controller=1), tmp_path)
+    assert "`raftlog broker maintenance disable 2` ends it" in roll_and_fail(Deaf(controller=1), tmp_path)
 
 
-async def test_ctrl_c_names_what_is_left_in_maintenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_ctrl_c_names_the_broker_left_in_maintenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = asyncio.Event()
 
     class Slow(FakeCluster):
@@ -339,7 +339,7 @@ async def test_ctrl_c_names_what_is_left_in_maintenance(tmp_path: Path, capsys: 
     assert "`raftlog broker maintenance disable 2` ends it. Left to be restarted: 1,2,3" in capsys.readouterr().err
 
 
-async def test_a_command_that_restarts_nothing_is_noticed() -> None:
+async def test_a_command_that_restarts_nothing_is_detected() -> None:
     class Idle(FakeCluster):
         async def restart(self, unit: RestartUnit) -> dict[str, Any]:
             return {}
@@ -348,14 +348,14 @@ async def test_a_command_that_restarts_nothing_is_noticed() -> None:
         await roll(Idle(), timeout_s=0.02)
 
 
-async def test_questions_without_an_answer_are_asked_again() -> None:
+async def test_requests_without_an_answer_are_repeated() -> None:
     cluster = FakeCluster()
     cluster.failures = 3
     await roll(cluster)
     assert cluster.epochs == {1: 2, 2: 2, 3: 2}
 
 
-async def test_a_plan_changes_nothing() -> None:
+async def test_a_dry_run_changes_nothing() -> None:
     cluster = FakeCluster(controller=2)
     rolling = RollingRestart(
         cluster, cluster, timeout_s=1, on_step=lambda step: None, on_wait=lambda what: None, done=lambda unit: None
@@ -369,7 +369,7 @@ async def test_a_plan_changes_nothing() -> None:
     assert cluster.journal == []
 
 
-def test_finished_parts_are_kept_until_all_are_done(tmp_path: Path) -> None:
+def test_finished_steps_are_recorded_until_all_are_done(tmp_path: Path) -> None:
     record = RollingRecord(tmp_path, None)
     assert record.remaining_units(UNITS) == UNITS
     record.done(UNITS[1])
@@ -385,18 +385,18 @@ def test_finished_parts_are_kept_until_all_are_done(tmp_path: Path) -> None:
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == UNITS
 
 
-def test_the_workers_of_a_node_stop_together(tmp_path: Path) -> None:
+def test_all_workers_of_a_node_stop_together(tmp_path: Path) -> None:
     nodes = [{"node_id": node, "http": "x", "command": ["python", "-m", "raftlog.cli"]} for node in (1, 2)]
     restarter = DevRestarter(tmp_path, nodes, "/other/python")
-    brokers = [broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
+    brokers = [make_broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
     assert restarter.units(brokers) == [RestartUnit(1, (1, 1001)), RestartUnit(2, (2, 1002))]
     assert restarter.description(RestartUnit(1, (1,))) == "/other/python -P -m raftlog.cli"
-    without_node_2 = [broker(1, host="dev-1"), broker(1001, host="dev-1")]
+    without_node_2 = [make_broker(1, host="dev-1"), make_broker(1001, host="dev-1")]
     assert restarter.units(without_node_2) == [RestartUnit(1, (1, 1001))]
 
 
-async def test_a_command_for_each_broker(tmp_path: Path) -> None:
-    brokers = [broker(1), broker(2, host="-oProxyCommand=evil")]
+async def test_a_command_restarts_each_broker(tmp_path: Path) -> None:
+    brokers = [make_broker(1), make_broker(2, host="-oProxyCommand=evil")]
     there = tmp_path / "there"
     restarter = CommandRestarter(f"sh -c 'echo {{node_id}} at {{http}} > {there}'", brokers, 5)
     assert await restarter.restart(RestartUnit(1, (1,))) == {}
@@ -414,18 +414,18 @@ async def test_a_command_for_each_broker(tmp_path: Path) -> None:
         CommandRestarter("ssh '", brokers, 5)
 
 
-async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
+async def test_the_control_socket_is_accessible_only_to_its_user(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-directory-with-a-long-name"] * 5)
     deep.mkdir(parents=True)
     with pytest.raises(CommandFailed, match="no `raftlog dev` runs in"):
         await send_order(deep, {"order": "nodes"})
 
-    async def obey(order: dict[str, Any]) -> dict[str, Any]:
+    async def answer(order: dict[str, Any]) -> dict[str, Any]:
         if order["order"] == "refuse":
             raise CommandFailed("not now")
         return {"heard": order}
 
-    control = DevControl(deep, obey)
+    control = DevControl(deep, answer)
     await control.start()
     assert stat.S_IMODE(os.stat(deep / SOCKET_NAME).st_mode) == 0o600
     assert await send_order(deep, {"order": "nodes"}) == {"heard": {"order": "nodes"}}
@@ -445,7 +445,7 @@ async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
         (("--python", sys.executable, "--command", "true"), "for nodes of raftlog dev"),
     ],
 )
-def test_usage(flags: tuple[str, ...], why: str) -> None:
+def test_invalid_options_are_refused(flags: tuple[str, ...], why: str) -> None:
     done = CliRunner().invoke(rolling_restart, flags)
     assert done.exit_code == 2
     assert why in " ".join(done.output.split())
@@ -458,22 +458,22 @@ def test_the_document_names_every_flag(verb: click.Command) -> None:
     assert [flag for flag in flags if flag not in document] == []
 
 
-def test_without_a_dev(tmp_path: Path) -> None:
+def test_a_directory_without_a_running_dev_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(rolling_restart, ("--data-dir", str(tmp_path)))
     assert isinstance(done.exception, CommandFailed)
     assert "no `raftlog dev` runs in" in str(done.exception)
 
 
-def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path) -> None:
+def test_a_dev_cluster_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path) -> None:
     directory = str(tmp_path / "dev")
     process = spawn("dev", "--data-dir", directory, "--base-port", str(free_base_port(34)), "--json")
     nodes = json.loads(process.stdout.readline())["nodes"]
     create_topic(nodes[0]["http"], "t", 3)
-    with Writing([node["http"] for node in nodes], "t", 3) as writing:
+    with SteadyWriters([node["http"] for node in nodes], "t", 3) as writing:
         plan = run("cluster", "rolling-restart", "--data-dir", directory, "--dry-run")
         assert len(plan.stdout.splitlines()) == 3
         done = run("cluster", "rolling-restart", "--data-dir", directory, "--json")
-        writing.more()
+        writing.wait_for_acknowledged()
     assert writing.report.failed == 0, writing.report.reasons
     steps = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(step["node_id"] for step in steps if step["event"] == "restarted") == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""From lines to records and partitions: what resuming rests on, so it must not depend on how lines come in."""
+"""From lines to records and partitions; resuming needs the same result however lines are read."""
 
 import random
 
@@ -11,8 +11,10 @@ from raftlog.records import NewRecord
 from raftlog.records.partitioner import hash_by_name
 
 
-def routed(layout: RecordLayout, lines: list[bytes], pieces: random.Random | None = None) -> dict[int, list[NewRecord]]:
-    """Return all records by partition, with the lines handed over in pieces of random size."""
+def route_lines(
+    layout: RecordLayout, lines: list[bytes], pieces: random.Random | None = None
+) -> dict[int, list[NewRecord]]:
+    """Return all records by partition; with `pieces`, lines are routed in pieces of random size."""
     router = router_for(layout)
     result: dict[int, list[NewRecord]] = {}
     at = 0
@@ -38,21 +40,24 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_pieces_make_no_difference(layout: RecordLayout) -> None:
+def test_the_pieces_of_the_input_do_not_matter(layout: RecordLayout) -> None:
     lines = [b"%d: value %d" % (n % 11, n) if n % 3 else b"no key %d" % n for n in range(200)]
-    whole = routed(layout, lines)
+    whole = route_lines(layout, lines)
     assert sum(map(len, whole.values())) == len(lines)
     for seed in range(20):
-        assert routed(layout, lines, random.Random(seed)) == whole
+        assert route_lines(layout, lines, random.Random(seed)) == whole
 
 
-def test_values_go_in_turn() -> None:
-    assert routed(RecordLayout(2), [b"a", b"b", b"c"]) == {0: [NewRecord(b"a"), NewRecord(b"c")], 1: [NewRecord(b"b")]}
+def test_values_without_keys_rotate_over_the_partitions() -> None:
+    assert route_lines(RecordLayout(2), [b"a", b"b", b"c"]) == {
+        0: [NewRecord(b"a"), NewRecord(b"c")],
+        1: [NewRecord(b"b")],
+    }
 
 
-def test_keys_are_cut_at_the_first_separator() -> None:
+def test_keys_end_at_the_first_separator() -> None:
     lines = [b"k=v=w", b"=v", b"k=", b"", b"nothing"]
-    assert routed(RecordLayout(1, key_separator=b"="), lines)[0] == [
+    assert route_lines(RecordLayout(1, key_separator=b"="), lines)[0] == [
         NewRecord(b"v=w", b"k"),
         NewRecord(b"v", b""),
         NewRecord(b"", b"k"),
@@ -62,33 +67,33 @@ def test_keys_are_cut_at_the_first_separator() -> None:
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
-def test_keys_choose_as_the_broker_would(partitioner: str) -> None:
+def test_keys_choose_the_same_partition_as_at_the_broker(partitioner: str) -> None:
     layout = RecordLayout(7, key_separator=b"=", partitioner=partitioner)
-    for partition, records in routed(layout, [b"key%d=v" % n for n in range(50)]).items():
+    for partition, records in route_lines(layout, [b"key%d=v" % n for n in range(50)]).items():
         for record in records:
             assert record.key is not None
             assert hash_by_name(partitioner)(record.key) % 7 == partition
 
 
-def test_a_record_without_a_key_goes_by_its_number() -> None:
+def test_the_number_of_a_record_without_a_key_chooses_its_partition() -> None:
     lines = [b"k=1", b"x", b"y", b"k=2", b"z"]
-    result = routed(RecordLayout(3, key_separator=b"="), lines)
+    result = route_lines(RecordLayout(3, key_separator=b"="), lines)
     places = {record.value: partition for partition, records in result.items() for record in records}
     assert (places[b"x"], places[b"y"], places[b"z"]) == (1, 2, 1)
 
 
-def test_json_lines_in_full() -> None:
+def test_json_lines_with_all_fields_are_parsed() -> None:
     line = (
         b'{"key": "k", "value": {"a": [1, null]}, "timestamp": "1970-01-01T00:00:01Z", "partition": 2,'
         b' "headers": [{"name": "h", "value": "AQI="}, {"name": "n", "value": null}], "topic": "t", "offset": 3}'
     )
     expected = NewRecord(b'{"a":[1,null]}', b"k", 1000, [("h", b"\x01\x02"), ("n", None)])
-    assert routed(RecordLayout(4, json_lines=True), [line]) == {2: [expected]}
+    assert route_lines(RecordLayout(4, json_lines=True), [line]) == {2: [expected]}
 
 
-def test_json_lines_defaults() -> None:
+def test_missing_fields_of_json_lines_have_defaults() -> None:
     lines = [b"{}", b'{"value": "x"}', b'{"value": "/w==", "encoding": {"value": "base64"}}']
-    result = routed(RecordLayout(3, json_lines=True), lines)
+    result = route_lines(RecordLayout(3, json_lines=True), lines)
     assert {partition: records[0].value for partition, records in result.items()} == {0: None, 1: b"x", 2: b"\xff"}
 
 
@@ -108,13 +113,13 @@ def test_json_lines_defaults() -> None:
         (b'{"encoding": 7}', "encoding"),
     ],
 )
-def test_lines_that_are_no_records(line: bytes, why: str) -> None:
+def test_invalid_lines_are_refused(line: bytes, why: str) -> None:
     with pytest.raises(CommandFailed, match=r"line 2 ") as raised:
-        routed(RecordLayout(1, json_lines=True), [b"{}", line])
+        route_lines(RecordLayout(1, json_lines=True), [b"{}", line])
     assert why in str(raised.value)
 
 
-def test_times() -> None:
+def test_times_are_parsed_as_milliseconds_or_iso_8601() -> None:
     assert milliseconds("1500") == 1500
     assert milliseconds("1970-01-01T01:00:00+01:00") == 0
     with pytest.raises(ValueError, match="tomorrow"):

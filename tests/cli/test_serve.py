@@ -20,21 +20,23 @@ STOP_SECONDS_MAX = 5.0
 FREE = "127.0.0.1:0"
 
 
-def first_line(process: "subprocess.Popen[bytes]") -> str:
+def read_first_line(process: "subprocess.Popen[bytes]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().decode()
 
 
-def ready(spawn: Spawn, data_dir: Path, *flags: str, **more: Any) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+def start_until_ready(
+    spawn: Spawn, data_dir: Path, *flags: str, **more: Any
+) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
     process = spawn("serve", "--data-dir", str(data_dir), "--http", FREE, "--log-format", "json", *flags, **more)
-    line = first_line(process)
+    line = read_first_line(process)
     assert line, process.communicate()[1].decode()
     return process, json.loads(line)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly(spawn: Spawn, tmp_path: Path, number: signal.Signals) -> None:
-    process, line = ready(spawn, tmp_path / "data")
+def test_a_signal_stops_a_broker_cleanly(spawn: Spawn, tmp_path: Path, number: signal.Signals) -> None:
+    process, line = start_until_ready(spawn, tmp_path / "data")
     assert line["event"] == "ready"
     assert line["pid"] == process.pid
     began = time.monotonic()
@@ -43,12 +45,12 @@ def test_a_signal_stops_it_cleanly(spawn: Spawn, tmp_path: Path, number: signal.
     assert time.monotonic() - began < STOP_SECONDS_MAX
 
 
-def test_a_waiting_fetch_does_not_hold_up_the_stop(spawn: Spawn, tmp_path: Path, run: Any) -> None:
-    process, line = ready(spawn, tmp_path / "data")
+def test_a_waiting_fetch_does_not_delay_the_stop(spawn: Spawn, tmp_path: Path, run: Any) -> None:
+    process, line = start_until_ready(spawn, tmp_path / "data")
     run("topic", "create", "t", "--bootstrap", line["http"])
     run("produce", "t", "--bootstrap", line["http"], stdin=b"here\n")
     reader = spawn("consume", "t", "--bootstrap", line["http"], "--give-up-after", "0")
-    assert first_line(reader) == "here\n"
+    assert read_first_line(reader) == "here\n"
     began = time.monotonic()
     process.terminate()
     assert process.wait(STOP_SECONDS_MAX) == 0
@@ -57,7 +59,7 @@ def test_a_waiting_fetch_does_not_hold_up_the_stop(spawn: Spawn, tmp_path: Path,
 
 
 def test_a_stop_under_load_is_clean_and_loses_nothing(spawn: Spawn, run: Any, tmp_path: Path) -> None:
-    process, line = ready(spawn, tmp_path / "data")
+    process, line = start_until_ready(spawn, tmp_path / "data")
     at = ("--bootstrap", line["http"])
     run("topic", "create", "t", *at)
     (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % number for number in range(200_000)))
@@ -72,18 +74,18 @@ def test_a_stop_under_load_is_clean_and_loses_nothing(spawn: Spawn, run: Any, tm
     assert writer.wait(30) in (1, 3)
     assert writer.stdout is not None
     confirmed = json.loads(writer.stdout.read())["records"]
-    _, line = ready(spawn, tmp_path / "data")
+    _, line = start_until_ready(spawn, tmp_path / "data")
     stored = run("consume", "t", "--no-follow", "--bootstrap", line["http"]).stdout.split()
     assert len(stored) >= confirmed >= 1000
     assert stored == [b"%d" % number for number in range(len(stored))]
 
 
-def test_the_ready_line_for_people(spawn: Spawn, tmp_path: Path) -> None:
+def test_the_ready_line_is_readable_text_by_default(spawn: Spawn, tmp_path: Path) -> None:
     process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE)
-    assert first_line(process).startswith("raftlog is ready: node 1 serves http://127.0.0.1:")
+    assert read_first_line(process).startswith("raftlog is ready: node 1 serves http://127.0.0.1:")
 
 
-def test_settings_from_the_environment(spawn: Spawn, tmp_path: Path) -> None:
+def test_settings_are_read_from_the_environment(spawn: Spawn, tmp_path: Path) -> None:
     data_dir = tmp_path / "from-environment"
     env = {
         "RAFTLOG_DATA_DIR": str(data_dir),
@@ -91,29 +93,29 @@ def test_settings_from_the_environment(spawn: Spawn, tmp_path: Path) -> None:
         "RAFTLOG_NODE_ID": "7",
         "RAFTLOG_LOG_FORMAT": "json",
     }
-    line = json.loads(first_line(spawn("serve", env=env)))
+    line = json.loads(read_first_line(spawn("serve", env=env)))
     assert (line["node_id"], line["data_dir"]) == (7, str(data_dir))
     assert data_dir.is_dir()
 
 
 @pytest.mark.parametrize("method", ["aio", "threads"])
-def test_the_ready_line_names_the_method_of_the_syncs(spawn: Spawn, tmp_path: Path, method: str) -> None:
-    process, line = ready(spawn, tmp_path / "data", "--sync-method", method)
+def test_the_ready_line_names_the_sync_method(spawn: Spawn, tmp_path: Path, method: str) -> None:
+    process, line = start_until_ready(spawn, tmp_path / "data", "--sync-method", method)
     assert line["sync_method"] == method
     process.send_signal(signal.SIGTERM)
     assert process.wait(STOP_SECONDS_MAX) == 0
-    for_people = first_line(
+    for_people = read_first_line(
         spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--sync-method", method)
     )
     assert f", syncs by {method}" in for_people
 
 
-def test_a_flag_wins_over_the_environment(spawn: Spawn, tmp_path: Path) -> None:
-    _, line = ready(spawn, tmp_path / "data", "--node-id", "3", env={"RAFTLOG_NODE_ID": "7"})
+def test_a_flag_takes_precedence_over_the_environment(spawn: Spawn, tmp_path: Path) -> None:
+    _, line = start_until_ready(spawn, tmp_path / "data", "--node-id", "3", env={"RAFTLOG_NODE_ID": "7"})
     assert line["node_id"] == 3
 
 
-def test_the_port_is_in_use(run: Any, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(run: Any, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", address, expect=1)
@@ -123,7 +125,7 @@ def test_the_port_is_in_use(run: Any, tmp_path: Path) -> None:
 
 def test_the_ready_line_and_event_have_the_first_kafka_listener(spawn: Spawn, run: Any, tmp_path: Path) -> None:
     flags = ("--kafka", "in=127.0.0.1:0", "--kafka", "out=[::1]:0", "--advertise-kafka", "out=example.org:9")
-    process, line = ready(spawn, tmp_path / "data", *flags)
+    process, line = start_until_ready(spawn, tmp_path / "data", *flags)
     [broker] = json.loads(run("broker", "list", "--json", "--bootstrap", line["http"]).stdout)
     assert broker["kafka_addresses"] == {"in": line["kafka"], "out": "example.org:9"}
     shown = run("broker", "list", "--bootstrap", line["http"]).stdout.decode()
@@ -134,57 +136,61 @@ def test_the_ready_line_and_event_have_the_first_kafka_listener(spawn: Spawn, ru
     events = [json.loads(each) for each in process.communicate()[1].splitlines()]
     [event] = [each for each in events if each["event"] == "process_ready"]
     assert event["kafka"] == line["kafka"]
-    for_people = first_line(spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--kafka", "[::1]:0"))
+    for_people = read_first_line(
+        spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--kafka", "[::1]:0")
+    )
     assert " and Kafka at [::1]:" in for_people
 
 
-def test_without_kafka_the_ready_line_says_so(spawn: Spawn, tmp_path: Path) -> None:
-    _, line = ready(spawn, tmp_path / "data", "--kafka", "none")
+def test_the_ready_line_reports_that_kafka_is_off(spawn: Spawn, tmp_path: Path) -> None:
+    _, line = start_until_ready(spawn, tmp_path / "data", "--kafka", "none")
     assert line["kafka"] is None
 
 
-def test_a_kafka_port_that_is_in_use(spawn: Spawn, run: Any, tmp_path: Path) -> None:
-    """Error if a flag names the port; the default port is left to the other program."""
+def test_a_kafka_port_in_use_is_an_error_only_if_named(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    """A port named by a flag is required; the default port is left to the other program."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         flags = ("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE)
         done = run(*flags, "--kafka", address, expect=1)
         assert f"cannot listen on {address}: another program listens there" in done.stderr.decode()
-        process, line = ready(spawn, tmp_path / "data", "--kafka-default", address, env={"RAFTLOG_KAFKA": ""})
+        process, line = start_until_ready(
+            spawn, tmp_path / "data", "--kafka-default", address, env={"RAFTLOG_KAFKA": ""}
+        )
         assert line["kafka"] is None
         process.terminate()
         assert f"Kafka is off: cannot listen on {address}" in process.communicate()[1].decode()
 
 
-def test_kafka_listeners_from_the_environment(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+def test_kafka_listeners_are_read_from_the_environment(spawn: Spawn, run: Any, tmp_path: Path) -> None:
     env = {"RAFTLOG_KAFKA": "in=127.0.0.1:0 out=127.0.0.1:0", "RAFTLOG_KAFKA_IDLE_MS_MAX": "1000"}
-    _, line = ready(spawn, tmp_path / "data", env=env)
+    _, line = start_until_ready(spawn, tmp_path / "data", env=env)
     [broker] = json.loads(run("broker", "list", "--json", "--bootstrap", line["http"]).stdout)
     assert list(broker["kafka_addresses"]) == ["in", "out"]
 
 
-def test_two_brokers_on_one_directory(spawn: Spawn, run: Any, tmp_path: Path) -> None:
-    ready(spawn, tmp_path / "data")
+def test_a_second_broker_on_one_directory_is_refused(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    start_until_ready(spawn, tmp_path / "data")
     done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, expect=1)
     assert str(tmp_path / "data") in done.stderr.decode()
     assert "another process" in done.stderr.decode()
 
 
-def test_a_data_directory_below_a_file(run: Any, tmp_path: Path) -> None:
+def test_a_data_directory_below_a_file_is_refused(run: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     done = run("serve", "--data-dir", str(tmp_path / "file" / "data"), "--http", FREE, expect=1)
     assert str(tmp_path / "file") in done.stderr.decode()
 
 
-def test_a_data_directory_without_write_permission(run: Any, tmp_path: Path) -> None:
+def test_a_data_directory_without_write_permission_is_refused(run: Any, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     path = str(tmp_path / "closed" / "data") if os.geteuid() else "/proc/raftlog-cannot-be-here"
     done = run("serve", "--data-dir", path, "--http", FREE, expect=1)
     assert path in done.stderr.decode()
 
 
-def test_a_directory_of_another_version(spawn: Spawn, run: Any, tmp_path: Path) -> None:
-    process, _ = ready(spawn, tmp_path / "data")
+def test_a_directory_of_another_version_is_refused(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    process, _ = start_until_ready(spawn, tmp_path / "data")
     process.terminate()
     assert process.wait(STOP_SECONDS_MAX) == 0
     meta = tmp_path / "data" / ".raftlog" / "meta"
@@ -195,8 +201,8 @@ def test_a_directory_of_another_version(spawn: Spawn, run: Any, tmp_path: Path) 
     assert "version" in done.stderr.decode()
 
 
-def test_the_directory_of_another_node(spawn: Spawn, run: Any, tmp_path: Path) -> None:
-    process, _ = ready(spawn, tmp_path / "data")
+def test_the_directory_of_another_node_is_refused(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    process, _ = start_until_ready(spawn, tmp_path / "data")
     process.terminate()
     assert process.wait(STOP_SECONDS_MAX) == 0
     done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--node-id", "2", expect=1)
@@ -204,17 +210,17 @@ def test_the_directory_of_another_node(spawn: Spawn, run: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "somewhere.example:0"])
-def test_other_machines_only_with_insecure(run: Any, tmp_path: Path, address: str) -> None:
+def test_an_address_beyond_loopback_needs_insecure(run: Any, tmp_path: Path, address: str) -> None:
     done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", address, expect=2)
     assert "--insecure" in done.stderr.decode()
 
 
-def test_insecure_is_allowed_when_it_is_meant(spawn: Spawn, tmp_path: Path) -> None:
+def test_insecure_allows_an_address_beyond_loopback(spawn: Spawn, tmp_path: Path) -> None:
     process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", "0.0.0.0:0", "--insecure")
-    assert "0.0.0.0" in first_line(process)
+    assert "0.0.0.0" in read_first_line(process)
 
 
-def test_not_under_optimisation(tmp_path: Path) -> None:
+def test_serve_refuses_python_optimisation(tmp_path: Path) -> None:
     command = [sys.executable, "-O", "-m", "raftlog.cli", "serve", "--data-dir", str(tmp_path / "data"), "--http", FREE]
     done = subprocess.run(command, capture_output=True, timeout=30, check=False)
     assert done.returncode == 1
@@ -232,17 +238,17 @@ def test_not_under_optimisation(tmp_path: Path) -> None:
         (("--nothing",), "--nothing"),
     ],
 )
-def test_bad_flags(run: Any, flags: tuple[str, ...], what: str) -> None:
+def test_invalid_flags_are_refused(run: Any, flags: tuple[str, ...], what: str) -> None:
     done = run("serve", *flags, expect=2)
     assert what in done.stderr.decode()
     assert "raftlog serve --help" in done.stderr.decode()
 
 
-def test_a_bad_topic_setting(run: Any) -> None:
+def test_an_invalid_topic_setting_is_refused(run: Any) -> None:
     assert b"unknown setting 'x'" in run("serve", "--topic-config", "x=1", expect=1).stderr
 
 
-def test_serving_carries_no_client_and_no_terminal_library() -> None:
+def test_serving_imports_no_client_and_no_terminal_library() -> None:
     code = (
         "import sys, raftlog.cli.serve.verb; print(*sorted({'rich', 'structlog', 'raftlog.client'} & set(sys.modules)))"
     )

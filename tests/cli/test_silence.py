@@ -1,4 +1,4 @@
-"""No verb waits for a broker without a word: each one that asks brokers names the address that does not answer."""
+"""Verbs that wait for a silent broker print its address."""
 
 import asyncio
 from typing import Any, Final, NoReturn
@@ -10,7 +10,7 @@ from raftlog.cli.entry import raftlog
 from raftlog.client import slow_answers
 from raftlog.client.slow_answers import SlowAnswers
 from raftlog.client.transport import HttpTransport
-from tests.cli.test_destroying import flags_of
+from tests.cli.test_destroying import flag_names
 from tests.cli.test_help import ALL
 
 WARNED: Final = 99
@@ -66,8 +66,8 @@ ON_SPARK: Final = {"pipeline archive", "pipeline replay"}
 """Workers of Spark ask the brokers, by the same client."""
 
 
-def test_every_verb_that_asks_brokers_is_tried() -> None:
-    asking = {" ".join(path) for path, command in ALL.items() if "--bootstrap" in flags_of(command)}
+def test_every_verb_that_sends_to_brokers_is_tested() -> None:
+    asking = {" ".join(path) for path, command in ALL.items() if "--bootstrap" in flag_names(command)}
     assert asking == ARGUMENTS.keys() | ON_SPARK
 
 

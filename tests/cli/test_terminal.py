@@ -1,4 +1,4 @@
-"""Output that only a terminal shows, and the format of the broker's log."""
+"""Output that is printed only on a terminal, and the format of the broker's log."""
 
 import json
 import logging
@@ -19,7 +19,9 @@ from raftlog.cli.serve import log_lines, logs
 from raftlog.testing import BrokerProcess
 
 
-def test_the_bar_waits_a_second(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_bar_appears_after_a_second(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     bar = progress.ByteProgressBar("produce t", 100)
@@ -33,7 +35,7 @@ def test_the_bar_waits_a_second(monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert capfd.readouterr().out == ""
 
 
-def test_produce_on_a_terminal(run: Any, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_produce_shows_progress_on_a_terminal(run: Any, broker: BrokerProcess, tmp_path: Path) -> None:
     run("topic", "create", "tty", "--bootstrap", broker.address)
     (tmp_path / "lines").write_bytes(b"a\nb\n")
     ours, theirs = pty.openpty()
@@ -58,28 +60,28 @@ def test_produce_on_a_terminal(run: Any, broker: BrokerProcess, tmp_path: Path) 
     assert done.stdout == b""
 
 
-def record(message: str = "recovered %d bytes", *args: object) -> logging.LogRecord:
+def make_log_record(message: str = "recovered %d bytes", *args: object) -> logging.LogRecord:
     return logging.LogRecord("raftlog.storage", logging.WARNING, "file", 1, message, args or (5,), None)
 
 
-def test_a_line_for_people() -> None:
-    line = log_lines.formatter("text").format(record())
+def test_text_log_lines_are_readable() -> None:
+    line = log_lines.formatter("text").format(make_log_record())
     assert "recovered 5 bytes" in line
     assert "warning" in line
     assert "raftlog.storage" in line
 
 
-def test_a_line_for_machines() -> None:
-    fields = json.loads(log_lines.formatter("json").format(record()))
+def test_json_log_lines_can_be_parsed() -> None:
+    fields = json.loads(log_lines.formatter("json").format(make_log_record()))
     assert fields["event"] == "recovered 5 bytes"
     assert (fields["level"], fields["logger"]) == ("warning", "raftlog.storage")
     assert fields["timestamp"].endswith("Z")
 
 
-def test_the_formatter_comes_with_the_first_line() -> None:
+def test_the_log_formatter_is_created_with_the_first_line() -> None:
     late = logs._LateFormatter("json")
     assert late._formatter is None
-    assert json.loads(late.format(record()))["event"] == "recovered 5 bytes"
+    assert json.loads(late.format(make_log_record()))["event"] == "recovered 5 bytes"
     assert late._formatter is not None
 
 

@@ -1,4 +1,4 @@
-"""Topics and group offsets from the command line."""
+"""Verbs for topics and group offsets against a real broker."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from raftlog.testing import BrokerProcess
 
 
-def test_the_life_of_a_topic(broker: BrokerProcess, run: Any) -> None:
+def test_a_topic_is_created_listed_altered_and_deleted(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     done = run("topic", "create", "life", "-p", "3", "-c", "retention.ms=60000", "-c", "segment.bytes=1048576", *at)
     assert done.stdout == b"created life, 3 partitions\n"
@@ -25,14 +25,14 @@ def test_the_life_of_a_topic(broker: BrokerProcess, run: Any) -> None:
     assert "life" not in [row["name"] for row in json.loads(run("topic", "list", "--json", *at).stdout)]
 
 
-def test_a_topic_that_exists(broker: BrokerProcess, run: Any) -> None:
+def test_an_existing_topic_is_not_created_again(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "twice", *at)
     assert b"twice" in run("topic", "create", "twice", *at, expect=1).stderr
     assert json.loads(run("topic", "create", "twice", "--if-not-exists", "--json", *at).stdout)["created"] is False
 
 
-def test_topics_that_cannot_be(broker: BrokerProcess, run: Any) -> None:
+def test_invalid_topics_are_refused(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     assert b"..." in run("topic", "create", "...", *at, expect=1).stderr
     assert b"a/b" in run("topic", "create", "a/b", *at, expect=1).stderr
@@ -55,7 +55,7 @@ def test_partitions_are_added(broker: BrokerProcess, run: Any) -> None:
     assert b"--partitions" in run("topic", "alter", "grows", "--partitions", "0", *at, expect=2).stderr
 
 
-def test_unknown_topics(broker: BrokerProcess, run: Any) -> None:
+def test_unknown_topics_are_reported(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     for verb in ("describe", "delete"):
         assert b"nowhere" in run("topic", verb, "nowhere", *at, expect=1).stderr
@@ -64,7 +64,7 @@ def test_unknown_topics(broker: BrokerProcess, run: Any) -> None:
     assert b"nothing to change" in run("topic", "alter", "nowhere", *at, expect=2).stderr
 
 
-def test_group_offsets_only_go_forward(broker: BrokerProcess, run: Any) -> None:
+def test_group_offsets_only_rise(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "grouped", "-p", "2", *at)
     done = run("group", "offsets", "g", "--commit", "grouped/0=5", "--commit", "grouped/1=2", *at)
@@ -76,32 +76,32 @@ def test_group_offsets_only_go_forward(broker: BrokerProcess, run: Any) -> None:
     assert "g" in [found["group"] for found in groups]
 
 
-def test_commits_that_cannot_be(broker: BrokerProcess, run: Any) -> None:
+def test_invalid_commits_are_refused(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     assert b"TOPIC/PARTITION=OFFSET" in run("group", "offsets", "g", "--commit", "t/0", *at, expect=2).stderr
     assert b"TOPIC/PARTITION" in run("group", "offsets", "g", "--commit", "t=0", *at, expect=2).stderr
     assert b"nowhere" in run("group", "offsets", "g", "--commit", "nowhere/0=1", *at, expect=1).stderr
 
 
-def test_no_broker(run: Any, unused_tcp_port: int) -> None:
+def test_an_unreachable_broker_is_reported(run: Any, unused_tcp_port: int) -> None:
     address = f"127.0.0.1:{unused_tcp_port}"
     for verb in (("topic", "list"), ("group", "list"), ("produce", "t"), ("consume", "t")):
         done = run(*verb, "--bootstrap", address, expect=1)
         assert done.stderr.decode().startswith(f"error: no broker answers ({address}: connection refused)")
 
 
-def test_the_address_from_the_environment_with_a_dead_one_first(
+def test_the_second_address_of_the_environment_is_used_if_the_first_is_down(
     broker: BrokerProcess, run: Any, unused_tcp_port: int
 ) -> None:
     run("topic", "list", env={"RAFTLOG_BOOTSTRAP": f"127.0.0.1:{unused_tcp_port},{broker.address}"})
 
 
-def test_a_flag_of_a_verb_from_the_environment(broker: BrokerProcess, run: Any) -> None:
+def test_a_flag_is_read_from_the_environment(broker: BrokerProcess, run: Any) -> None:
     env = {"RAFTLOG_BOOTSTRAP": broker.address, "RAFTLOG_TOPIC_CREATE_PARTITIONS": "4"}
     assert run("topic", "create", "by-environment", env=env).stdout == b"created by-environment, 4 partitions\n"
 
 
-def test_a_group_is_looked_at_moved_and_deleted(broker: BrokerProcess, run: Any) -> None:
+def test_a_group_is_described_reset_and_deleted(broker: BrokerProcess, run: Any) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "read", "-p", "2", *at)
     run("produce", "read", "--partition", "0", *at, stdin=b"a\nb\nc\n")
@@ -132,7 +132,7 @@ def test_a_topic_is_trimmed(broker: BrokerProcess, run: Any) -> None:
     assert run("consume", "cut", "--no-follow", *at).stdout == b"c\n"
 
 
-def test_a_topic_that_exists_is_refused_with_the_flag_that_accepts_it(run: Any, broker: BrokerProcess) -> None:
+def test_the_error_for_an_existing_topic_names_the_flag_that_accepts_it(run: Any, broker: BrokerProcess) -> None:
     at = ("--bootstrap", broker.address)
     run("topic", "create", "taken", *at)
     refused = run("topic", "create", "taken", *at, expect=1).stderr.decode()

@@ -1,4 +1,4 @@
-"""The supervisor of `serve --workers`, and what it makes of the options; with workers that are no brokers."""
+"""The supervisor of `serve --workers` and the flags of its workers, with programs in place of brokers."""
 
 import json
 import os
@@ -56,13 +56,13 @@ except CommandFailed as failed:
 """
 
 
-def flags_of(worker: int, **changes: Any) -> dict[str, str]:
+def worker_flags_of(worker: int, **changes: Any) -> dict[str, str]:
     flags = worker_flags({**GIVEN, **changes}, worker)
     return dict(zip(flags[::2], flags[1::2], strict=True))
 
 
-def test_the_first_worker_is_the_broker_that_was_asked_for() -> None:
-    assert flags_of(1) == {
+def test_the_first_worker_has_the_configured_addresses() -> None:
+    assert worker_flags_of(1) == {
         "--workers": "1",
         "--node-id": "2",
         "--data-dir": "/data",
@@ -73,8 +73,8 @@ def test_the_first_worker_is_the_broker_that_was_asked_for() -> None:
     }
 
 
-def test_the_others_are_beside_it_on_the_same_host() -> None:
-    assert flags_of(3, host_label="rack-7", advertise_rpc="[::1]:9", advertise_http="here:80") == {
+def test_further_workers_have_shifted_ports_and_the_same_host_label() -> None:
+    assert worker_flags_of(3, host_label="rack-7", advertise_rpc="[::1]:9", advertise_http="here:80") == {
         "--workers": "1",
         "--node-id": "2002",
         "--data-dir": "/data/.raftlog/workers/3",
@@ -87,45 +87,45 @@ def test_the_others_are_beside_it_on_the_same_host() -> None:
     }
 
 
-def test_workers_without_other_brokers_take_the_default_ports_of_kafka() -> None:
-    assert "--kafka-default" not in flags_of(2)
-    assert flags_of(1, rpc=None)["--kafka-default"] == "127.0.0.1:9092"
-    assert flags_of(3, rpc=None)["--kafka-default"] == "127.0.0.1:9112"
-    given = flags_of(3, rpc=None, kafka=("127.0.0.1:7000",))
+def test_workers_without_other_brokers_use_the_default_ports_of_kafka() -> None:
+    assert "--kafka-default" not in worker_flags_of(2)
+    assert worker_flags_of(1, rpc=None)["--kafka-default"] == "127.0.0.1:9092"
+    assert worker_flags_of(3, rpc=None)["--kafka-default"] == "127.0.0.1:9112"
+    given = worker_flags_of(3, rpc=None, kafka=("127.0.0.1:7000",))
     assert "--kafka-default" not in given
     assert given["--kafka-port-shift"] == "20"
 
 
-def test_each_worker_gossips_at_a_port_of_its_own_unless_gossip_is_off() -> None:
-    assert flags_of(2, gossip="127.0.0.1:9000", advertise_gossip="outside:90") | {"--gossip": "127.0.0.1:9010"} == (
-        flags_of(2) | {"--gossip": "127.0.0.1:9010", "--advertise-gossip": "outside:100"}
-    )
-    assert "--gossip" not in flags_of(2, gossip="off")
-    assert "--gossip" not in flags_of(2)
+def test_each_worker_has_its_own_gossip_port_unless_gossip_is_off() -> None:
+    assert worker_flags_of(2, gossip="127.0.0.1:9000", advertise_gossip="outside:90") | {
+        "--gossip": "127.0.0.1:9010"
+    } == (worker_flags_of(2) | {"--gossip": "127.0.0.1:9010", "--advertise-gossip": "outside:100"})
+    assert "--gossip" not in worker_flags_of(2, gossip="off")
+    assert "--gossip" not in worker_flags_of(2)
 
 
-def test_without_seeds_the_others_join_the_first() -> None:
-    assert "--seeds" not in flags_of(1, seeds="", rpc=None)
-    assert flags_of(1, rpc=None)["--rpc"] == "127.0.0.1:8094"
-    assert flags_of(2, seeds="", rpc=None)["--seeds"] == "127.0.0.1:8094"
-    assert flags_of(2, seeds="", advertise_rpc="outside:7")["--seeds"] == "outside:7"
+def test_without_seeds_further_workers_join_the_first() -> None:
+    assert "--seeds" not in worker_flags_of(1, seeds="", rpc=None)
+    assert worker_flags_of(1, rpc=None)["--rpc"] == "127.0.0.1:8094"
+    assert worker_flags_of(2, seeds="", rpc=None)["--seeds"] == "127.0.0.1:8094"
+    assert worker_flags_of(2, seeds="", advertise_rpc="outside:7")["--seeds"] == "outside:7"
 
 
-def test_workers_need_a_known_rpc_port() -> None:
+def test_workers_need_a_fixed_rpc_port() -> None:
     with pytest.raises(click.UsageError, match="--rpc"):
-        flags_of(1, http="127.0.0.1:0", rpc=None)
+        worker_flags_of(1, http="127.0.0.1:0", rpc=None)
     with pytest.raises(click.UsageError, match="--rpc"):
-        flags_of(2, rpc="127.0.0.1:0")
-    assert flags_of(2, http="127.0.0.1:0")["--http"] == "127.0.0.1:0"
+        worker_flags_of(2, rpc="127.0.0.1:0")
+    assert worker_flags_of(2, http="127.0.0.1:0")["--http"] == "127.0.0.1:0"
 
 
-def start(line_format: str, *scripts: str) -> "subprocess.Popen[str]":
+def start_supervisor(line_format: str, *scripts: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", SUPERVISOR, line_format, *scripts]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def ready(process: "subprocess.Popen[str]") -> list[int]:
-    """Return the pids of the workers, once all are ready."""
+def wait_until_ready(process: "subprocess.Popen[str]") -> list[int]:
+    """Wait until all workers are ready; return their process ids."""
     assert process.stdout is not None
     line = json.loads(process.stdout.readline())
     assert (line["event"], line["pid"], line["node_id"]) == ("ready", process.pid, 1)
@@ -133,26 +133,26 @@ def ready(process: "subprocess.Popen[str]") -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_all(number: signal.Signals) -> None:
-    with start("json", WORKER, WORKER) as process:
-        pids = ready(process)
+def test_a_signal_stops_all_workers(number: signal.Signals) -> None:
+    with start_supervisor("json", WORKER, WORKER) as process:
+        pids = wait_until_ready(process)
         process.send_signal(number)
         assert process.wait(10) == 0
-    assert not any(map(is_there, pids))
+    assert not any(map(is_running, pids))
 
 
-def test_ctrl_c_in_a_terminal_reaches_all_of_them() -> None:
-    with start("json", WORKER, WORKER) as process:
-        ready(process)
+def test_ctrl_c_in_a_terminal_reaches_all_workers() -> None:
+    with start_supervisor("json", WORKER, WORKER) as process:
+        wait_until_ready(process)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(10) == 0
 
 
-def test_a_worker_that_was_killed_is_started_again_a_few_times() -> None:
+def test_a_killed_worker_is_restarted_a_few_times() -> None:
     script = WORKER + "os.kill(os.getpid(), signal.SIGKILL)\n"
     once = script.replace("while True:\n    signal.pause()", "")
-    with start("json", WORKER, once) as process:
-        ready(process)
+    with start_supervisor("json", WORKER, once) as process:
+        wait_until_ready(process)
         assert process.wait(20) == 1
         assert process.stderr is not None
         said = process.stderr.read().splitlines()
@@ -160,26 +160,26 @@ def test_a_worker_that_was_killed_is_started_again_a_few_times() -> None:
     assert "after 3 restarts in 60 s" in said[-1]
 
 
-def test_a_failing_worker_ends_all() -> None:
+def test_a_failing_worker_stops_all_workers() -> None:
     gives_up = "import sys; sys.exit('error: the disk is not mine')"
-    with start("json", WORKER, gives_up) as process:
+    with start_supervisor("json", WORKER, gives_up) as process:
         assert process.wait(10) == 1
         assert process.stderr is not None
         said = process.stderr.read().splitlines()
     assert said == ["error: the disk is not mine", "worker 2 did not start: exit code 1"]
 
 
-def test_the_ready_line_for_people() -> None:
+def test_the_ready_line_lists_the_workers() -> None:
     says = "print('raftlog is ready: node {} serves', flush=True); import signal; signal.pause()"
-    with start("text", says.format(1), says.format(2)) as process:
+    with start_supervisor("text", says.format(1), says.format(2)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "raftlog is ready: 2 workers: node 1 serves; node 2 serves\n"
         process.kill()
 
 
-def test_workers_end_with_their_supervisor() -> None:
-    with start("json", WORKER, WORKER) as process:
-        watched = [os.pidfd_open(pid) for pid in ready(process)]
+def test_workers_exit_with_their_supervisor() -> None:
+    with start_supervisor("json", WORKER, WORKER) as process:
+        watched = [os.pidfd_open(pid) for pid in wait_until_ready(process)]
         process.kill()
         waiting = set(watched)
         while waiting:
@@ -190,7 +190,7 @@ def test_workers_end_with_their_supervisor() -> None:
             os.close(descriptor)
 
 
-def is_there(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
@@ -206,8 +206,8 @@ def test_workers_without_other_peers_generate_a_secret(tmp_path: Path) -> None:
     assert secret_flags({**given, "rpc": None, "cluster_secret_file": "x"}) == []
 
 
-def test_brokers_of_one_host_are_a_cluster(spawn: Any, run: Any, tmp_path: Path) -> None:
-    """Every worker takes every request; no partition has two replicas on the host."""
+def test_workers_of_one_host_form_a_cluster(spawn: Any, run: Any, tmp_path: Path) -> None:
+    """Every worker accepts every request; no partition has two replicas on the host."""
     with hold_port() as http, hold_port() as rpc:
         ports = [address_of(held) for held in (http, rpc)]
     create_secret(secret := str(tmp_path / "secret"))

@@ -1,4 +1,4 @@
-"""Clients that write steadily while a test goes on in another thread, and the comparison with what is there."""
+"""Clients that write steadily in a thread during a test, and the check that all acknowledged records are stored."""
 
 import asyncio
 import threading
@@ -15,8 +15,8 @@ DEADLINE_S = 10.0
 PATIENCE_S = 60.0
 
 
-class Writing:
-    """`with Writing(addresses, "t", 3) as writing:` one writer for each partition; `report` afterwards."""
+class SteadyWriters:
+    """Context manager with one writer for each partition; `report` has the results afterwards."""
 
     report: SteadyReport
 
@@ -27,7 +27,7 @@ class Writing:
         self._thread = threading.Thread(target=self._loop.run_forever, name="writers")
         self._load: SteadyLoad
 
-    def __enter__(self) -> "Writing":
+    def __enter__(self) -> "SteadyWriters":
         self._thread.start()
         self._run(self._begin())
         return self
@@ -40,8 +40,8 @@ class Writing:
             self._thread.join()
             self._loop.close()
 
-    def more(self, count: int = 10) -> None:
-        """Wait until so many more records are acknowledged."""
+    def wait_for_acknowledged(self, count: int = 10) -> None:
+        """Wait until `count` more records are acknowledged."""
         self._run(self._load.more(count, PATIENCE_S))
 
     async def _begin(self) -> None:
@@ -57,7 +57,7 @@ class Writing:
 
 
 def require_stored(cluster: Cluster, reports: Sequence[SteadyReport]) -> None:
-    """Require that no write failed for good, and that every running broker shows all acknowledged records."""
+    """Check that no write failed definitely, and that every running broker returns all acknowledged records."""
     for report in reports:
         assert report.failed == 0, report.reasons
         for place in report.gaps_s:

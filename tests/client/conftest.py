@@ -1,4 +1,4 @@
-"""A scripted broker over a real socket."""
+"""Fixtures: scripted brokers on real sockets, and real brokers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,7 +21,7 @@ Scripted = Callable[[Answer], Awaitable[str]]
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[Scripted]:
-    """Return a function that starts servers; each returns its address."""
+    """Return a function that starts a server with this handler and returns its address."""
     runners = []
 
     async def start(answer: Answer) -> str:
@@ -39,7 +39,7 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 @pytest.fixture
 async def silent() -> AsyncIterator[Callable[[Callable[[asyncio.StreamWriter], Any]], Awaitable[str]]]:
-    """Provide servers that read a request and then misuse the connection."""
+    """Return a function that starts a server which reads a request and then calls `rudeness` with its connection."""
     servers = []
     writers: list[asyncio.StreamWriter] = []
 
@@ -64,13 +64,13 @@ async def silent() -> AsyncIterator[Callable[[Callable[[asyncio.StreamWriter], A
 
 @pytest.fixture
 def free_address(unused_tcp_port: int) -> str:
-    """Return an address without a listener."""
+    """Return an address at which no server listens."""
     return f"127.0.0.1:{unused_tcp_port}"
 
 
 @pytest.fixture
 async def served(scripted: Scripted) -> Callable[[FakeBroker], Awaitable[str]]:
-    """Provide a function that serves a broker of the test and returns its address."""
+    """Return a function that serves a fake broker and returns its address."""
 
     async def start(broker: FakeBroker) -> str:
         broker.address = await scripted(broker.serve)
@@ -88,7 +88,7 @@ def broker_process() -> Iterator[str]:
 
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[str]:
-    """Start a real broker in this process, alone; yield its address."""
+    """Start a single broker in this process; yield its address."""
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), driver=SMALL_JOURNAL))
     server = HttpServer(broker)
     host, port = await server.start("127.0.0.1", 0)

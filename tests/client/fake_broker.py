@@ -1,4 +1,4 @@
-"""A broker in this process with topics in memory: what `Producer` and `Consumer` need of one, and faults at will.
+"""Broker with topics in memory and the requests of `Producer` and `Consumer`, and with faults on demand.
 
 It checks sequences as a broker does (a window of five batches), so that a client that repeats, overtakes or leaves out
 is noticed.
@@ -24,7 +24,7 @@ Fault = Callable[["Partition", BatchHeader], Awaitable[str | None]]
 
 @dataclass
 class Partition:
-    """Partition with batches by offset, and a table of producers."""
+    """Partition with batches by offset and a table of idempotent producers."""
 
     number: int
     batches: list[bytes] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Partition:
     grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(self, body: bytes) -> int | str:
-        """Return the base offset, or the error as "STATUS CODE"."""
+        """Append a batch; return its base offset, or the error as "STATUS CODE"."""
         header = read_header(body)
         if header.producer_id >= 0:
             if header.producer_id in self.expired:
@@ -76,7 +76,7 @@ class Partition:
 
 
 class FakeBroker:
-    """Topics by name with their partitions. `address` is known once it serves."""
+    """Topics by name with their partitions; `address` is set once the broker serves."""
 
     def __init__(self, **topics: int) -> None:
         self.topics = {name: [Partition(number) for number in range(count)] for name, count in topics.items()}
@@ -97,19 +97,19 @@ class FakeBroker:
         if parts == ["v1", "brokers"]:
             host, _, port = self.address.rpartition(":")
             row = {"node_id": 1, "is_alive": True, "membership_status": "active", "version": "0.2.0"}
-            return _json(
+            return _json_response(
                 [{**row, "http_address": self.address, "internal_rpc_address": host, "internal_rpc_port": port}]
             )
         if parts == ["producers"]:
             self.ids_given += 1 if request.query.get("fresh") != "true" else 1_000
-            return _json({"producer_id": self.ids_given, "producer_epoch": 0})
+            return _json_response({"producer_id": self.ids_given, "producer_epoch": 0})
         if parts == ["topics"]:
-            return _json(list(self.topics))
+            return _json_response(list(self.topics))
         partitions = self.topics.get(parts[1])
         if partitions is None:
-            return problem("404 40401")
+            return error_response("404 40401")
         if len(parts) == 2:
-            return _json(self._described(parts[1], partitions))
+            return _json_response(self._described(parts[1], partitions))
         return await self._partition(request, partitions[int(parts[3])], parts[4:], body)
 
     def _described(self, name: str, partitions: list[Partition]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class FakeBroker:
         self, request: web.BaseRequest, partition: Partition, rest: list[str], body: bytes
     ) -> web.StreamResponse:
         if rest == ["offsets"]:
-            return _json(self._offsets(request, partition))
+            return _json_response(self._offsets(request, partition))
         if rest == ["records"]:
             return await self._fetch(request, partition)
         return await self._produce(request, partition, body)
@@ -141,23 +141,23 @@ class FakeBroker:
         self.produces.append(header)
         fault = None if self.fault is None else await self.fault(partition, header)
         if fault == "lose-request":
-            return _cut(request)
+            return _break_connection(request)
         if fault is not None and fault != "lose-answer":
-            return problem("503 50302" if fault == "refuse" else fault)
+            return error_response("503 50302" if fault == "refuse" else fault)
         base = partition.append(body)
         if fault == "lose-answer":
-            return _cut(request)
+            return _break_connection(request)
         if isinstance(base, str):
-            return problem(base)
+            return error_response(base)
         row = {"partition": partition.number, "offset": base, "error_code": None, "error": None}
-        return _json({"offsets": [row], "next_offset": base + header.record_count})
+        return _json_response({"offsets": [row], "next_offset": base + header.record_count})
 
     async def _fetch(self, request: web.BaseRequest, partition: Partition) -> web.StreamResponse:
         self.fetches += 1
         offset = int(request.query["offset"])
         if not partition.start <= offset <= partition.end:
             bounds = {"beginning_offset": partition.start, "end_offset": partition.end, "offset": offset}
-            return _json({"error_code": 40002, "message": "out of range", **bounds}, 400)
+            return _json_response({"error_code": 40002, "message": "out of range", **bounds}, 400)
         if offset == partition.end:
             grown, timeout_s = partition.grown, int(request.query["timeout"]) / 1000
             with contextlib.suppress(TimeoutError):
@@ -168,8 +168,8 @@ class FakeBroker:
 
 
 @asynccontextmanager
-async def serving(broker: FakeBroker) -> AsyncIterator[None]:
-    """Listen as long as the block lasts."""
+async def serve_broker(broker: FakeBroker) -> AsyncIterator[None]:
+    """Serve the broker inside the block."""
     runner = web.ServerRunner(web.Server(broker.serve), shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -180,19 +180,19 @@ async def serving(broker: FakeBroker) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-def _json(fields: object, status: int = 200) -> web.Response:
+def _json_response(fields: object, status: int = 200) -> web.Response:
     return web.Response(body=orjson.dumps(fields), content_type="application/json", status=status)
 
 
-def problem(status_and_code: str, message: str = "as the test wants it") -> web.Response:
-    """Return an error as a broker answers it."""
+def error_response(status_and_code: str, message: str = "as the test wants it") -> web.Response:
+    """Return an error response like a broker's."""
     status, code = map(int, status_and_code.split())
     outcome = "unknown" if status == 504 else "failed"
-    return _json({"error_code": code, "message": message, "outcome": outcome}, status)
+    return _json_response({"error_code": code, "message": message, "outcome": outcome}, status)
 
 
-def _cut(request: web.BaseRequest) -> web.Response:
-    """Break the connection in place of an answer."""
+def _break_connection(request: web.BaseRequest) -> web.Response:
+    """Close the connection without an answer."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()

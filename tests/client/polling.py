@@ -1,4 +1,4 @@
-"""Records of a fake broker, and a consumer's polls until there are enough of them."""
+"""Helpers that fill a fake broker's partition and poll a consumer for a number of records."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def fill(partition: Partition, values: range, batch: int = 10, codec: int = 0) -
         partition.append(bytes(build_batch([NewRecord(b"%d" % value, None, 1000 + value) for value in some])))
 
 
-async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+async def poll_records(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     records: list[ConsumerRecord] = []
     async with asyncio.timeout(20):
         while len(records) < count:
@@ -24,5 +24,5 @@ async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     return records
 
 
-def offsets(records: list[ConsumerRecord]) -> list[int]:
+def offsets_of(records: list[ConsumerRecord]) -> list[int]:
     return [record.offset for record in records]

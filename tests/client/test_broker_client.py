@@ -1,4 +1,4 @@
-"""The client against scripted brokers, and against brokers that break the connection."""
+"""`BrokerClient` against scripted brokers, and against servers that break the connection."""
 
 import asyncio
 from typing import Any
@@ -43,7 +43,7 @@ async def test_produce_sends_batches_and_reads_offsets(scripted: Any) -> None:
     }
 
 
-async def test_a_failed_record_of_an_answer_is_its_error(scripted: Any) -> None:
+async def test_the_error_of_a_single_record_is_raised(scripted: Any) -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         row = {"partition": None, "offset": None, "error_code": 42901, "error": "slow down", "outcome": "failed"}
         return json_response({"offsets": [row]})
@@ -53,7 +53,7 @@ async def test_a_failed_record_of_an_answer_is_its_error(scripted: Any) -> None:
             await client.produce_batches("t", 0, BATCH)
 
 
-async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
+async def test_fetch_returns_batches_and_bounds(scripted: Any) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         assert request.headers["Accept"] == BATCHES
         assert dict(request.query) == {"offset": "4", "timeout": "5", "max_bytes": "6"}
@@ -65,7 +65,7 @@ async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
     assert fetched == (BATCH, 12, 3, "some-uuid")
 
 
-async def test_the_cluster_metadata_and_the_brokers_used_from_then_on(scripted: Any) -> None:
+async def test_cluster_metadata_are_read_and_their_brokers_used(scripted: Any) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         if request.path != "/v1/cluster_view":
             return json_response(["t"])
@@ -88,7 +88,7 @@ async def test_the_cluster_metadata_and_the_brokers_used_from_then_on(scripted: 
         assert client._transport._addresses == [first, address]
 
 
-async def test_errors_come_back_as_they_were_raised(scripted: Any) -> None:
+async def test_errors_of_the_broker_are_raised_with_their_class(scripted: Any) -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         return json_response({"error_code": 40401, "message": "no topic 'x'", "outcome": "failed"}, 404)
 
@@ -112,7 +112,7 @@ async def test_the_next_address_is_tried_and_then_preferred(scripted: Any, free_
     assert calls == 2
 
 
-async def test_no_listener(free_address: str) -> None:
+async def test_an_address_without_a_listener_is_reported(free_address: str) -> None:
     async with BrokerClient([free_address]) as client:
         with pytest.raises(NotListening, match=f"{free_address}: connection refused") as raised:
             await client.produce_batches("t", 0, BATCH)
@@ -120,7 +120,7 @@ async def test_no_listener(free_address: str) -> None:
         assert not await client.ready()
 
 
-async def test_a_produce_whose_connection_breaks_is_unknown_and_not_repeated(silent: Any, scripted: Any) -> None:
+async def test_a_produce_with_a_broken_connection_is_unknown_and_not_repeated(silent: Any, scripted: Any) -> None:
     repeated = 0
 
     async def answer(_request: web.BaseRequest) -> web.Response:
@@ -135,7 +135,7 @@ async def test_a_produce_whose_connection_breaks_is_unknown_and_not_repeated(sil
     assert repeated == 0
 
 
-async def test_a_read_whose_connection_breaks_is_asked_elsewhere(silent: Any, scripted: Any) -> None:
+async def test_a_read_with_a_broken_connection_is_repeated_at_another_broker(silent: Any, scripted: Any) -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         return json_response(["t"])
 
@@ -144,7 +144,9 @@ async def test_a_read_whose_connection_breaks_is_asked_elsewhere(silent: Any, sc
         assert await client.topics() == ["t"]
 
 
-async def test_no_answer_in_time(silent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_answer_is_unknown_for_writes_and_unavailable_for_reads(
+    silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(calls, "GRACE_MS", 0)
     kept: list[asyncio.StreamWriter] = []
     async with BrokerClient([await silent(kept.append)]) as client:
@@ -155,7 +157,7 @@ async def test_no_answer_in_time(silent: Any, monkeypatch: pytest.MonkeyPatch) -
         assert not isinstance(raised.value, NotListening)
 
 
-async def test_half_an_answer_is_unknown(silent: Any) -> None:
+async def test_a_truncated_answer_is_unknown(silent: Any) -> None:
     def half(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
         writer.close()
@@ -165,7 +167,7 @@ async def test_half_an_answer_is_unknown(silent: Any) -> None:
             await client.produce_batches("t", 0, BATCH)
 
 
-async def test_another_program_at_the_address(scripted: Any) -> None:
+async def test_a_server_that_is_not_raftlog_is_reported(scripted: Any) -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         return web.Response(text="<html>hello</html>")
 
@@ -174,7 +176,7 @@ async def test_another_program_at_the_address(scripted: Any) -> None:
             await client.topics()
 
 
-async def test_group_offsets_both_ways(scripted: Any) -> None:
+async def test_group_offsets_are_committed_and_read(scripted: Any) -> None:
     stored: list[dict[str, Any]] = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -189,18 +191,18 @@ async def test_group_offsets_both_ways(scripted: Any) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "host:", ":1", "host:99999", "host:x", "http://host:1", "ho st:1"])
-async def test_bad_addresses(address: str) -> None:
+async def test_invalid_addresses_are_refused(address: str) -> None:
     with pytest.raises(InvalidArgument, match="HOST:PORT"):
         BrokerClient([address])
 
 
-async def test_no_address() -> None:
+async def test_a_client_without_an_address_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="no broker address"):
         BrokerClient([])
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
-async def test_names_that_would_change_the_path(name: str, free_address: str) -> None:
+async def test_topic_names_that_would_change_the_path_are_refused(name: str, free_address: str) -> None:
     async with BrokerClient([free_address]) as client:
         with pytest.raises(InvalidArgument):
             await client.describe_topic(name)
@@ -227,7 +229,7 @@ async def test_discovered_brokers_are_used_when_the_configured_ones_are_down(scr
         assert await client.topics() == ["from the other"]
 
 
-async def test_a_repeated_batch_is_distinguished_from_a_new_one(scripted: Any) -> None:
+async def test_the_answer_distinguishes_a_repeated_batch_from_a_new_one(scripted: Any) -> None:
     async def answer(_request: web.BaseRequest) -> web.Response:
         row = {"partition": 3, "offset": 7, "error_code": None, "duplicate": True}
         return json_response({"offsets": [row], "next_offset": 9})

@@ -1,4 +1,4 @@
-"""`Commits` alone: one commit at a time, each against what the one before has left."""
+"""`Commits` alone: one commit in flight at a time, each reduced to the offsets that are not committed yet."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ PLACE = TopicPartition("orders", 0)
 
 
 class Coordinator:
-    """Commits as they arrive; each waits for its answer."""
+    """Coordinator that records commits; each waits until the test answers it."""
 
     def __init__(self) -> None:
         self.arrived: list[Mapping[TopicPartition, Offset]] = []
@@ -27,23 +27,23 @@ class Coordinator:
         await self.answers[-1]
 
 
-async def turns() -> None:
+async def run_pending_tasks() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_a_commit_leaves_when_the_one_before_has_its_answer() -> None:
-    """On the way the second could overtake the first, and the group would go back."""
+async def test_a_commit_is_sent_after_the_answer_to_the_one_before() -> None:
+    """Otherwise the second commit could overtake the first, and the offsets of the group would fall."""
     coordinator = Coordinator()
     client: Any = SimpleNamespace(groups=coordinator)
     commits = Commits(client, "g", dict)
     first = asyncio.create_task(commits.commit({PLACE: Offset(5)}))
     second = asyncio.create_task(commits.commit({PLACE: Offset(9)}))
     same = asyncio.create_task(commits.commit({PLACE: Offset(9)}))
-    await turns()
+    await run_pending_tasks()
     assert coordinator.arrived == [{PLACE: 5}]
     coordinator.answers[0].set_exception(Unavailable("no coordinator"))
-    await turns()
+    await run_pending_tasks()
     assert coordinator.arrived == [{PLACE: 5}, {PLACE: 9}]
     coordinator.answers[1].set_result(None)
     await asyncio.gather(second, same)

@@ -20,19 +20,19 @@ from raftlog.errors import (
 )
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
 from raftlog.types import Offset, TopicPartition
-from tests.client.fake_broker import FakeBroker, Partition, problem
-from tests.client.polling import FIRST, fill, offsets, polled
+from tests.client.fake_broker import FakeBroker, Partition, error_response
+from tests.client.polling import FIRST, fill, offsets_of, poll_records
 from tests.undecodable import SMALL, Undecodable
 
 Served = Callable[[FakeBroker], Awaitable[str]]
 
 
-async def test_records_come_in_order_with_all_that_they_have(served: Served) -> None:
+async def test_records_are_read_in_order_with_all_fields(served: Served) -> None:
     broker = FakeBroker(orders=1)
     headers = [("h", b"1"), ("none", None)]
     broker.topics["orders"][0].append(bytes(build_batch([NewRecord(b"v", b"k", 1234, headers), NewRecord(None)])))
     async with Consumer([await served(broker)], "orders") as consumer:
-        first, second = await polled(consumer, 2)
+        first, second = await poll_records(consumer, 2)
     assert first == ConsumerRecord("orders", 0, Offset(0), 1234, b"k", b"v", headers)
     assert (second.offset, second.key, second.value) == (1, None, None)
 
@@ -45,14 +45,14 @@ async def test_a_consumer_without_an_assignment_raises(served: Served) -> None:
         assert await consumer.poll(timeout_ms=1) == []
 
 
-async def test_no_offset_lies_below_the_first(served: Served) -> None:
+async def test_a_negative_offset_is_refused(served: Served) -> None:
     async with Consumer([await served(FakeBroker(orders=1))]) as consumer:
         await consumer.assign({FIRST: 0})
         with pytest.raises(InvalidArgument, match="seek_from_end"):
             consumer.seek(FIRST, -1)
 
 
-async def test_poll_gives_at_most_what_is_asked_for_and_waits_no_longer_than_it_may(served: Served) -> None:
+async def test_poll_returns_at_most_the_requested_records_within_its_timeout(served: Served) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(250))
     async with Consumer([await served(broker)], "orders") as consumer:
@@ -63,10 +63,10 @@ async def test_poll_gives_at_most_what_is_asked_for_and_waits_no_longer_than_it_
         assert len(sizes) <= 5
         assert await consumer.poll(timeout_ms=1) == []
         fill(broker.topics["orders"][0], range(250, 251))
-        assert offsets(await polled(consumer, 1)) == [250]
+        assert offsets_of(await poll_records(consumer, 1)) == [250]
 
 
-async def test_iteration_reads_all_partitions_each_in_its_order(served: Served) -> None:
+async def test_iteration_reads_every_partition_in_order(served: Served) -> None:
     broker = FakeBroker(orders=3, bills=1)
     for partition in (*broker.topics["orders"], *broker.topics["bills"]):
         fill(partition, range(130))
@@ -87,13 +87,13 @@ async def test_only_assigned_partitions_are_read(served: Served) -> None:
         fill(partition, range(10))
     async with Consumer([await served(broker)]) as consumer:
         await consumer.assign([TopicPartition("orders", 1)])
-        assert {record.partition for record in await polled(consumer, 10)} == {1}
+        assert {record.partition for record in await poll_records(consumer, 10)} == {1}
         await consumer.assign([FIRST])
         assert consumer.assignment == {FIRST}
-        assert {record.partition for record in await polled(consumer, 10)} == {0}
+        assert {record.partition for record in await poll_records(consumer, 10)} == {0}
 
 
-async def test_seeking(served: Served) -> None:
+async def test_seeks_set_the_position(served: Served) -> None:
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
     fill(partition, range(100))
@@ -102,25 +102,25 @@ async def test_seeking(served: Served) -> None:
         await consumer.poll(timeout_ms=1)
         assert await consumer.position(FIRST) == 100
         consumer.seek(FIRST, 33)
-        assert offsets(await polled(consumer, 3)) == [33, 34, 35]
+        assert offsets_of(await poll_records(consumer, 3)) == [33, 34, 35]
         assert await consumer.position(FIRST) == 36
         consumer.seek_to_beginning()
-        assert offsets(await polled(consumer, 1)) == [20]
+        assert offsets_of(await poll_records(consumer, 1)) == [20]
         consumer.seek_from_end(7, FIRST)
-        assert offsets(await polled(consumer, 1)) == [93]
+        assert offsets_of(await poll_records(consumer, 1)) == [93]
         consumer.seek_from_end(10_000)
-        assert offsets(await polled(consumer, 1)) == [20]
+        assert offsets_of(await poll_records(consumer, 1)) == [20]
         consumer.seek_to_timestamp(1055)
-        assert offsets(await polled(consumer, 1)) == [55]
+        assert offsets_of(await poll_records(consumer, 1)) == [55]
         consumer.seek_to_timestamp(5000)
         assert await consumer.position(FIRST) == 100
         consumer.seek_to_end()
         assert await consumer.position(FIRST) == 100
         fill(partition, range(100, 101))
-        assert offsets(await polled(consumer, 1)) == [100]
+        assert offsets_of(await poll_records(consumer, 1)) == [100]
 
 
-async def test_a_seek_in_the_middle_of_an_iteration_counts_at_once(served: Served) -> None:
+async def test_a_seek_during_an_iteration_takes_effect_at_once(served: Served) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(100))
     seen = []
@@ -135,20 +135,20 @@ async def test_a_seek_in_the_middle_of_an_iteration_counts_at_once(served: Serve
     assert seen == [0, 1, 2, 3, 4, 5, 50, 51]
 
 
-async def test_a_paused_partition_gives_nothing_and_its_position_stays(served: Served) -> None:
+async def test_a_paused_partition_returns_nothing_and_keeps_its_position(served: Served) -> None:
     broker = FakeBroker(orders=2)
     for partition in broker.topics["orders"]:
         fill(partition, range(20))
     async with Consumer([await served(broker)], "orders") as consumer:
-        await polled(consumer, 1)
+        await poll_records(consumer, 1)
         consumer.pause(FIRST)
         before = await consumer.position(FIRST)
-        others = await polled(consumer, 20 - (1 - before))
+        others = await poll_records(consumer, 20 - (1 - before))
         assert {record.partition for record in others} == {1}
         assert await consumer.poll(timeout_ms=1) == []
         assert await consumer.position(FIRST) == before
         consumer.resume()
-        assert offsets(await polled(consumer, 20 - before)) == list(range(before, 20))
+        assert offsets_of(await poll_records(consumer, 20 - before)) == list(range(before, 20))
 
 
 async def test_a_deleted_offset_is_an_error_if_configured(served: Served) -> None:
@@ -167,7 +167,7 @@ async def test_a_deleted_offset_is_an_error_if_configured(served: Served) -> Non
                 await consumer.poll()
             assert (raised.value.first, raised.value.end) == (30, 50)
         consumer.seek(FIRST, 30)
-        assert offsets(await polled(consumer, 1)) == [30]
+        assert offsets_of(await poll_records(consumer, 1)) == [30]
 
 
 @pytest.mark.parametrize(("policy", "to"), [("earliest", 30), ("latest", 50)])
@@ -193,7 +193,7 @@ async def test_a_deleted_offset_is_reset_and_logged(served: Served, policy: str,
             while not told:
                 records += await consumer.poll(timeout_ms=1)
         fill(partition, range(50, 51))
-        assert offsets([*records, *await polled(consumer, 1)])[0] == to
+        assert offsets_of([*records, *await poll_records(consumer, 1)])[0] == to
     assert told == [(FIRST, 30, to)]
 
 
@@ -203,15 +203,15 @@ def test_buffered_records_are_returned_before_other_reads(begin: int) -> None:
     fill(partition, range(60))
     reading = FetchedRecords(FIRST, Offset(0))
     reading.accept(Fetched(b"".join(partition.batches[:2]), Offset(60), Offset(0)))
-    assert offsets(reading.take(5)) == [0, 1, 2, 3, 4]
+    assert offsets_of(reading.take(5)) == [0, 1, 2, 3, 4]
     reading.continue_at(Offset(begin))
     assert (reading.position, reading.next_fetch) == (5, begin)
     reading.accept(Fetched(partition.read(begin, 1), Offset(60), Offset(0)))
-    assert offsets(reading.take(100)) == [*range(5, 20), *range(begin, begin // 10 * 10 + 10)]
+    assert offsets_of(reading.take(100)) == [*range(5, 20), *range(begin, begin // 10 * 10 + 10)]
     assert reading.position == reading.next_fetch
 
 
-async def test_offsets_that_compaction_removed_are_passed_over(served: Served) -> None:
+async def test_offsets_removed_by_compaction_are_skipped(served: Served) -> None:
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
     fill(partition, range(10))
@@ -220,30 +220,30 @@ async def test_offsets_that_compaction_removed_are_passed_over(served: Served) -
     partition.end = 25
     fill(partition, range(25, 30))
     async with Consumer([await served(broker)], "orders") as consumer:
-        assert offsets(await polled(consumer, 15)) == [*range(10), *range(25, 30)]
+        assert offsets_of(await poll_records(consumer, 15)) == [*range(10), *range(25, 30)]
         consumer.seek(FIRST, 12)
-        assert offsets(await polled(consumer, 1)) == [25]
+        assert offsets_of(await poll_records(consumer, 1)) == [25]
 
 
-async def test_a_damaged_batch_is_an_error_behind_the_sound_ones(served: Served) -> None:
+async def test_a_damaged_batch_is_an_error_after_the_valid_ones(served: Served) -> None:
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
     fill(partition, range(20))
     partition.batches[1] = partition.batches[1][:-1] + b"?"
     async with Consumer([await served(broker)], "orders") as consumer:
-        assert offsets(await polled(consumer, 10)) == list(range(10))
+        assert offsets_of(await poll_records(consumer, 10)) == list(range(10))
         with pytest.raises(InvalidBatch, match="offset 10"):
             await consumer.poll()
 
 
-async def polled_until_undecodable(
+async def poll_until_undecodable(
     consumer: Consumer, after_each: Callable[[], None] = lambda: None
 ) -> tuple[list[int], UndecodableBatch]:
     found: list[int] = []
     async with asyncio.timeout(20):
         while True:
             try:
-                found += offsets(await consumer.poll(5))
+                found += offsets_of(await consumer.poll(5))
             except UndecodableBatch as error:
                 return found, error
             after_each()
@@ -258,7 +258,7 @@ async def test_an_undecodable_batch_is_an_error_until_the_reader_seeks(served: S
     partition.end = end = 10 + sent.span
     fill(partition, range(5))
     async with Consumer([await served(broker)], "orders") as consumer:
-        before, error = await polled_until_undecodable(consumer)
+        before, error = await poll_until_undecodable(consumer)
         assert before == list(range(error.offset))
         assert (error.place, error.base_offset, error.next_offset) == (FIRST, 10, end)
         for _ in range(2):  # nothing is skipped by asking again
@@ -266,7 +266,7 @@ async def test_an_undecodable_batch_is_an_error_until_the_reader_seeks(served: S
                 await consumer.poll()
         assert await consumer.position(FIRST) == error.offset
         consumer.seek(FIRST, error.next_offset)
-        assert offsets(await polled(consumer, 5)) == list(range(end, end + 5))
+        assert offsets_of(await poll_records(consumer, 5)) == list(range(end, end + 5))
 
 
 async def test_an_undecodable_batch_is_not_hidden_by_a_busy_partition(served: Served) -> None:
@@ -275,64 +275,64 @@ async def test_an_undecodable_batch_is_not_hidden_by_a_busy_partition(served: Se
     broken.append(SMALL[0].batch)
     fill(busy, range(10))
     async with Consumer([await served(broker)], "orders") as consumer:
-        _, error = await polled_until_undecodable(consumer, lambda: fill(busy, range(10)))
+        _, error = await poll_until_undecodable(consumer, lambda: fill(busy, range(10)))
         assert error.place == ("orders", 1)
 
 
-async def test_brokers_in_trouble_are_asked_again(served: Served) -> None:
+async def test_requests_to_failing_brokers_are_retried(served: Served) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(10))
     refusals = 3
 
-    async def trouble(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
+    async def fail_some_requests(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
         nonlocal refusals
         if parts[-1] != "records" or not refusals:
             return None
         refusals -= 1
-        return problem("503 50302")
+        return error_response("503 50302")
 
-    broker.extra = trouble
+    broker.extra = fail_some_requests
     async with Consumer([await served(broker)], "orders") as consumer:
-        assert offsets(await polled(consumer, 10)) == list(range(10))
+        assert offsets_of(await poll_records(consumer, 10)) == list(range(10))
     assert refusals == 0
 
 
-async def test_a_topic_without_a_description_yet_is_waited_for(served: Served) -> None:
+async def test_a_topic_whose_description_is_not_available_yet_is_waited_for(served: Served) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(10))
     refusals = 2
 
-    async def trouble(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
+    async def fail_descriptions(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
         nonlocal refusals
         if parts != ["topics", "orders"] or not refusals:
             return None
         refusals -= 1
-        return problem("503 50302")
+        return error_response("503 50302")
 
-    broker.extra = trouble
+    broker.extra = fail_descriptions
     async with Consumer([await served(broker)], "orders") as consumer:
         assert await consumer.poll(timeout_ms=1) == []
-        assert offsets(await polled(consumer, 10)) == list(range(10))
+        assert offsets_of(await poll_records(consumer, 10)) == list(range(10))
     assert refusals == 0
 
 
-async def test_another_address_is_asked_when_one_is_away(served: Served, free_address: str) -> None:
+async def test_another_address_is_used_when_one_is_down(served: Served, free_address: str) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(10))
     async with Consumer([free_address, await served(broker)], "orders") as consumer:
-        assert offsets(await polled(consumer, 10)) == list(range(10))
+        assert offsets_of(await poll_records(consumer, 10)) == list(range(10))
 
 
-async def test_a_pattern_names_whole_topics_and_finds_new_ones(served: Served) -> None:
+async def test_a_pattern_matches_whole_names_and_finds_new_topics(served: Served) -> None:
     broker = FakeBroker(**{"log-a": 1, "my-log-a": 1})
     for partitions in broker.topics.values():
         fill(partitions[0], range(1))
     async with Consumer([await served(broker)], metadata_refresh_s=0.01) as consumer:
         consumer.subscribe(pattern="log-.*")
-        assert {record.topic for record in await polled(consumer, 1)} == {"log-a"}
+        assert {record.topic for record in await poll_records(consumer, 1)} == {"log-a"}
         broker.topics["log-b"] = [Partition(0)]
         fill(broker.topics["log-b"][0], range(5))
-        assert {record.topic for record in await polled(consumer, 5)} == {"log-b"}
+        assert {record.topic for record in await poll_records(consumer, 5)} == {"log-b"}
 
 
 async def test_new_partitions_are_read_from_their_beginning(served: Served) -> None:
@@ -343,23 +343,23 @@ async def test_new_partitions_are_read_from_their_beginning(served: Served) -> N
         await consumer.position(FIRST)
         broker.topics["orders"].append(Partition(1))
         fill(broker.topics["orders"][1], range(5))
-        assert {record.partition for record in await polled(consumer, 5)} == {1}
+        assert {record.partition for record in await poll_records(consumer, 5)} == {1}
 
 
-async def test_no_more_is_held_than_prefetch_allows(served: Served) -> None:
+async def test_no_more_records_are_buffered_than_prefetch_allows(served: Served) -> None:
     broker = FakeBroker(orders=4)
     for partition in broker.topics["orders"]:
         fill(partition, range(4000), batch=100)
     settings = {"prefetch_bytes": 8 * 16 * 1024, "fetch_bytes": 1 << 20}
     async with Consumer([await served(broker)], "orders", **settings) as consumer:
-        await polled(consumer, 1)
+        await poll_records(consumer, 1)
         before = 0
         while before != broker.fetches:  # until no fetch is pending
             before = broker.fetches
             await asyncio.sleep(0.05)
         held = sum(reading.held_bytes for reading in consumer._fetcher.readings.values())
         assert 0 < held <= 8 * 16 * 1024
-        assert len(await polled(consumer, 15_999)) == 15_999
+        assert len(await poll_records(consumer, 15_999)) == 15_999
 
 
 async def test_invalid_values_are_refused(served: Served) -> None:

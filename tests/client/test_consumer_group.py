@@ -1,4 +1,4 @@
-"""`Consumer` in a group, at a real coordinator."""
+"""`Consumer` in a consumer group with a real coordinator."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -42,7 +42,7 @@ async def produce(address: str, values: range) -> None:
             await producer.send("orders", b"%d" % value, partition=value % 2)
 
 
-async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+async def poll_records(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     records: list[ConsumerRecord] = []
     async with asyncio.timeout(30):
         while len(records) < count:
@@ -50,8 +50,8 @@ async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     return records
 
 
-async def until(consumers: Sequence[Consumer], holds: Callable[[], bool]) -> list[ConsumerRecord]:
-    """Poll all until it holds; what they gave meanwhile."""
+async def poll_until(consumers: Sequence[Consumer], holds: Callable[[], bool]) -> list[ConsumerRecord]:
+    """Poll all consumers until the condition holds; return the records received meanwhile."""
     records: list[ConsumerRecord] = []
     async with asyncio.timeout(30):
         while not holds():
@@ -60,30 +60,30 @@ async def until(consumers: Sequence[Consumer], holds: Callable[[], bool]) -> lis
     return records
 
 
-async def committed(client: BrokerClient, group: str = "g") -> dict[int, int]:
+async def fetch_committed(client: BrokerClient, group: str = "g") -> dict[int, int]:
     return {place.partition: found.offset for place, found in (await client.groups.committed(group)).items()}
 
 
-async def test_a_group_goes_on_where_it_stopped(live: str, client: BrokerClient) -> None:
+async def test_a_group_continues_where_it_stopped(live: str, client: BrokerClient) -> None:
     await produce(live, range(100))
     async with Consumer([live], "orders", group="g") as consumer:
-        first = await polled(consumer, 60)
-    assert sum((await committed(client)).values()) == 60
+        first = await poll_records(consumer, 60)
+    assert sum((await fetch_committed(client)).values()) == 60
     async with Consumer([live], "orders", group="g") as consumer:
-        second = await polled(consumer, 40)
+        second = await poll_records(consumer, 40)
     assert sorted(int(record.value or b"") for record in [*first, *second]) == list(range(100))
 
 
-async def test_members_share_the_partitions_and_learn_of_each_other(live: str, client: BrokerClient) -> None:
+async def test_members_share_the_partitions_and_rebalance_when_another_joins(live: str, client: BrokerClient) -> None:
     listener = Listener()
     async with Consumer([live], group="g") as one:
         one.subscribe(["orders"], listener=listener)
-        await until([one], lambda: one.assignment == BOTH)
+        await poll_until([one], lambda: one.assignment == BOTH)
         async with Consumer([live], "orders", group="g") as other:
-            await until([one, other], lambda: len(one.assignment) == 1 and len(other.assignment) == 1)
+            await poll_until([one, other], lambda: len(one.assignment) == 1 and len(other.assignment) == 1)
             assert one.assignment | other.assignment == BOTH
             share = set(one.assignment)
-        await until([one], lambda: one.assignment == BOTH)
+        await poll_until([one], lambda: one.assignment == BOTH)
     assert listener.told == [
         ("assigned", BOTH),
         ("revoked", BOTH),
@@ -95,24 +95,24 @@ async def test_members_share_the_partitions_and_learn_of_each_other(live: str, c
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
-async def test_nothing_is_read_twice_or_left_out_while_members_come_and_go(
+async def test_no_record_is_read_twice_or_left_out_while_members_join_and_leave(
     live: str, client: BrokerClient, assignor: str
 ) -> None:
     await produce(live, range(300))
     settings: dict[str, Any] = {"group": "g", "assignors": (assignor,), "max_poll_records": 7}
     async with Consumer([live], "orders", **settings) as one:
-        records = await polled(one, 50)
+        records = await poll_records(one, 50)
         async with Consumer([live], "orders", **settings) as other:
-            records += await until([one, other], lambda: len(one.assignment) == len(other.assignment) == 1)
+            records += await poll_until([one, other], lambda: len(one.assignment) == len(other.assignment) == 1)
         async with asyncio.timeout(30):
             while len(records) < 300:
                 records += await one.poll(timeout_ms=20)
     assert sorted(int(record.value or b"") for record in records) == list(range(300))
-    assert sum((await committed(client)).values()) == 300
+    assert sum((await fetch_committed(client)).values()) == 300
 
 
 async def test_iteration_leaves_out_no_record_of_a_rebalance(live: str, client: BrokerClient) -> None:
-    """A member gets partitions while its iteration waits: their first records are handed out, not only committed."""
+    """The first records of partitions assigned during an iteration must be returned, not only committed."""
     seen: list[int] = []
 
     async def iterate(consumer: Consumer) -> None:
@@ -123,7 +123,9 @@ async def test_iteration_leaves_out_no_record_of_a_rebalance(live: str, client: 
         iteration = asyncio.create_task(iterate(one))
         for first in range(0, 60, 20):
             async with Consumer([live], "orders", group="g") as other:
-                await until([other], lambda one=one, other=other: len(one.assignment) == len(other.assignment) == 1)
+                await poll_until(
+                    [other], lambda one=one, other=other: len(one.assignment) == len(other.assignment) == 1
+                )
                 await produce(live, range(first, first + 20))
             async with asyncio.timeout(30):
                 while len(seen) < first + 20:
@@ -137,16 +139,16 @@ async def test_processed_records_are_committed_by_count(live: str, client: Broke
     await produce(live, range(200))
     settings: dict[str, Any] = {"auto_commit_interval_ms": 3_600_000, "auto_commit_records": 100}
     async with Consumer([live], "orders", group="g", **settings) as consumer:
-        await polled(consumer, 99)
+        await poll_records(consumer, 99)
         await consumer.poll(1)
-        await polled(consumer, 20)
+        await poll_records(consumer, 20)
         async with asyncio.timeout(30):
-            while sum((await committed(client)).values()) < 100:
+            while sum((await fetch_committed(client)).values()) < 100:
                 await asyncio.sleep(0.01)
-        assert sum((await committed(client)).values()) == 100
+        assert sum((await fetch_committed(client)).values()) == 100
 
 
-async def test_processed_records_are_committed_by_time_and_unprocessed_ones_are_not(
+async def test_processed_records_are_committed_periodically_and_unprocessed_ones_are_not(
     live: str, client: BrokerClient
 ) -> None:
     await produce(live, range(50))
@@ -157,12 +159,12 @@ async def test_processed_records_are_committed_by_time_and_unprocessed_ones_are_
             if seen == 11:
                 break
         async with asyncio.timeout(30):
-            while (count := sum((await committed(client)).values())) < 10:
+            while (count := sum((await fetch_committed(client)).values())) < 10:
                 await asyncio.sleep(0.01)
         assert count == 10
 
 
-async def test_a_consumer_that_fails_has_not_processed_what_it_has_in_hands(live: str, client: BrokerClient) -> None:
+async def test_a_failed_consumer_commits_only_completely_processed_records(live: str, client: BrokerClient) -> None:
     await produce(live, range(20))
 
     async def fail_at_the_sixth() -> None:
@@ -175,35 +177,35 @@ async def test_a_consumer_that_fails_has_not_processed_what_it_has_in_hands(live
 
     with pytest.raises(ZeroDivisionError):
         await fail_at_the_sixth()
-    assert sum((await committed(client)).values()) == 5
+    assert sum((await fetch_committed(client)).values()) == 5
 
 
-async def test_commits_on_demand(live: str, client: BrokerClient) -> None:
+async def test_offsets_are_committed_on_request(live: str, client: BrokerClient) -> None:
     await produce(live, range(20))
     async with Consumer([live], "orders", group="g", auto_commit=False) as consumer:
         with pytest.raises(UnknownMember):
             await consumer.commit({TopicPartition("orders", 0): 1})
-        await polled(consumer, 15)
+        await poll_records(consumer, 15)
         await consumer.commit()
-        assert sum((await committed(client)).values()) == 15
+        assert sum((await fetch_committed(client)).values()) == 15
         await consumer.commit({TopicPartition("orders", 0): 3, TopicPartition("orders", 1): 4})
-        assert await committed(client) == {0: 3, 1: 4}, "a member may go back"
+        assert await fetch_committed(client) == {0: 3, 1: 4}, "a member may go back"
         assert (await consumer.committed())[TopicPartition("orders", 0)].offset == 3
-        await polled(consumer, 5)
-    assert await committed(client) == {0: 3, 1: 4}
+        await poll_records(consumer, 5)
+    assert await fetch_committed(client) == {0: 3, 1: 4}
 
 
-async def test_assigned_partitions_commit_a_watermark(live: str, client: BrokerClient) -> None:
+async def test_assigned_partitions_commit_rising_offsets(live: str, client: BrokerClient) -> None:
     await produce(live, range(20))
     for expected in (0, 5):
         async with Consumer([live], group="g") as consumer:
             await consumer.assign([TopicPartition("orders", 0)])
             assert await consumer.position(TopicPartition("orders", 0)) == expected
-            await polled(consumer, 5)
-    assert await committed(client) == {0: 10}
+            await poll_records(consumer, 5)
+    assert await fetch_committed(client) == {0: 10}
 
 
-async def test_a_seek_when_partitions_are_assigned_counts(live: str, client: BrokerClient) -> None:
+async def test_a_seek_in_the_listener_takes_effect(live: str, client: BrokerClient) -> None:
     await produce(live, range(20))
     async with Consumer([live], group="g") as consumer:
 
@@ -213,52 +215,52 @@ async def test_a_seek_when_partitions_are_assigned_counts(live: str, client: Bro
                     consumer.seek(place, 8)
 
         consumer.subscribe(["orders"], listener=Seeking())
-        assert {record.offset for record in await polled(consumer, 4)} == {8, 9}
+        assert {record.offset for record in await poll_records(consumer, 4)} == {8, 9}
 
 
-async def test_a_member_that_does_not_poll_loses_its_partitions_and_comes_back(live: str, client: BrokerClient) -> None:
+async def test_a_member_that_does_not_poll_loses_its_partitions_and_rejoins(live: str, client: BrokerClient) -> None:
     listener = Listener()
     settings: dict[str, Any] = {"session_timeout_ms": 6_000, "max_poll_interval_ms": 1}
     async with Consumer([live], group="g", **settings) as consumer:
         consumer.subscribe(["orders"], listener=listener)
-        await until([consumer], lambda: consumer.assignment == BOTH)
+        await poll_until([consumer], lambda: consumer.assignment == BOTH)
         async with asyncio.timeout(30):
             while (await client.groups.describe("g")).state != "EMPTY":
                 await asyncio.sleep(0.05)
-        await until([consumer], lambda: len(listener.told) >= 3)
+        await poll_until([consumer], lambda: len(listener.told) >= 3)
     assert listener.told[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
 
 
 async def test_a_new_static_member_fences_the_former(live: str, client: BrokerClient) -> None:
     settings: dict[str, Any] = {"group": "g", "instance_id": "i", "session_timeout_ms": 6_000}
     async with Consumer([live], "orders", **settings) as old:
-        await until([old], lambda: old.assignment == BOTH)
+        await poll_until([old], lambda: old.assignment == BOTH)
         async with Consumer([live], "orders", **settings) as new:
-            await until([new], lambda: new.assignment == BOTH)
+            await poll_until([new], lambda: new.assignment == BOTH)
             with pytest.raises(FencedInstance):
-                await until([old], lambda: False)
+                await poll_until([old], lambda: False)
 
 
-async def test_a_static_member_that_ends_keeps_its_place(live: str, client: BrokerClient) -> None:
+async def test_a_static_member_that_closes_keeps_its_assignment(live: str, client: BrokerClient) -> None:
     for _ in range(2):
         async with Consumer([live], "orders", group="g", instance_id="i") as consumer:
-            await until([consumer], lambda consumer=consumer: consumer.assignment == BOTH)  # type: ignore[misc]
+            await poll_until([consumer], lambda consumer=consumer: consumer.assignment == BOTH)  # type: ignore[misc]
     assert [member.instance_id for member in await client.groups.consumers("g")] == ["i"]
 
 
-async def test_new_partitions_are_given_to_the_group(live: str, client: BrokerClient) -> None:
+async def test_new_partitions_are_assigned_to_the_group(live: str, client: BrokerClient) -> None:
     async with Consumer([live], group="g", metadata_refresh_s=0.05) as consumer:
         consumer.subscribe(pattern="orders|bills")
-        await until([consumer], lambda: consumer.assignment == BOTH)
+        await poll_until([consumer], lambda: consumer.assignment == BOTH)
         await client.create_topic("bills")
-        await until([consumer], lambda: consumer.assignment == BOTH | {TopicPartition("bills", 0)})
+        await poll_until([consumer], lambda: consumer.assignment == BOTH | {TopicPartition("bills", 0)})
 
 
-async def test_a_topic_that_comes_later_is_read_then(live: str, client: BrokerClient) -> None:
+async def test_a_topic_created_later_is_read(live: str, client: BrokerClient) -> None:
     async with Consumer([live], "orders", "later", group="g", metadata_refresh_s=0.05) as consumer:
-        await until([consumer], lambda: consumer.assignment == BOTH)
+        await poll_until([consumer], lambda: consumer.assignment == BOTH)
         await client.create_topic("later")
-        await until([consumer], lambda: len(consumer.assignment) == 3)
+        await poll_until([consumer], lambda: len(consumer.assignment) == 3)
 
 
 async def test_a_commit_of_a_removed_member_is_refused_and_it_rejoins(live: str, client: BrokerClient) -> None:
@@ -266,17 +268,17 @@ async def test_a_commit_of_a_removed_member_is_refused_and_it_rejoins(live: str,
     listener = Listener()
     async with Consumer([live], group="g", auto_commit=False) as consumer:
         consumer.subscribe(["orders"], listener=listener)
-        await polled(consumer, 4)
+        await poll_records(consumer, 4)
         (member,) = await client.groups.consumers("g")
         await client.groups.leave("g", [(member.member_id, None)])
         with pytest.raises(UnknownMember):
             await consumer.commit()
-        await until([consumer], lambda: len(listener.told) >= 3)
+        await poll_until([consumer], lambda: len(listener.told) >= 3)
     assert [what for what, _ in listener.told] == ["assigned", "lost", "assigned", "revoked"]
-    assert await committed(client) == {}
+    assert await fetch_committed(client) == {}
 
 
-async def test_consumers_of_another_kind_are_refused(live: str, client: BrokerClient) -> None:
+async def test_members_with_another_protocol_are_refused(live: str, client: BrokerClient) -> None:
     joined = await client.groups.join("g", {"strange": b""}, protocol_type="connect")
     member = Membership(joined.member_id, joined.generation)
     await client.groups.sync("g", member, {joined.member_id: b""})

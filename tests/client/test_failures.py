@@ -1,4 +1,4 @@
-"""Every error that a broker can answer arrives as the same class, or its nearest base, with the same outcome."""
+"""Every error of a broker is raised as the same class, or its nearest base, with the same outcome."""
 
 import orjson
 import pytest
@@ -46,33 +46,33 @@ DISTINGUISHABLE = {
 }
 
 
-def body(code: int, outcome: str, **more: object) -> bytes:
+def make_body(code: int, outcome: str, **more: object) -> bytes:
     return orjson.dumps({"error_code": code, "message": "what was wrong", "outcome": outcome, **more})
 
 
 @pytest.mark.parametrize("kind", STATUS_AND_CODE, ids=lambda kind: kind.__name__)
-def test_each_row_of_the_brokers_table_comes_back(kind: type[errors.RaftlogError]) -> None:
+def test_each_error_of_the_brokers_table_is_raised_with_its_class(kind: type[errors.RaftlogError]) -> None:
     status, code = STATUS_AND_CODE[kind]
-    error = error_of(status, body(code, kind.outcome))
+    error = error_of(status, make_body(code, kind.outcome))
     assert type(error) is DISTINGUISHABLE[kind]
     assert error.outcome == kind.outcome
     assert str(error) == "what was wrong"
 
 
-def test_the_outcome_of_the_body_wins_over_the_code() -> None:
-    assert error_of(503, body(50303, "unknown")).outcome == "unknown"
-    assert error_of(504, body(50401, "failed")).outcome == "failed"
+def test_the_outcome_of_the_body_takes_precedence_over_the_code() -> None:
+    assert error_of(503, make_body(50303, "unknown")).outcome == "unknown"
+    assert error_of(504, make_body(50401, "failed")).outcome == "failed"
 
 
-def test_an_undecodable_batch_brings_its_offsets() -> None:
+def test_the_error_for_an_undecodable_batch_has_its_offsets() -> None:
     error = errors.UndecodableBatch(5, 6, 9, "why").at(TopicPartition("t", 0))
     again = error_of(*error_body(error))
     assert isinstance(again, errors.UndecodableBatch)
     assert (again.base_offset, again.offset, again.next_offset, str(again)) == (5, 6, 9, str(error))
 
 
-def test_out_of_range_brings_its_bounds() -> None:
-    error = error_of(400, body(40002, "failed", beginning_offset=5, end_offset=9))
+def test_the_error_for_an_offset_out_of_range_has_the_bounds() -> None:
+    error = error_of(400, make_body(40002, "failed", beginning_offset=5, end_offset=9))
     assert isinstance(error, errors.OffsetOutOfRange)
     assert (error.first, error.end) == (5, 9)
     assert str(error) == "what was wrong"
@@ -95,5 +95,5 @@ def test_an_existing_topic_is_distinguished_from_other_bad_requests() -> None:
     assert (error.outcome, str(error)) == ("failed", "what was wrong")
 
 
-def test_one_record_of_an_answer() -> None:
+def test_the_error_of_one_record_has_its_class() -> None:
     assert type(failure_of(42901, 429, "slow down", "failed", {})) is errors.Overloaded

@@ -1,4 +1,4 @@
-"""`PartitionFetcher` alone: answers that come late."""
+"""`PartitionFetcher` alone: answers that arrive late."""
 
 import asyncio
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ PLACE = TopicPartition("orders", 0)
 
 
 class Client:
-    """Fetches wait for the test to answer them."""
+    """Client whose fetches wait for the test to answer them."""
 
     def __init__(self) -> None:
         self.fetches: list[tuple[int, asyncio.Future[Fetched]]] = []
@@ -24,7 +24,7 @@ class Client:
         return await answer
 
     def answer(self, number: int) -> None:
-        """Answer with the ten records at the offset; a cancelled fetch gets nothing."""
+        """Answer a fetch with the ten records from its offset on; a cancelled fetch gets nothing."""
         offset, answer = self.fetches[number]
         batch = build_batch([b"%d" % each for each in range(offset, offset + 10)])
         stamp(batch, Offset(offset), Term(1))
@@ -32,25 +32,25 @@ class Client:
             answer.set_result(Fetched(bytes(batch), Offset(100), Offset(0)))
 
 
-async def turns() -> None:
+async def run_pending_tasks() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_after_a_seek_an_answer_from_before_it_hands_out_nothing() -> None:
-    """The answer is ahead of the new position, so the records in between would be skipped."""
+async def test_an_answer_from_before_a_seek_is_discarded() -> None:
+    """The answer is ahead of the new position, so the records between would be skipped."""
     client: Any = Client()
     settings: Any = SimpleNamespace(
         group=None, auto_offset_reset="error", prefetch_bytes=1 << 20, fetch_bytes=1, fetch_wait_ms=1, give_up_after_s=1
     )
     fetcher = PartitionFetcher(client, settings, lambda: None)
     fetcher.begin({PLACE: Offset(50)})
-    await turns()
+    await run_pending_tasks()
     fetcher.seek(PLACE, Offset(0))
-    await turns()
+    await run_pending_tasks()
     client.answer(0)
-    await turns()
+    await run_pending_tasks()
     client.answer(1)
-    await turns()
+    await run_pending_tasks()
     assert [record.offset for record in fetcher.take(10)] == list(range(10))
     await fetcher.end([PLACE])

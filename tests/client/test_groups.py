@@ -1,4 +1,4 @@
-"""Calls about groups: what goes out, what comes back, where the next one goes."""
+"""Requests about consumer groups: content, answers, and the broker for the next request."""
 
 import base64
 from typing import Any
@@ -15,8 +15,8 @@ ME = Membership("m-1", 7, None)
 PLACE = TopicPartition("t", 0)
 
 
-class Scripts:
-    """Answers by method and path; what was asked, with query and body."""
+class ScriptedAnswers:
+    """Answers by method and path; records the requests with query and body."""
 
     def __init__(self, **headers: str) -> None:
         self.answers: dict[str, tuple[int, Any]] = {}
@@ -34,11 +34,11 @@ class Scripts:
 
 
 @pytest.fixture
-def scripts() -> Scripts:
-    return Scripts()
+def scripts() -> ScriptedAnswers:
+    return ScriptedAnswers()
 
 
-async def test_a_group_leader_gets_the_members_and_assigns(scripted: Any, scripts: Scripts) -> None:
+async def test_a_group_leader_gets_the_members_and_assigns(scripted: Any, scripts: ScriptedAnswers) -> None:
     member = {"member_id": "m-1", "instance_id": None, "metadata": base64.b64encode(b"topics").decode()}
     scripts.answers["POST /groups/g/join"] = (
         200,
@@ -76,7 +76,7 @@ async def test_a_first_join_without_an_answer_is_not_repeated(silent: Any) -> No
         assert len(asked) == 2, "a commit of a member that was late could undo a later one"
 
 
-async def test_commits_name_the_committing_member(scripted: Any, scripts: Scripts) -> None:
+async def test_commits_name_the_committing_member(scripted: Any, scripts: ScriptedAnswers) -> None:
     scripts.answers["POST /groups/g/offsets"] = (200, {"offsets": []})
     async with BrokerClient([await scripted(scripts)]) as client:
         await client.groups.commit("g", {PLACE: 5})
@@ -92,7 +92,7 @@ async def test_commits_name_the_committing_member(scripted: Any, scripts: Script
     }
 
 
-async def test_a_fenced_commit_is_that_error(scripted: Any, scripts: Scripts) -> None:
+async def test_a_fenced_commit_raises_stale_generation(scripted: Any, scripts: ScriptedAnswers) -> None:
     body = {"error_code": 40905, "message": "generation 6 is over", "outcome": "failed"}
     scripts.answers["POST /groups/g/offsets"] = (409, body)
     async with BrokerClient([await scripted(scripts)]) as client:
@@ -100,17 +100,17 @@ async def test_a_fenced_commit_is_that_error(scripted: Any, scripts: Scripts) ->
             await client.groups.commit("g", {PLACE: 5}, ME)
 
 
-async def test_offsets_of_an_older_broker_have_no_metadata(scripted: Any, scripts: Scripts) -> None:
+async def test_offsets_of_an_older_broker_have_no_metadata(scripted: Any, scripts: ScriptedAnswers) -> None:
     scripts.answers["GET /groups/g/offsets"] = (200, {"offsets": [{"topic": "t", "partition": 0, "offset": 3}]})
     async with BrokerClient([await scripted(scripts)]) as client:
         assert await client.groups.committed("g") == {PLACE: CommittedOffset(Offset(3))}
 
 
-async def test_the_coordinator_is_asked_next(scripted: Any) -> None:
-    coordinator = Scripts()
+async def test_the_next_request_goes_to_the_coordinator(scripted: Any) -> None:
+    coordinator = ScriptedAnswers()
     coordinator.answers["POST /groups/g/heartbeat"] = (200, {})
     address = await scripted(coordinator)
-    first = Scripts(**{"X-Raftlog-Leader": address})
+    first = ScriptedAnswers(**{"X-Raftlog-Leader": address})
     first.answers["POST /groups/g/heartbeat"] = first.answers["POST /groups/h/heartbeat"] = (200, {})
     async with BrokerClient([await scripted(first)]) as client:
         await client.groups.heartbeat("g", ME)
@@ -121,8 +121,8 @@ async def test_the_coordinator_is_asked_next(scripted: Any) -> None:
     assert (query["timeout"], body["wait_ms"]) == ("10000", 50), "the deadline counts from the end of the wait"
 
 
-async def test_a_long_poll_may_last_its_timeout(
-    scripted: Any, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+async def test_a_long_poll_may_take_its_whole_timeout(
+    scripted: Any, scripts: ScriptedAnswers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "GRACE_MS", 0)
     scripts.answers["POST /groups/g/heartbeat"] = (200, {})
@@ -130,7 +130,7 @@ async def test_a_long_poll_may_last_its_timeout(
         await client.groups.heartbeat("g", ME, wait_ms=30_000, timeout_ms=0)
 
 
-async def test_a_reset_is_sent_as_it_was_asked(scripted: Any, scripts: Scripts) -> None:
+async def test_a_reset_is_sent_with_its_arguments(scripted: Any, scripts: ScriptedAnswers) -> None:
     row = {"topic": "t", "partition": 0, "before": None, "after": 4, "clamped": True}
     scripts.answers["POST /groups/g/offsets/reset"] = (200, {"offsets": [row], "dry_run": True})
     async with BrokerClient([await scripted(scripts)]) as client:
@@ -144,14 +144,14 @@ async def test_a_reset_is_sent_as_it_was_asked(scripted: Any, scripts: Scripts) 
     }
 
 
-async def test_numbers_that_json_has_no_room_for_are_refused_unsent(scripted: Any, scripts: Scripts) -> None:
+async def test_numbers_beyond_64_bits_are_refused_before_sending(scripted: Any, scripts: ScriptedAnswers) -> None:
     async with BrokerClient([await scripted(scripts)]) as client:
         with pytest.raises(InvalidArgument, match="64-bit"):
             await client.groups.reset("g", {"offset": 10**30})
     assert not scripts.asked
 
 
-async def test_unknown_parts_of_a_lag_are_none(scripted: Any, scripts: Scripts) -> None:
+async def test_unknown_fields_of_a_lag_are_none(scripted: Any, scripts: ScriptedAnswers) -> None:
     row = {"topic_name": "t", "partition_id": 0, "current_offset": -1, "log_end_offset": 9, "lag": 9}
     member = {"consumer_id": "", "instance_id": None, "client_id": ""}
     scripts.answers["GET /v3/clusters/-/consumer-groups/a%20b/lags"] = scripts.answers[
@@ -162,7 +162,7 @@ async def test_unknown_parts_of_a_lag_are_none(scripted: Any, scripts: Scripts) 
     assert (lag.place, lag.current_offset, lag.log_end_offset, lag.lag) == (PLACE, None, 9, 9)
 
 
-async def test_a_new_producer_and_deleted_records(scripted: Any, scripts: Scripts) -> None:
+async def test_a_producer_id_is_allocated_and_records_are_deleted(scripted: Any, scripts: ScriptedAnswers) -> None:
     scripts.answers["POST /producers"] = (200, {"producer_id": 4_000, "producer_epoch": 0})
     scripts.answers["DELETE /topics/t/partitions/0/records"] = (200, {"log_start_offset": 12})
     async with BrokerClient([await scripted(scripts)]) as client:

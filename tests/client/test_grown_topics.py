@@ -1,4 +1,4 @@
-"""A topic that gets more partitions, as producers and consumers of the client see it, at a real broker."""
+"""A topic that gets more partitions, with producers and consumers of the client and a real broker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ async def fill(client: BrokerClient, address: str, partitions: int) -> None:
             await producer.send("orders", b"%d" % partition, partition=partition)
 
 
-async def read(consumer: Consumer, count: int) -> list[tuple[int, bytes]]:
+async def read_values(consumer: Consumer, count: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -58,14 +58,14 @@ async def test_a_running_consumer_reads_new_partitions_from_their_start(
 ) -> None:
     await fill(client, live, 2)
     async with Consumer([live], "orders", group=group, metadata_refresh_s=REFRESH_S) as consumer:
-        assert await read(consumer, 2) == [(0, b"0"), (1, b"1")]
+        assert await read_values(consumer, 2) == [(0, b"0"), (1, b"1")]
         await client.create_partitions("orders", 4)
         await fill(client, live, 4)
-        assert await read(consumer, 4) == [(number, b"%d" % number) for number in range(4)]
+        assert await read_values(consumer, 4) == [(number, b"%d" % number) for number in range(4)]
         assert consumer.assignment == {TopicPartition("orders", number) for number in range(4)}
 
 
-async def test_a_running_producer_spreads_over_new_partitions(live: str, client: BrokerClient) -> None:
+async def test_a_running_producer_uses_new_partitions(live: str, client: BrokerClient) -> None:
     async with Producer([live], metadata_refresh_s=REFRESH_S) as producer:
         assert {(await producer.send_and_wait("orders", b"x", key=b"%d" % key)).partition for key in range(20)} == {
             0,

@@ -1,4 +1,4 @@
-"""`HandlerLoop` against a real broker: retries, dead letters, order, commits, rebalances."""
+"""`HandlerLoop` with a real broker: retries, dead letters, order, commits, rebalances."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ FIRST = TopicPartition("orders", 0)
 
 
 async def store(live: str, *records: tuple[bytes | None, bytes | None], partitions: int = 1) -> None:
-    """Create the topic and store pairs of key and value."""
+    """Create the topic and produce records from pairs of key and value."""
     async with BrokerClient(live) as client:
         await client.create_topic("orders", partitions)
     async with Producer(live) as producer:
@@ -35,7 +35,7 @@ async def store(live: str, *records: tuple[bytes | None, bytes | None], partitio
 
 
 @asynccontextmanager
-async def running(loop: HandlerLoop[Any, Any]) -> AsyncIterator[asyncio.Task[None]]:
+async def run_loop(loop: HandlerLoop[Any, Any]) -> AsyncIterator[asyncio.Task[None]]:
     """Run the loop inside the block."""
     async with loop:
         task = asyncio.create_task(loop.run())
@@ -46,13 +46,13 @@ async def running(loop: HandlerLoop[Any, Any]) -> AsyncIterator[asyncio.Task[Non
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
 
 
-async def committed(live: str) -> int:
+async def fetch_committed(live: str) -> int:
     async with BrokerClient(live) as client:
         found = await client.groups.committed("billing")
     return found[FIRST].offset if FIRST in found else 0
@@ -65,13 +65,13 @@ async def test_each_record_is_handled_and_committed(live: str) -> None:
     async def handle(record: ConsumerRecord) -> None:
         seen.append(record.value)
 
-    async with running(HandlerLoop(live, "orders", group="billing", handler=handle)):
-        await until(lambda: len(seen) == 300)
+    async with run_loop(HandlerLoop(live, "orders", group="billing", handler=handle)):
+        await wait_until(lambda: len(seen) == 300)
     assert sorted(seen) == sorted(b"%d" % number for number in range(300))
-    assert await committed(live) == 300
+    assert await fetch_committed(live) == 300
 
 
-async def test_a_plain_function_runs_in_a_thread_and_may_be_filtered(live: str) -> None:
+async def test_a_plain_function_runs_in_a_thread_and_records_may_be_filtered(live: str) -> None:
     await store(live, (None, b"1"), (None, b"2"), (None, b"3"))
     seen: list[int | None] = []
     loop: HandlerLoop[bytes, int] = HandlerLoop(
@@ -82,13 +82,13 @@ async def test_a_plain_function_runs_in_a_thread_and_may_be_filtered(live: str) 
         value_deserializer=int,
         where=lambda record: record.value != 2,
     )
-    async with running(loop):
-        await until(lambda: len(seen) == 2)
+    async with run_loop(loop):
+        await wait_until(lambda: len(seen) == 2)
     assert sorted(seen) == [1, 3]
-    assert await committed(live) == 3
+    assert await fetch_committed(live) == 3
 
 
-async def test_a_failing_record_is_tried_again_and_its_key_waits(live: str) -> None:
+async def test_a_failing_record_is_retried_and_its_key_waits(live: str) -> None:
     await store(live, (b"a", b"1"), (b"a", b"2"), (b"b", b"3"))
     seen: list[bytes | None] = []
     attempts = 0
@@ -101,14 +101,14 @@ async def test_a_failing_record_is_tried_again_and_its_key_waits(live: str) -> N
                 raise ValueError("not yet")
         seen.append(record.value)
 
-    async with running(HandlerLoop(live, "orders", group="billing", handler=handle)):
-        await until(lambda: len(seen) == 3)
+    async with run_loop(HandlerLoop(live, "orders", group="billing", handler=handle)):
+        await wait_until(lambda: len(seen) == 3)
     assert seen == [b"3", b"1", b"2"]
     assert attempts == 3
 
 
 @pytest.mark.parametrize(("order", "expected"), [("partition", [b"1", b"2", b"3"]), ("none", [b"2", b"3", b"1"])])
-async def test_order(live: str, order: Any, expected: list[bytes]) -> None:
+async def test_records_are_handled_in_the_configured_order(live: str, order: Any, expected: list[bytes]) -> None:
     await store(live, (b"a", b"1"), (b"a", b"2"), (b"b", b"3"))
     seen: list[bytes | None] = []
     has_failed = False
@@ -120,12 +120,12 @@ async def test_order(live: str, order: Any, expected: list[bytes]) -> None:
             raise ValueError("not yet")
         seen.append(record.value)
 
-    async with running(HandlerLoop(live, "orders", group="billing", handler=handle, order=order)):
-        await until(lambda: len(seen) == 3)
+    async with run_loop(HandlerLoop(live, "orders", group="billing", handler=handle, order=order)):
+        await wait_until(lambda: len(seen) == 3)
     assert seen == expected
 
 
-async def test_dead_letters_name_their_origin(live: str) -> None:
+async def test_dead_letters_name_the_place_of_the_record(live: str) -> None:
     await store(live, (b"a", b"{"), (b"a", b"2"), (b"b", b"3"), (b"c", b"4"))
     async with BrokerClient(live) as client:
         await client.create_topic("orders-dead", 1)
@@ -148,10 +148,10 @@ async def test_dead_letters_name_their_origin(live: str) -> None:
         value_deserializer=deserialize_json,
     )
     dead: list[ConsumerRecord] = []
-    async with running(loop), Consumer(live, "orders-dead") as consumer:
+    async with run_loop(loop), Consumer(live, "orders-dead") as consumer:
         while len(dead) < 3:
             dead += await consumer.poll()
-        await until(lambda: seen == [4])
+        await wait_until(lambda: seen == [4])
     by_value = {record.value: dict(record.headers) for record in dead}
     assert set(by_value) == {b"{", b"2", b"3"}
     headers = {name.removeprefix("raftlog.dead-letter."): value for name, value in by_value[b"2"].items()}
@@ -165,10 +165,10 @@ async def test_dead_letters_name_their_origin(live: str) -> None:
     assert by_value[b"3"]["raftlog.dead-letter.attempts"] == b"1"
     assert b"DeserializationFailed" in (by_value[b"{"]["raftlog.dead-letter.error"] or b"")
     assert [record.key for record in dead if record.value == b"2"] == [b"a"]
-    assert await committed(live) == 4
+    assert await fetch_committed(live) == 4
 
 
-async def test_without_dead_letters_the_loop_ends_before_the_record(live: str) -> None:
+async def test_without_dead_letters_the_loop_fails_and_commits_nothing_after_the_record(live: str) -> None:
     await store(live, (b"a", b"1"), (b"a", b"2"), (b"a", b"3"))
     is_fixed = False
     seen: list[bytes | None] = []
@@ -183,17 +183,17 @@ async def test_without_dead_letters_the_loop_ends_before_the_record(live: str) -
             await asyncio.wait_for(loop.run(), 20)
         assert isinstance(failed.value.__cause__, ValueError)
         assert failed.value.offset == 1
-        assert await committed(live) == 1
+        assert await fetch_committed(live) == 1
         is_fixed = True
         again = asyncio.create_task(loop.run())
-        await until(lambda: len(seen) == 3)
+        await wait_until(lambda: len(seen) == 3)
         loop.stop()
         await again
     assert seen == [b"1", b"2", b"3"]
-    assert await committed(live) == 3
+    assert await fetch_committed(live) == 3
 
 
-async def test_a_slow_handler_bounds_what_is_received_and_stays_a_member(live: str) -> None:
+async def test_a_slow_handler_limits_buffered_records_and_stays_in_the_group(live: str) -> None:
     await store(live, *((b"%d" % number, b"v") for number in range(100)))
     gate = asyncio.Event()
     begun = 0
@@ -206,22 +206,22 @@ async def test_a_slow_handler_bounds_what_is_received_and_stays_a_member(live: s
     loop = HandlerLoop(
         live, "orders", group="billing", handler=handle, concurrency=5, pending_records=10, max_poll_interval_ms=1000
     )
-    async with running(loop) as task:
-        await until(lambda: begun == 5)
+    async with run_loop(loop) as task:
+        await wait_until(lambda: begun == 5)
         async with BrokerClient(live) as client:
             [member] = await client.groups.consumers("billing")
             until_s = time.monotonic() + 1.5  # longer than it may be without a poll
-            await until(lambda: time.monotonic() > until_s)
+            await wait_until(lambda: time.monotonic() > until_s)
             [same] = await client.groups.consumers("billing")
         assert member.member_id == same.member_id
         assert begun == 5
         assert not task.done()
         gate.set()
-        await until(lambda: begun == 100)
-    assert await committed(live) == 100
+        await wait_until(lambda: begun == 100)
+    assert await fetch_committed(live) == 100
 
 
-async def test_members_that_come_and_go_handle_everything_in_the_order_of_keys(live: str) -> None:
+async def test_joining_and_leaving_members_handle_every_record_in_the_order_of_keys(live: str) -> None:
     keys, count = 8, 400
     await store(live, *((b"%d" % (n % keys), b"%d" % n) for n in range(count)), partitions=4)
     handled: dict[int, list[int]] = {key: [] for key in range(keys)}
@@ -230,14 +230,14 @@ async def test_members_that_come_and_go_handle_everything_in_the_order_of_keys(l
         await asyncio.sleep(0.002)
         handled[int(record.key or b"")].append(int(record.value or b""))
 
-    def loop() -> HandlerLoop:
+    def run_loop_of_member() -> HandlerLoop:
         return HandlerLoop(live, "orders", group="billing", handler=handle, session_timeout_ms=6000)
 
-    async with running(loop()):
-        await until(lambda: sum(map(len, handled.values())) > 50)
-        async with running(loop()):
-            await until(lambda: sum(map(len, handled.values())) > 150)
-        await until(lambda: len({value for values in handled.values() for value in values}) == count)
+    async with run_loop(run_loop_of_member()):
+        await wait_until(lambda: sum(map(len, handled.values())) > 50)
+        async with run_loop(run_loop_of_member()):
+            await wait_until(lambda: sum(map(len, handled.values())) > 150)
+        await wait_until(lambda: len({value for values in handled.values() for value in values}) == count)
     for values in handled.values():
         firsts = list(dict.fromkeys(values))  # some are handled again behind a rebalance
         assert firsts == sorted(firsts)
@@ -254,7 +254,7 @@ async def test_invalid_values_are_refused(live: str) -> None:
             HandlerLoop(live, "orders", **arguments)
 
 
-def test_progress_is_the_first_that_is_not_finished() -> None:
+def test_progress_is_the_first_unfinished_record() -> None:
     progress = HandledOffsets()
     assert progress.to_commit() is None
     for offset in (3, 4, 7):

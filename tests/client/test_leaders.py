@@ -1,4 +1,4 @@
-"""The client sends to the leader that an answer named, and returns to its first broker when that leader is down."""
+"""The client sends to the leader named by an answer, and returns to its first broker when that leader is down."""
 
 from collections import Counter
 from typing import Any
@@ -18,14 +18,14 @@ PLACE = TopicPartition("t", 0)
 
 
 class Brokers:
-    """Two scripted brokers, and how often each was asked."""
+    """Two scripted brokers that count their requests."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.leader = ""
         self.status = 200
 
-    def answers(self, name: str) -> Any:
+    def make_answer(self, name: str) -> Any:
         async def answer(_request: web.BaseRequest) -> web.Response:
             self.asked[name] += 1
             headers = {"X-Raftlog-Leader": self.leader} if self.leader else {}
@@ -46,8 +46,8 @@ async def brokers() -> Brokers:
     return Brokers()
 
 
-async def test_the_next_request_of_that_partition_goes_to_the_leader(scripted: Any, brokers: Brokers) -> None:
-    first, leader = await scripted(brokers.answers("first")), await scripted(brokers.answers("leader"))
+async def test_the_next_request_for_a_partition_goes_to_its_leader(scripted: Any, brokers: Brokers) -> None:
+    first, leader = await scripted(brokers.make_answer("first")), await scripted(brokers.make_answer("leader"))
     async with BrokerClient([first]) as client:
         brokers.leader = leader
         await client.produce_batches(*PLACE, BATCH)
@@ -58,8 +58,8 @@ async def test_the_next_request_of_that_partition_goes_to_the_leader(scripted: A
         assert brokers.asked == {"first": 2, "leader": 2}
 
 
-async def test_a_failed_leader_is_forgotten(scripted: Any, brokers: Brokers, free_address: str) -> None:
-    first = await scripted(brokers.answers("first"))
+async def test_a_leader_that_fails_is_forgotten(scripted: Any, brokers: Brokers, free_address: str) -> None:
+    first = await scripted(brokers.make_answer("first"))
     async with BrokerClient([first]) as client:
         brokers.leader = free_address
         await client.produce_batches(*PLACE, BATCH)
@@ -72,7 +72,7 @@ async def test_a_failed_leader_is_forgotten(scripted: Any, brokers: Brokers, fre
 async def test_a_leader_that_breaks_the_connection_leaves_the_outcome_unknown(
     scripted: Any, silent: Any, brokers: Brokers
 ) -> None:
-    first = await scripted(brokers.answers("first"))
+    first = await scripted(brokers.make_answer("first"))
     async with BrokerClient([first]) as client:
         brokers.leader = await silent(lambda writer: writer.close())
         await client.produce_batches(*PLACE, BATCH)
@@ -82,8 +82,8 @@ async def test_a_leader_that_breaks_the_connection_leaves_the_outcome_unknown(
         assert brokers.asked == {"first": 2}
 
 
-async def test_a_leader_that_does_not_lead_any_more_is_forgotten(scripted: Any, brokers: Brokers) -> None:
-    first, leader = await scripted(brokers.answers("first")), await scripted(brokers.answers("leader"))
+async def test_a_deposed_leader_is_forgotten(scripted: Any, brokers: Brokers) -> None:
+    first, leader = await scripted(brokers.make_answer("first")), await scripted(brokers.make_answer("leader"))
     async with BrokerClient([first]) as client:
         brokers.leader = leader
         await client.produce_batches(*PLACE, BATCH)
@@ -95,15 +95,15 @@ async def test_a_leader_that_does_not_lead_any_more_is_forgotten(scripted: Any, 
         assert brokers.asked == {"first": 2, "leader": 1}
 
 
-async def test_a_hint_that_is_no_address_is_none(scripted: Any, brokers: Brokers) -> None:
-    async with BrokerClient([await scripted(brokers.answers("first"))]) as client:
+async def test_an_invalid_leader_hint_is_ignored(scripted: Any, brokers: Brokers) -> None:
+    async with BrokerClient([await scripted(brokers.make_answer("first"))]) as client:
         brokers.leader = "nowhere:99999"
         await client.produce_batches(*PLACE, BATCH)
         await client.produce_batches(*PLACE, BATCH)
     assert brokers.asked == {"first": 2}
 
 
-def test_it_remembers_only_so_many() -> None:
+def test_the_number_of_remembered_leaders_is_bounded() -> None:
     leaders = LeaderCache(places_max=2)
     for number in range(3):
         leaders.learn(TopicPartition("t", number), f"h:{number + 1}")

@@ -10,8 +10,8 @@ from raftlog.client.outage import WARN_AFTER_S, Outage
 from raftlog.errors import InvalidArgument, Unavailable
 
 
-async def warned(caplog: pytest.LogCaptureFixture) -> str:
-    """Wait for the first warning of the client."""
+async def wait_for_warning(caplog: pytest.LogCaptureFixture) -> str:
+    """Wait for the first warning of the client; return its message."""
     async with asyncio.timeout(10):
         while True:
             for record in caplog.records:
@@ -26,7 +26,7 @@ async def test_a_consumer_without_a_broker_warns_and_raises(
 ) -> None:
     async with Consumer(free_address, "orders", group=group, give_up_after_s=WARN_AFTER_S + 0.5) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout_ms=60_000))
-        assert free_address in await warned(caplog)
+        assert free_address in await wait_for_warning(caplog)
         with pytest.raises(Unavailable, match="the address is right"):
             await asyncio.wait_for(polling, 10)
         assert [record.levelno for record in caplog.records].count(logging.WARNING) == 1
@@ -36,11 +36,11 @@ async def test_a_producer_without_a_broker_warns(free_address: str, caplog: pyte
     producer = Producer(free_address, delivery_timeout_ms=1500)
     with pytest.raises(Unavailable, match="the address is right"):
         await producer.send("orders", b"v")
-    assert "metadata of topic orders: waiting for up to 1.5 s" in await warned(caplog)
+    assert "metadata of topic orders: waiting for up to 1.5 s" in await wait_for_warning(caplog)
     await producer.close()
 
 
-async def test_an_outage_that_ends_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_new_outage_after_a_success_starts_its_time_anew(caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage("a request", limit_s=0.0)
     outage.end()
     with pytest.raises(Unavailable, match="down"):
@@ -48,7 +48,7 @@ async def test_an_outage_that_ends_is_forgotten(caplog: pytest.LogCaptureFixture
     assert not caplog.records
 
 
-def test_addresses() -> None:
+def test_addresses_are_parsed_or_refused_with_a_hint() -> None:
     async def open_and_close(bootstrap: object) -> None:
         await BrokerClient(bootstrap).close()  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Every example of the client pages, run as a program against a real broker."""
+"""Every example of the client's documentation runs as a program with a real broker."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_example(example: str, broker_process: str, tmp_path: Path) -> None:
+def test_a_documented_example_runs(example: str, broker_process: str, tmp_path: Path) -> None:
     own_topics = example.replace('"orders', f'"{tmp_path.name}-orders')  # the examples share one broker
     program = tmp_path / "example.py"
     program.write_text(own_topics.replace("127.0.0.1:8082", broker_process))

@@ -1,4 +1,4 @@
-"""`Producer` against a broker that loses, refuses and reorders."""
+"""`Producer` with a fake broker that loses, refuses and reorders requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,14 +25,14 @@ from raftlog.records import BatchHeader, NewRecord, build_batch
 from raftlog.records.partitioner import murmur2
 from tests.client.conftest import Scripted
 from tests.client.fake_broker import FakeBroker, Partition
-from tests.client.fake_broker import serving as serving_broker
+from tests.client.fake_broker import serve_broker as serving_broker
 
 Serving = Callable[..., Any]
 
 
 @pytest.fixture
 def serving(scripted: Scripted) -> Serving:
-    """Start a broker with these topics, and a producer that sends to it."""
+    """Return a context manager that serves a fake broker and opens a producer for it."""
 
     @asynccontextmanager
     async def start(broker: FakeBroker, **settings: Any) -> AsyncIterator[Producer]:
@@ -43,8 +43,8 @@ def serving(scripted: Scripted) -> Serving:
     return start
 
 
-class Once:
-    """A fault that happens to the batch of a number, counted from 0, and to no repetition."""
+class FaultAtBatch:
+    """Fault of one batch, counted from 0 with repetitions; later batches have no fault."""
 
     def __init__(self, number: int, what: str) -> None:
         self._left, self._what = number, what
@@ -54,15 +54,15 @@ class Once:
         return self._what if self._left == -1 else None
 
 
-async def sent(producer: Producer, topic: str, values: range, **how: Any) -> list[Delivery]:
+async def send_values(producer: Producer, topic: str, values: range, **how: Any) -> list[Delivery]:
     return [await producer.send(topic, b"%d" % value, **how) for value in values]
 
 
-def expected(values: range) -> list[bytes]:
+def encode_values(values: range) -> list[bytes]:
     return [b"%d" % value for value in values]
 
 
-async def test_a_record_is_delivered_with_all_that_it_has(serving: Serving) -> None:
+async def test_a_record_is_delivered_with_all_fields(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     async with serving(broker) as producer:
         headers = [("h", b"1"), ("none", None)]
@@ -85,36 +85,36 @@ async def test_a_record_is_delivered_with_all_that_it_has(serving: Serving) -> N
     assert stored[0].timestamp == 1234
 
 
-async def test_batches_leave_when_full_grow_while_the_window_is_full_and_never_exceed_it(serving: Serving) -> None:
+async def test_batches_are_sent_when_full_and_grow_up_to_the_limit_while_the_window_is_full(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     released, five = asyncio.Event(), asyncio.Event()
 
-    async def hold(partition: Partition, header: BatchHeader) -> None:
+    async def hold_until_released(partition: Partition, header: BatchHeader) -> None:
         if len(broker.produces) == 5:
             five.set()
         await released.wait()
 
-    broker.fault = hold
+    broker.fault = hold_until_released
     async with serving(broker, batch_records=10) as producer:
-        deliveries = await sent(producer, "orders", range(300))
+        deliveries = await send_values(producer, "orders", range(300))
         await five.wait()
         assert [header.record_count for header in broker.produces] == [10] * 5
         released.set()
         assert [(await each).offset for each in deliveries] == list(range(300))
     assert [header.record_count for header in broker.produces] == [10] * 5 + [250]
-    assert broker.topics["orders"][0].values == expected(range(300))
+    assert broker.topics["orders"][0].values == encode_values(range(300))
 
 
-async def test_a_batch_that_is_not_full_waits_for_the_one_before_and_no_longer_than_it_may(serving: Serving) -> None:
+async def test_a_partial_batch_waits_for_the_one_before_but_at_most_linger(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     two = asyncio.Event()
 
-    async def hold_the_first(partition: Partition, header: BatchHeader) -> None:
+    async def hold_first_batch(partition: Partition, header: BatchHeader) -> None:
         if len(broker.produces) == 2:
             two.set()
         await two.wait()
 
-    broker.fault = hold_the_first
+    broker.fault = hold_first_batch
     async with serving(broker, linger_ms=10) as producer:
         await producer.send("orders", b"0")
         while not broker.produces:
@@ -124,47 +124,45 @@ async def test_a_batch_that_is_not_full_waits_for_the_one_before_and_no_longer_t
 
 @pytest.mark.parametrize("what", ["refuse", "lose-request", "lose-answer", "504 50401", "429 42901"])
 @pytest.mark.parametrize("number", [0, 2])
-async def test_single_failures_are_repaired_without_a_duplicate_or_a_gap(
-    serving: Serving, what: str, number: int
-) -> None:
+async def test_single_failures_cause_no_duplicate_and_no_gap(serving: Serving, what: str, number: int) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(number, what)
+    broker.fault = FaultAtBatch(number, what)
     async with serving(broker, batch_records=10) as producer:
         deliveries = []
         for first in range(0, 200, 10):
-            deliveries += await sent(producer, "orders", range(first, first + 10))
+            deliveries += await send_values(producer, "orders", range(first, first + 10))
             await asyncio.sleep(0)
         offsets = [(await each).offset for each in deliveries]
     assert offsets == list(range(200)), "each record has the offset at which it stands"
-    assert broker.topics["orders"][0].values == expected(range(200))
+    assert broker.topics["orders"][0].values == encode_values(range(200))
     assert broker.ids_given == 1
 
 
-async def test_batches_that_overtake_are_sent_again_behind_the_one_before(serving: Serving) -> None:
+async def test_batches_that_overtake_are_resent_in_order(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     others = asyncio.Event()
 
-    async def hold_the_first(partition: Partition, header: BatchHeader) -> None:
+    async def hold_first_batch(partition: Partition, header: BatchHeader) -> None:
         if len(broker.produces) == 5:
             others.set()
         if header.base_sequence == 0:
             await others.wait()
 
-    broker.fault = hold_the_first
+    broker.fault = hold_first_batch
     async with serving(broker, batch_records=10) as producer:
         deliveries = []
         for first in range(0, 50, 10):
-            deliveries += await sent(producer, "orders", range(first, first + 10))
+            deliveries += await send_values(producer, "orders", range(first, first + 10))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         assert [(await each).offset for each in deliveries] == list(range(50))
-    assert broker.topics["orders"][0].values == expected(range(50))
+    assert broker.topics["orders"][0].values == encode_values(range(50))
     assert len(broker.produces) > 5
 
 
-async def test_without_idempotence_a_lost_answer_is_unknown_and_what_follows_goes_on(serving: Serving) -> None:
+async def test_without_idempotence_a_lost_answer_is_unknown_and_later_records_continue(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(0, "lose-answer")
+    broker.fault = FaultAtBatch(0, "lose-answer")
     async with serving(broker, idempotent=False) as producer:
         first = await producer.send("orders", b"0")
         with pytest.raises(OutcomeUnknown):
@@ -174,41 +172,41 @@ async def test_without_idempotence_a_lost_answer_is_unknown_and_what_follows_goe
     assert [header.producer_id for header in broker.produces] == [-1, -1]
 
 
-async def test_without_idempotence_one_batch_is_under_way_and_refusals_keep_the_order(serving: Serving) -> None:
+async def test_without_idempotence_one_batch_is_in_flight_and_refusals_keep_the_order(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(1, "refuse")
+    broker.fault = FaultAtBatch(1, "refuse")
     async with serving(broker, idempotent=False, batch_records=5) as producer:
         for first in range(0, 100, 5):
-            await sent(producer, "orders", range(first, first + 5))
+            await send_values(producer, "orders", range(first, first + 5))
             await asyncio.sleep(0)
         await producer.flush()
-    assert broker.topics["orders"][0].values == expected(range(100))
+    assert broker.topics["orders"][0].values == encode_values(range(100))
 
 
-async def test_a_batch_that_is_refused_for_good_fails_alone_and_the_next_go_on_under_a_new_id(
+async def test_a_definitely_refused_batch_fails_alone_and_later_ones_use_a_new_id(
     serving: Serving,
 ) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(1, "413 413")
+    broker.fault = FaultAtBatch(1, "413 413")
     async with serving(broker, batch_records=10) as producer:
         deliveries = []
         for first in range(0, 40, 10):
-            deliveries += await sent(producer, "orders", range(first, first + 10))
+            deliveries += await send_values(producer, "orders", range(first, first + 10))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         ends = await asyncio.gather(*deliveries, return_exceptions=True)
     failed = [number for number, end in enumerate(ends) if isinstance(end, BaseException)]
     assert failed == list(range(10, 20))
     assert isinstance(ends[10], RecordTooLarge)
-    assert broker.topics["orders"][0].values == expected(range(10)) + expected(range(20, 40))
+    assert broker.topics["orders"][0].values == encode_values(range(10)) + encode_values(range(20, 40))
     assert broker.ids_given == 2
 
 
-async def test_batches_possibly_stored_behind_a_failure_are_unknown_and_others_continue(serving: Serving) -> None:
+async def test_batches_possibly_stored_after_a_failure_are_unknown_and_others_continue(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     three = asyncio.Event()
 
-    async def trouble(partition: Partition, header: BatchHeader) -> str | None:
+    async def fail_batches(partition: Partition, header: BatchHeader) -> str | None:
         if len(broker.produces) == 3:
             three.set()
         if header.producer_id != 1 or len(broker.produces) > 3:
@@ -216,18 +214,18 @@ async def test_batches_possibly_stored_behind_a_failure_are_unknown_and_others_c
         await three.wait()
         return {0: "413 413", 10: "lose-request"}.get(header.base_sequence)
 
-    broker.fault = trouble
+    broker.fault = fail_batches
     async with serving(broker, batch_records=10) as producer:
         deliveries = []
         for first in range(0, 30, 10):
-            deliveries += await sent(producer, "orders", range(first, first + 10))
+            deliveries += await send_values(producer, "orders", range(first, first + 10))
             await asyncio.sleep(0)
         await asyncio.gather(*deliveries, return_exceptions=True)
     assert [each.outcome for each in deliveries] == ["failed"] * 10 + ["unknown"] * 10 + ["done"] * 10
-    assert broker.topics["orders"][0].values == expected(range(20, 30))
+    assert broker.topics["orders"][0].values == encode_values(range(20, 30))
 
 
-async def test_a_sequence_that_jumps_fails_what_is_affected_and_later_records_go_on(serving: Serving) -> None:
+async def test_an_out_of_order_sequence_fails_its_records_and_later_ones_continue(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     async with serving(broker) as producer:
         await (await producer.send("orders", b"0"))
@@ -241,7 +239,7 @@ async def test_a_sequence_that_jumps_fails_what_is_affected_and_later_records_go
     assert broker.produces[-1].base_sequence == 0
 
 
-async def test_a_producer_that_the_partition_forgot_goes_on_under_a_new_id(serving: Serving) -> None:
+async def test_a_producer_id_that_the_partition_dropped_is_replaced(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     async with serving(broker) as producer:
         await (await producer.send("orders", b"0"))
@@ -252,7 +250,7 @@ async def test_a_producer_that_the_partition_forgot_goes_on_under_a_new_id(servi
 
 @pytest.mark.parametrize("what", ["lose-answer", "lose-request"])
 async def test_a_retry_of_an_expired_producer_is_unknown_and_stored_once(serving: Serving, what: str) -> None:
-    """Also its first batch: sequence 0 of an expired id is no new producer's."""
+    """The first batch is no exception: sequence 0 of an expired id does not begin a new producer."""
     broker = FakeBroker(orders=1)
     partition = broker.topics["orders"][0]
 
@@ -273,13 +271,13 @@ async def test_a_retry_of_an_expired_producer_is_unknown_and_stored_once(serving
         first = await producer.send("orders", b"0")
         with pytest.raises(OutcomeUnknown, match="may be stored"):
             await first
-        later = await sent(producer, "orders", range(1, 4))
+        later = await send_values(producer, "orders", range(1, 4))
         assert [(await each).offset for each in later] == list(range(len(partition.values) - 3, len(partition.values)))
     assert partition.values == ([b"0"] if what == "lose-answer" else []) + [b"1", b"2", b"3"]
     assert broker.produces[-1].producer_id == 1_001
 
 
-async def test_other_partitions_keep_their_id_when_one_takes_a_new_one(serving: Serving) -> None:
+async def test_other_partitions_keep_their_producer_id_when_one_gets_a_new_one(serving: Serving) -> None:
     broker = FakeBroker(orders=2)
     async with serving(broker) as producer:
         for partition in (0, 1):
@@ -292,13 +290,15 @@ async def test_other_partitions_keep_their_id_when_one_takes_a_new_one(serving: 
 
 
 @pytest.mark.parametrize(("what", "kind"), [("refuse", Unavailable), ("lose-answer", OutcomeUnknown)])
-async def test_delivery_ends_in_time_and_reports_its_state(serving: Serving, what: str, kind: type[Exception]) -> None:
+async def test_a_delivery_fails_after_its_timeout_and_reports_its_state(
+    serving: Serving, what: str, kind: type[Exception]
+) -> None:
     broker = FakeBroker(orders=1)
 
-    async def always(partition: Partition, header: BatchHeader) -> str:
+    async def always_fail(partition: Partition, header: BatchHeader) -> str:
         return what
 
-    broker.fault = always
+    broker.fault = always_fail
     async with serving(broker, delivery_timeout_ms=300) as producer:
         delivery = await producer.send("orders", b"0")
         with pytest.raises(kind, match="not acknowledged within 300 ms"):
@@ -311,12 +311,12 @@ async def test_send_waits_while_the_buffer_is_full(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     released = asyncio.Event()
 
-    async def hold(partition: Partition, header: BatchHeader) -> None:
+    async def hold_until_released(partition: Partition, header: BatchHeader) -> None:
         await released.wait()
 
-    broker.fault = hold
+    broker.fault = hold_until_released
     async with serving(broker, buffer_records=20) as producer:
-        deliveries = await sent(producer, "orders", range(20))
+        deliveries = await send_values(producer, "orders", range(20))
         waiting = asyncio.create_task(producer.send("orders", b"one more"))
         done, _ = await asyncio.wait([waiting], timeout=0.05)
         assert not done
@@ -325,7 +325,7 @@ async def test_send_waits_while_the_buffer_is_full(serving: Serving) -> None:
         assert all(each.outcome == "done" for each in deliveries)
 
 
-async def test_bytes_bound_the_buffer_too_but_never_lock_a_single_record_out(serving: Serving) -> None:
+async def test_a_record_larger_than_the_buffer_is_accepted_alone(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     async with serving(broker, buffer_bytes=100) as producer:
         for _ in range(3):
@@ -337,9 +337,9 @@ async def test_bytes_bound_the_buffer_too_but_never_lock_a_single_record_out(ser
 
 async def test_flush_raises_unobserved_errors_once(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(0, "413 413")
+    broker.fault = FaultAtBatch(0, "413 413")
     async with serving(broker) as producer:
-        await sent(producer, "orders", range(3))
+        await send_values(producer, "orders", range(3))
         with pytest.raises(RecordTooLarge) as raised:
             await producer.flush()
         assert "3 records were not delivered" in raised.value.__notes__[0]
@@ -368,20 +368,20 @@ async def test_close_reports_the_number_of_undelivered_records(scripted: Scripte
         await producer.send("orders", b"2")
 
 
-async def test_keys_choose_as_kafka_does_and_records_without_stay_together(serving: Serving) -> None:
+async def test_keys_choose_partitions_like_kafka_and_records_without_keys_stay_together(serving: Serving) -> None:
     broker = FakeBroker(orders=4)
     async with serving(broker, batch_records=10, buffer_records=100) as producer:
         for key in (b"alice", b"bob", b"carol"):
             delivered = await (await producer.send("orders", b"v", key))
             assert delivered.partition == (murmur2(key) & 0x7FFFFFFF) % 4
-        deliveries = await sent(producer, "orders", range(40))
+        deliveries = await send_values(producer, "orders", range(40))
         places = [(await each).partition for each in deliveries]
     assert [places[first : first + 10] for first in range(0, 40, 10)] == [
         [partition] * 10 for partition in (0, 1, 2, 3)
     ]
 
 
-async def test_new_partitions_are_used_after_a_refresh(serving: Serving) -> None:
+async def test_new_partitions_are_used_after_a_metadata_refresh(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     async with serving(broker, metadata_refresh_s=0.01) as producer:
         await (await producer.send("orders", b"0"))
@@ -426,46 +426,46 @@ async def test_unsendable_records_are_refused_before_they_are_queued(serving: Se
         {"linger_ms": -1},
     ],
 )
-async def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+async def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         Producer(["127.0.0.1:1"], **settings)
 
 
-async def test_the_next_address_is_asked_when_the_first_is_away(scripted: Scripted, free_address: str) -> None:
+async def test_the_next_address_is_used_when_the_first_is_down(scripted: Scripted, free_address: str) -> None:
     broker = FakeBroker(orders=1)
     broker.address = await scripted(broker.serve)
     async with Producer([free_address, broker.address]) as producer:
         assert (await (await producer.send("orders", b"0"))).offset == 0
 
 
-async def test_a_full_disk_is_waited_out(serving: Serving) -> None:
+async def test_a_full_disk_is_retried(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(0, "507 50701")
+    broker.fault = FaultAtBatch(0, "507 50701")
     async with serving(broker) as producer:
         assert (await (await producer.send("orders", b"0"))).offset == 0
     assert issubclass(StorageFull, Unavailable)
 
 
-async def test_a_lane_that_stops_at_failures_stores_nothing_behind_one(serving: Serving) -> None:
+async def test_a_lane_that_stops_at_failures_stores_nothing_after_one(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
-    broker.fault = Once(1, "413 413")
+    broker.fault = FaultAtBatch(1, "413 413")
     async with serving(broker, batch_records=10, stops_at_failure=True) as producer:
         deliveries = []
         for first in range(0, 40, 10):
-            deliveries += await sent(producer, "orders", range(first, first + 10))
+            deliveries += await send_values(producer, "orders", range(first, first + 10))
             await asyncio.sleep(0)
         ends = await asyncio.gather(*deliveries, return_exceptions=True)
         with pytest.raises(RecordTooLarge):
             await producer.send("orders", b"more")
     assert [isinstance(end, BaseException) for end in ends] == [False] * 10 + [True] * 30
-    assert broker.topics["orders"][0].values == expected(range(10))
+    assert broker.topics["orders"][0].values == encode_values(range(10))
 
 
-async def test_batches_are_taken_whole_and_split_where_they_do_not_fit(serving: Serving) -> None:
+async def test_batches_are_sent_whole_and_split_if_they_do_not_fit(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     broker.max_message_bytes = 1000
     async with serving(broker) as producer:
-        (delivery,) = await producer.send_batch("orders", 0, expected(range(10)))
+        (delivery,) = await producer.send_batch("orders", 0, encode_values(range(10)))
         assert (await delivery).offset == 9
         records = [NewRecord(b"v", b"k", 1234, [("h", None)])] * 30
         deliveries = await producer.send_batch("orders", 0, records)
@@ -474,11 +474,11 @@ async def test_batches_are_taken_whole_and_split_where_they_do_not_fit(serving: 
         with pytest.raises(RecordTooLarge):
             await producer.send_batch("orders", 0, [b"x" * 1000])
     stored = broker.topics["orders"][0].records
-    assert [record.value for record in stored[:10]] == expected(range(10))
+    assert [record.value for record in stored[:10]] == encode_values(range(10))
     assert (stored[39].key, stored[39].timestamp, stored[39].headers) == (b"k", 1234, [("h", None)])
 
 
-async def test_a_record_that_just_fits_is_taken(serving: Serving) -> None:
+async def test_a_record_of_the_maximum_size_is_accepted(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     size = len(build_batch([b"x" * 500]))
     broker.max_message_bytes = size
@@ -504,25 +504,25 @@ async def test_a_wait_for_a_topic_fails_when_the_producer_closes(scripted: Scrip
         await waiting
 
 
-def test_a_producer_works_on_uvloop_without_any_linger() -> None:
+def test_a_producer_works_on_uvloop_without_linger() -> None:
     async def send() -> list[int]:
         broker = FakeBroker(orders=1)
         async with serving_broker(broker), Producer([broker.address], linger_ms=0) as producer:
-            deliveries = await sent(producer, "orders", range(500))
+            deliveries = await send_values(producer, "orders", range(500))
             return [(await each).offset for each in deliveries]
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(send()) == list(range(500))
 
 
-async def test_a_cancelled_wait_for_a_delivery_does_not_end_it(serving: Serving) -> None:
+async def test_cancelling_a_wait_for_a_delivery_does_not_cancel_the_delivery(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     released = asyncio.Event()
 
-    async def hold(partition: Partition, header: BatchHeader) -> None:
+    async def hold_until_released(partition: Partition, header: BatchHeader) -> None:
         await released.wait()
 
-    broker.fault = hold
+    broker.fault = hold_until_released
     async with serving(broker) as producer:
         delivery = await producer.send("orders", b"0")
         waiting = asyncio.ensure_future(asyncio.gather(delivery))

@@ -1,4 +1,4 @@
-"""`ProducerLane` alone, with a client that answers under the control of the test."""
+"""`ProducerLane` alone, with a client whose answers the test controls."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -34,21 +34,21 @@ SETTINGS: dict[str, Any] = {
 
 
 class Request(NamedTuple):
-    """A batch that the lane sent, and its answer."""
+    """Batch that the lane sent, with the future of its answer."""
 
     header: BatchHeader
     answer: "asyncio.Future[Produced]"
 
-    def stored(self) -> None:
+    def answer_stored(self) -> None:
         base = Offset(self.header.base_sequence)
         self.answer.set_result(Produced(base, Offset(base + self.header.record_count)))
 
-    def failed(self, error: RaftlogError) -> None:
+    def answer_error(self, error: RaftlogError) -> None:
         self.answer.set_exception(error)
 
 
 class Client:
-    """Requests in the order in which the lane sends them; producer ids ascend from 1."""
+    """Client that records requests in the order of sending; its producer ids ascend from 1."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[Request] = asyncio.Queue()
@@ -64,8 +64,8 @@ class Client:
         return ProducerIdentity(self._ids_given, 0)
 
 
-class Bench:
-    """A lane and its client."""
+class LaneWithClient:
+    """Lane with its client."""
 
     def __init__(self, **settings: Any) -> None:
         self.client: Any = Client()
@@ -74,12 +74,12 @@ class Bench:
         self.lane = ProducerLane(PLACE, self.client, checked, self._identities, checked.batch_bytes, lambda batch: None)
 
     async def add(self, count: int) -> list[Delivery]:
-        """Send so many records, each as large as a batch may be by default."""
+        """Send `count` records, each as large as a batch may be by default."""
         await self._identities.have()
         return [self.lane.add(b"%d" % number, None, 0, [], SETTINGS["batch_bytes"]) for number in range(count)]
 
-    async def sent(self, count: int) -> list[Request]:
-        """Return the next requests; check that there are no more."""
+    async def next_requests(self, count: int) -> list[Request]:
+        """Return the next `count` requests; check that there are no more."""
         async with asyncio.timeout(10):
             requests = [await self.client.requests.get() for _ in range(count)]
         for _ in range(5):  # turns in which a further one would leave
@@ -88,83 +88,83 @@ class Bench:
         return requests
 
 
-async def ended(*deliveries: Delivery) -> list[object]:
+async def wait_for_results(*deliveries: Delivery) -> list[object]:
     async with asyncio.timeout(10):
         return await asyncio.gather(*deliveries, return_exceptions=True)
 
 
-async def test_the_window_counts_answered_batches_behind_one_that_is_not() -> None:
-    """The broker stores the last five batches of a producer: a sixth would push the first out before its repetition."""
-    bench = Bench()
+async def test_answered_batches_after_an_unanswered_one_stay_in_the_window() -> None:
+    """The broker keeps the last five batches of a producer: a sixth would displace the first before its retry."""
+    bench = LaneWithClient()
     deliveries = await bench.add(SEQUENCE_WINDOW + 1)
-    first, *others = await bench.sent(SEQUENCE_WINDOW)
+    first, *others = await bench.next_requests(SEQUENCE_WINDOW)
     for request in others:
-        request.stored()
-    await bench.sent(0)
-    first.stored()
-    (last,) = await bench.sent(1)
-    last.stored()
-    assert [end.offset for end in await ended(*deliveries)] == list(range(SEQUENCE_WINDOW + 1))  # type: ignore[attr-defined]
+        request.answer_stored()
+    await bench.next_requests(0)
+    first.answer_stored()
+    (last,) = await bench.next_requests(1)
+    last.answer_stored()
+    assert [end.offset for end in await wait_for_results(*deliveries)] == list(range(SEQUENCE_WINDOW + 1))  # type: ignore[attr-defined]
 
 
-async def test_a_duplicate_without_its_offset_ends_as_unknown_and_is_not_sent_again() -> None:
-    bench = Bench()
+async def test_a_duplicate_without_its_offset_is_unknown_and_not_resent() -> None:
+    bench = LaneWithClient()
     deliveries = await bench.add(1)
-    (request,) = await bench.sent(1)
-    request.failed(DuplicateSequence("stored, and nobody knows where"))
-    (end,) = await ended(*deliveries)
+    (request,) = await bench.next_requests(1)
+    request.answer_error(DuplicateSequence("stored, and nobody knows where"))
+    (end,) = await wait_for_results(*deliveries)
     assert isinstance(end, DuplicateSequence)
-    await bench.sent(0)
+    await bench.next_requests(0)
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_of_an_expired_producer_only_what_is_certainly_not_stored_is_sent_again(is_lost: bool) -> None:
-    bench = Bench()
+async def test_after_the_producer_expired_only_certainly_unstored_records_are_resent(is_lost: bool) -> None:
+    bench = LaneWithClient()
     deliveries = await bench.add(1)
-    (request,) = await bench.sent(1)
+    (request,) = await bench.next_requests(1)
     # An unknown producer may be one whose first batch was overtaken: that much is tried once more.
-    request.failed(OutcomeUnknown("the answer was lost") if is_lost else UnknownProducer("expired"))
-    (request,) = await bench.sent(1)
+    request.answer_error(OutcomeUnknown("the answer was lost") if is_lost else UnknownProducer("expired"))
+    (request,) = await bench.next_requests(1)
     assert request.header.producer_id == 1
-    request.failed(UnknownProducer("expired"))
+    request.answer_error(UnknownProducer("expired"))
     if not is_lost:
-        (again,) = await bench.sent(1)
+        (again,) = await bench.next_requests(1)
         assert (again.header.producer_id, again.header.base_sequence) == (2, 0)
-        again.stored()
-    (end,) = await ended(*deliveries)
+        again.answer_stored()
+    (end,) = await wait_for_results(*deliveries)
     assert isinstance(end, OutcomeUnknown) == is_lost
     await bench.add(1)
-    (following,) = await bench.sent(1)
+    (following,) = await bench.next_requests(1)
     assert (following.header.producer_id, following.header.base_sequence) == (2, 0 if is_lost else 1)
 
 
-async def test_sequences_begin_anew_behind_the_greatest() -> None:
-    bench = Bench(batch_bytes=2 * SETTINGS["batch_bytes"])
+async def test_sequences_wrap_around_after_the_maximum() -> None:
+    bench = LaneWithClient(batch_bytes=2 * SETTINGS["batch_bytes"])
     await bench.add(2)
-    (request,) = await bench.sent(1)
-    request.stored()
+    (request,) = await bench.next_requests(1)
+    request.answer_stored()
     bench.lane._next_sequence = SEQUENCES - 1
     deliveries = await bench.add(4)
-    requests = await bench.sent(2)
+    requests = await bench.next_requests(2)
     assert [request.header.base_sequence for request in requests] == [SEQUENCES - 1, 1]
     for request in requests:
-        request.stored()
-    await ended(*deliveries)
+        request.answer_stored()
+    await wait_for_results(*deliveries)
 
 
-async def test_a_stopping_lane_ends_its_requests_and_reports_those_that_may_be_stored() -> None:
-    bench = Bench(stops_at_failure=True)
+async def test_a_stopping_lane_cancels_its_requests_and_reports_possibly_stored_records() -> None:
+    bench = LaneWithClient(stops_at_failure=True)
     deliveries = await bench.add(SEQUENCE_WINDOW + 1)  # the last one waits for the window
-    first, second, *others = await bench.sent(SEQUENCE_WINDOW)
-    second.failed(OutcomeUnknown("the answer was lost"))
+    first, second, *others = await bench.next_requests(SEQUENCE_WINDOW)
+    second.answer_error(OutcomeUnknown("the answer was lost"))
     for request in others:
-        request.failed(Unavailable("no leader"))
+        request.answer_error(Unavailable("no leader"))
     error = InvalidBatch("damaged on its way")
-    first.failed(error)
-    failed, lost, *rest = await ended(*deliveries)
+    first.answer_error(error)
+    failed, lost, *rest = await wait_for_results(*deliveries)
     assert failed is error
     assert isinstance(lost, OutcomeUnknown)
     assert [type(each) for each in rest] == [Unavailable] * 4
     assert bench.lane.failure is error
     assert bench.lane.open_batch is None
-    await bench.sent(0)
+    await bench.next_requests(0)

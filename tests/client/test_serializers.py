@@ -1,4 +1,4 @@
-"""Serializers, deserializers and filters of the clients; what they refuse."""
+"""Serializers, deserializers and filters of the clients, and the values that they refuse."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,14 +25,14 @@ Served = Callable[[FakeBroker], Awaitable[str]]
 FIRST = TopicPartition("orders", 0)
 
 
-def stored(*values: bytes | None) -> FakeBroker:
+def make_broker_with(*values: bytes | None) -> FakeBroker:
     broker = FakeBroker(orders=1)
     for value in values:
         broker.topics["orders"][0].append(bytes(build_batch([NewRecord(value, b"k", 1000)])))
     return broker
 
 
-async def test_json_goes_through_the_cluster(live: str) -> None:
+async def test_json_is_serialized_and_deserialized(live: str) -> None:
     async with BrokerClient(live) as client:
         await client.create_topic("orders", 1)
     producer = Producer(live, key_serializer=serialize_str, value_serializer=serialize_json)
@@ -56,15 +56,15 @@ async def test_json_goes_through_the_cluster(live: str) -> None:
         assert [(each.key, each.value) for each in await raw.poll()] == [(b"alice", b'{"id":7}'), (b"alice", None)]
 
 
-async def test_a_serializer_has_to_return_bytes(served: Served) -> None:
-    producer = Producer(await served(stored()), value_serializer=str)  # type: ignore[arg-type,return-value]
+async def test_a_serializer_must_return_bytes(served: Served) -> None:
+    producer = Producer(await served(make_broker_with()), value_serializer=str)  # type: ignore[arg-type,return-value]
     with pytest.raises(InvalidArgument, match="value_serializer returned str"):
         await producer.send("orders", 5)  # type: ignore[arg-type]
     await producer.close()
 
 
 async def test_text_without_a_serializer_is_refused_with_a_hint(served: Served) -> None:
-    async with Producer(await served(stored())) as producer:
+    async with Producer(await served(make_broker_with())) as producer:
         with pytest.raises(InvalidArgument, match=r"value is str 'hello'.*value.encode\(\).*value_serializer"):
             await producer.send("orders", "hello")  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match=r"key is int 5.*key_serializer"):
@@ -76,8 +76,8 @@ async def test_text_without_a_serializer_is_refused_with_a_hint(served: Served) 
 
 
 @pytest.mark.parametrize("iterates", [False, True])
-async def test_a_record_that_cannot_be_deserialized_is_not_passed_over(served: Served, iterates: bool) -> None:
-    address = await served(stored(b"1", b"{", b"3"))
+async def test_a_record_that_cannot_be_deserialized_is_not_skipped(served: Served, iterates: bool) -> None:
+    address = await served(make_broker_with(b"1", b"{", b"3"))
     consumer: Consumer[bytes, Any] = Consumer(address, "orders", value_deserializer=deserialize_json)
 
     async def next_values() -> list[Any]:
@@ -94,11 +94,11 @@ async def test_a_record_that_cannot_be_deserialized_is_not_passed_over(served: S
         assert await next_values() == [3]
 
 
-async def test_a_filter_leaves_records_out_and_positions_pass_them(served: Served) -> None:
+async def test_a_filter_leaves_records_out_but_positions_advance(served: Served) -> None:
     def is_even(record: ConsumerRecord[bytes, int]) -> bool:
         return record.value is not None and record.value % 2 == 0
 
-    address = await served(stored(*(b"%d" % value for value in range(7))))
+    address = await served(make_broker_with(*(b"%d" % value for value in range(7))))
     consumer: Consumer[bytes, int] = Consumer(address, "orders", value_deserializer=int, where=is_even)
     async with consumer:
         values: list[int | None] = []

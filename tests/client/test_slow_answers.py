@@ -1,4 +1,4 @@
-"""A request without an answer is logged after a second, once for each address, and one that is to wait is not."""
+"""Requests without an answer are logged after a second, once per address, except requests that wait on purpose."""
 
 import asyncio
 import logging
@@ -17,22 +17,22 @@ Scripted = Callable[[Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]]
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def warn_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_answers, "WARN_AFTER_S", 0.05)
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+def list_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-async def until_warned(caplog: pytest.LogCaptureFixture) -> None:
+async def wait_for_warning(caplog: pytest.LogCaptureFixture) -> None:
     async with asyncio.timeout(10):
-        while not warnings(caplog):
+        while not list_warnings(caplog):
             await asyncio.sleep(0.01)
 
 
 async def test_a_broker_that_does_not_answer_is_named(
-    soon: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
+    warn_quickly: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     released = asyncio.Event()
 
@@ -43,20 +43,22 @@ async def test_a_broker_that_does_not_answer_is_named(
     address = await scripted(answer)
     async with BrokerClient(address) as client:
         asking = asyncio.ensure_future(client.topics())
-        await until_warned(caplog)
+        await wait_for_warning(caplog)
         released.set()
         with pytest.raises(Unavailable):
             await asking
-    assert warnings(caplog) == [f"{address}: no answer to GET /topics after 0.05 s, waiting for up to 15 s"]
+    assert list_warnings(caplog) == [f"{address}: no answer to GET /topics after 0.05 s, waiting for up to 15 s"]
 
 
-async def test_an_address_is_named_again_after_it_answered(soon: None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_address_is_named_again_after_it_answered(
+    warn_quickly: None, caplog: pytest.LogCaptureFixture
+) -> None:
     slow = SlowAnswers()
 
     async def wait(count: int) -> None:
         with slow.watch("a:1", "GET /x", 5.0, 0.0):
             await asyncio.sleep(0.2)
-        assert len(warnings(caplog)) == count
+        assert len(list_warnings(caplog)) == count
 
     await wait(1)
     slow.note_status("a:1", 503)
@@ -65,10 +67,10 @@ async def test_an_address_is_named_again_after_it_answered(soon: None, caplog: p
     await wait(2)
 
 
-async def test_a_wait_that_was_ordered_is_none(
-    soon: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
+async def test_an_intended_wait_is_not_logged(
+    warn_quickly: None, scripted: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fetch at the end of a partition, a heartbeat that waits, a join that is held until others have joined."""
+    """Intended waits: a fetch at the end of a partition, a waiting heartbeat, a join held until others have joined."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(0.3)
@@ -84,4 +86,4 @@ async def test_a_wait_that_was_ordered_is_none(
         ):
             with pytest.raises(Unavailable):
                 await request
-    assert not warnings(caplog)
+    assert not list_warnings(caplog)

@@ -22,7 +22,7 @@ def topic(broker_process: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_records_go_there_and_back(broker_process: str, topic: str) -> None:
+def test_records_are_produced_and_consumed(broker_process: str, topic: str) -> None:
     with Producer(broker_process, value_serializer=serialize_json) as producer:
         assert producer.send_and_wait(topic, [0]).offset == 0
         deliveries = [producer.send(topic, [number], b"key") for number in (1, 2)]
@@ -46,7 +46,7 @@ def test_records_go_there_and_back(broker_process: str, topic: str) -> None:
         assert {place.topic for place in consumer.assignment} == {topic}
 
 
-def test_a_group_goes_on_behind_what_was_processed(broker_process: str, topic: str) -> None:
+def test_a_group_continues_after_the_processed_records(broker_process: str, topic: str) -> None:
     with Producer(broker_process) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number)
@@ -101,7 +101,7 @@ def test_errors_are_those_of_the_asynchronous_clients(broker_process: str, free_
         producer.send("orders", b"v")
 
 
-def test_in_an_event_loop_they_refuse_to_block_it(broker_process: str) -> None:
+def test_synchronous_clients_refuse_to_block_an_event_loop(broker_process: str) -> None:
     async def call() -> None:
         with pytest.raises(InvalidArgument, match="an event loop; use"):
             BrokerClient(broker_process)

@@ -1,4 +1,4 @@
-"""Topics, groups and partitions of a wrong type are refused with what to give instead, before anything is done."""
+"""Topics, groups and partitions of a wrong type are refused with a hint, before any request."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("topic", "message"), WRONG)
-async def test_a_topic_that_is_no_str(topic: Any, message: str) -> None:
+async def test_a_topic_that_is_not_a_str_is_refused(topic: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Consumer("127.0.0.1:1", topic)
     async with BrokerClient("127.0.0.1:1") as client, Producer("127.0.0.1:1", idempotent=False) as producer:

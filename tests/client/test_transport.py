@@ -12,7 +12,7 @@ NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 class FakeBroker:
-    """Listens, and counts what it is asked."""
+    """Server that counts its requests."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -29,8 +29,8 @@ class FakeBroker:
         raise NotImplementedError
 
 
-class DyingBroker(FakeBroker):
-    """Answers the first request, and dies on the second one of the same connection."""
+class CrashingBroker(FakeBroker):
+    """Server that answers the first request and closes the connection without an answer at the second one."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readuntil(b"\r\n\r\n"):
@@ -44,7 +44,7 @@ class DyingBroker(FakeBroker):
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
 async def test_requests_on_a_broken_connection_are_unknown(method: str) -> None:
-    broker = DyingBroker()
+    broker = CrashingBroker()
     async with broker as address, HttpTransport([address]) as transport:
         await transport.request(method, "/t", timeout_s=5, repeatable=False)
         with pytest.raises(OutcomeUnknown):
@@ -55,7 +55,7 @@ async def test_requests_on_a_broken_connection_are_unknown(method: str) -> None:
 
 
 class LossyBroker(FakeBroker):
-    """Server that closes the connection after a whole request; or answers with this."""
+    """Server that closes the connection after a complete request, with or without sending `answer` first."""
 
     def __init__(self, answer: bytes = b"") -> None:
         super().__init__()
@@ -72,7 +72,7 @@ NO_LEADER = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
-async def test_a_change_of_which_one_attempt_was_lost_failed_only_perhaps(method: str) -> None:
+async def test_a_change_after_a_lost_attempt_is_unknown_unless_a_later_one_succeeds(method: str) -> None:
     async with LossyBroker() as lossy, LossyBroker(NO_LEADER) as refusing, LossyBroker(NO_CONTENT) as willing:
         async with HttpTransport([lossy]) as transport:
             with pytest.raises(OutcomeUnknown, match="may have been done: no broker answers"):
@@ -88,7 +88,7 @@ async def test_a_change_of_which_one_attempt_was_lost_failed_only_perhaps(method
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_of_what_only_reads_no_attempt_matters(method: str) -> None:
+async def test_a_read_after_a_lost_attempt_is_not_unknown(method: str) -> None:
     async with LossyBroker() as lossy, LossyBroker(NO_LEADER) as refusing:
         async with HttpTransport([lossy]) as transport:
             with pytest.raises(Unavailable):

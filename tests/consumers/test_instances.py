@@ -1,4 +1,4 @@
-"""Instances at a coordinator that tests move by hand: rebalances, fencing, lost memberships, failed commits."""
+"""Consumer instances with a fake coordinator: rebalances, fencing, lost memberships, failed commits."""
 
 import asyncio
 from itertools import count
@@ -46,7 +46,7 @@ def soon():
 
 
 class FakeCoordinator:
-    """Coordinator that assigns `assignment`; a test begins each rebalance."""
+    """Coordinator that assigns `assignment`; the test begins each rebalance."""
 
     def __init__(self):
         self.instances, self.generation, self.assignment = {}, 1, [A, B]
@@ -93,14 +93,14 @@ class FakeCoordinator:
         if self.is_deposed:
             raise NotLeader("deposed")
 
-    async def tell(self, error):
-        """Fail the member's heartbeat with the error."""
+    async def fail_heartbeat(self, error):
+        """Fail the member's waiting heartbeat with the error."""
         await until(lambda: self._beats and not self._beats[-1].done())
         self._beats[-1].set_exception(error)
 
 
 class World:
-    """A host with two partitions of ten records each, and what is committed."""
+    """Host of instances with two partitions of ten records each, and the committed offsets."""
 
     def __init__(self):
         self.coordinator = FakeCoordinator()
@@ -159,18 +159,18 @@ class World:
         return dict(self.committed_offsets)
 
     # instances
-    async def instance(self, **settings):
+    async def create_instance(self, **settings):
         given = {"auto.offset.reset": "earliest"} | {key.replace("_", "."): value for key, value in settings.items()}
         await self.registry.create(self.coordinator, G, C, read_settings(given), soon())
         return next(iter(self.registry))
 
-    async def subscribed(self, **settings):
-        found = await self.instance(**settings)
+    async def create_subscribed(self, **settings):
+        found = await self.create_instance(**settings)
         await found.subscribe(("t",), None, soon())
         await until(lambda: found.assignment)
         return found
 
-    def stored(self):
+    def read_stored(self):
         return from_record(self.coordinator.instances[G, C])
 
 
@@ -209,83 +209,83 @@ EVERYTHING = {0: list(range(10)), 1: list(range(10))}
 
 
 async def test_an_instance_is_in_the_log_before_the_answer(world):
-    found = await world.subscribed()
-    assert (world.stored().topics, world.stored().member_id) == (("t",), "c-1")
+    found = await world.create_subscribed()
+    assert (world.read_stored().topics, world.read_stored().member_id) == (("t",), "c-1")
     await found.unsubscribe(soon())
-    assert (world.stored().topics, world.stored().member_id, found.assignment) == ((), "", ())
+    assert (world.read_stored().topics, world.read_stored().member_id, found.assignment) == ((), "", ())
     assert world.coordinator.left == ["c-1"]
     await found.assign([B], soon())
-    assert world.stored().assigned == (B,)
+    assert world.read_stored().assigned == (B,)
     world.coordinator.is_deposed = True
     with pytest.raises(NotLeader):
         await found.assign([A], soon())
     assert found.assignment == (B,)
 
 
-async def test_a_member_keeps_its_positions_through_a_rebalance_that_leaves_them(world):
-    found = await world.subscribed()
+async def test_a_member_keeps_the_positions_of_partitions_that_stay_assigned(world):
+    found = await world.create_subscribed()
     assert await poll(found) == EVERYTHING
     world.coordinator.generation, world.coordinator.assignment = 2, [A]
-    await world.coordinator.tell(RebalanceInProgress("again"))
+    await world.coordinator.fail_heartbeat(RebalanceInProgress("again"))
     await until(lambda: found.assignment == (A,))
     assert await poll(found) == {}
     # Nothing was acknowledged when the partition went, so nothing was committed for it.
     assert all(B not in offsets for _, offsets in world.commits)
     world.coordinator.generation, world.coordinator.assignment = 3, [A, B]
-    await world.coordinator.tell(RebalanceInProgress("again"))
+    await world.coordinator.fail_heartbeat(RebalanceInProgress("again"))
     await until(lambda: len(found.assignment) == 2)
     assert await poll(found) == {1: list(range(10))}
 
 
 async def test_acknowledged_records_are_committed_before_the_partitions_are_revoked(world):
-    found = await world.subscribed()
+    found = await world.create_subscribed()
     await poll(found)
     await poll(found)
     world.commits.clear()
     world.committed_offsets.clear()
     for position in found._positions._known.values():
         position.committed = None  # the commits of the polls were lost
-    await world.coordinator.tell(RebalanceInProgress("again"))
+    await world.coordinator.fail_heartbeat(RebalanceInProgress("again"))
     await until(lambda: len(world.coordinator.joins) == 2 and world.commits)
     assert world.commits[0] == (MemberIdentity("c-1", 1), {A: 10, B: 10})
 
 
 @pytest.mark.parametrize("missed", [StaleGeneration("old"), UnknownMember("who")])
 async def test_a_member_that_missed_a_generation_begins_at_the_committed_offset(world, missed):
-    found = await world.subscribed(**{"auto.commit.enable": False})
+    found = await world.create_subscribed(**{"auto.commit.enable": False})
     assert await poll(found) == EVERYTHING
     world.committed_offsets[A] = OffsetRecord(Offset(4), -1, "", 0)
     world.coordinator.generation = 5
-    await world.coordinator.tell(missed)
+    await world.coordinator.fail_heartbeat(missed)
     await until(lambda: len(world.coordinator.joins) == 2 and len(found.assignment) == 2)
     assert world.coordinator.joins[1].member_id == ("" if isinstance(missed, UnknownMember) else "c-1")
     assert await poll(found) == {0: list(range(4, 10)), 1: list(range(10))}
 
 
-async def test_a_generation_without_its_share_may_have_been_another_members(world):
-    found = await world.subscribed(**{"auto.commit.enable": False})
+async def test_after_a_generation_without_an_assignment_positions_are_read_from_commits(world):
+    found = await world.create_subscribed(**{"auto.commit.enable": False})
     assert await poll(found) == EVERYTHING
     world.committed_offsets[A] = OffsetRecord(Offset(4), -1, "", 0)
     world.coordinator.generation, world.coordinator.next_sync_error = 2, RebalanceInProgress("once more")
-    await world.coordinator.tell(RebalanceInProgress("again"))
+    await world.coordinator.fail_heartbeat(RebalanceInProgress("again"))
     await until(lambda: len(world.coordinator.joins) == 3 and found._member.settled.is_set())
     assert await poll(found) == {0: list(range(4, 10)), 1: list(range(10))}
 
 
-async def test_a_commit_that_meets_a_rebalance_goes_on_in_the_next_generation(world):
-    found = await world.subscribed(**{"auto.commit.enable": False})
+async def test_a_commit_during_a_rebalance_is_repeated_in_the_next_generation(world):
+    found = await world.create_subscribed(**{"auto.commit.enable": False})
     await poll(found)
     world.coordinator.generation, world.coordinator.assignment = 2, [A]
     committing_ = asyncio.ensure_future(commit(found, (A, 3), (B, 3)))
-    await world.coordinator.tell(RebalanceInProgress("again"))
+    await world.coordinator.fail_heartbeat(RebalanceInProgress("again"))
     # By then one of the partitions is another member's, and is not committed.
     assert await committing_ == {0: 4, 1: None}
     assert world.commits[-1] == (MemberIdentity("c-1", 2), {A: 4})
 
 
-async def test_auto_commit_that_fails_is_tried_again(world, monkeypatch):
+async def test_a_failed_auto_commit_is_retried(world, monkeypatch):
     monkeypatch.setattr(committing, "AUTO_COMMIT_S", 0.01)
-    found = await world.subscribed()
+    found = await world.create_subscribed()
     await poll(found)
     world.commit_errors = [Unavailable("not now"), Overloaded("nor now")]
     await poll(found)
@@ -293,8 +293,8 @@ async def test_auto_commit_that_fails_is_tried_again(world, monkeypatch):
     assert [offsets for _, offsets in world.commits] == [{A: 10, B: 10}] * 3
 
 
-async def test_a_repeated_poll_gets_the_same(world):
-    found = await world.subscribed()
+async def test_a_repeated_poll_returns_the_same_records(world):
+    found = await world.create_subscribed()
     assert await poll(found, poll_id="x") == EVERYTHING
     assert await poll(found, poll_id="x") == EVERYTHING
     assert world.commits == []
@@ -303,15 +303,15 @@ async def test_a_repeated_poll_gets_the_same(world):
     assert world.commits == [(MemberIdentity("c-1", 1), {A: 10, B: 10})]
 
 
-async def test_a_seek_meanwhile_is_not_undone(world):
-    found = await world.subscribed()
+async def test_a_repeated_poll_does_not_undo_a_seek(world):
+    found = await world.create_subscribed()
     await poll(found, poll_id="x")
     await found.seek([Chosen(A, offset=8)], soon())
     assert await poll(found, poll_id="x") == {0: [8, 9], 1: list(range(10))}
 
 
 async def test_commits_without_waiters_are_bounded(world):
-    found = await world.subscribed()
+    found = await world.create_subscribed()
     await poll(found)
     for _ in range(16):
         await found.commit([Consumed(A, 1)], is_waited_for=False, deadline=soon())
@@ -323,7 +323,7 @@ async def test_commits_without_waiters_are_bounded(world):
 
 async def test_a_poll_fails_with_the_reason_of_the_lost_membership(world):
     world.coordinator.next_join_error = InvalidArgument("too much metadata")
-    found = await world.instance()
+    found = await world.create_instance()
     await found.subscribe(("t",), None, soon())
     with pytest.raises(InvalidArgument, match="too much metadata"):
         await poll(found, 10_000)
@@ -331,8 +331,8 @@ async def test_a_poll_fails_with_the_reason_of_the_lost_membership(world):
     assert await poll(found) == EVERYTHING
 
 
-async def test_another_coordinator_goes_on_with_what_is_stored(world):
-    found = await world.subscribed()
+async def test_another_coordinator_continues_with_the_stored_instance(world):
+    found = await world.create_subscribed()
     await found.seek([Chosen(A, offset=7)], soon())
     polling = asyncio.ensure_future(poll(found, 0))
     assert (await polling)[0] == [7, 8, 9]
@@ -357,15 +357,15 @@ async def test_another_coordinator_goes_on_with_what_is_stored(world):
     assert (await poll(last))[0] == [9]
 
 
-async def test_a_record_that_cannot_be_read_leaves_the_others(world):
-    await world.instance()
+async def test_an_undecodable_stored_instance_is_skipped(world):
+    await world.create_instance()
     world.coordinator.instances[G, "newer"] = {"version": 9}
     world.registry.ended(world.coordinator)
     world.registry.began(world.coordinator)
     assert [instance.name for instance in world.registry] == [C]
 
 
-async def test_a_deposed_coordinator_answers_nothing_about_instances(world):
+async def test_a_deposed_coordinator_answers_no_request_about_instances(world):
     asked = InstancePoll(G, "made elsewhere", "1", 0, 1, ["json"])
     with pytest.raises(UnknownConsumer):
         await POLL.serve(world.registry, world.coordinator, asked, soon())
@@ -379,12 +379,12 @@ async def test_a_deposed_coordinator_answers_nothing_about_instances(world):
     "fields",
     [[G, C, "1", 0, 1, "json"], [G, C, "1", "0", 1, []], [G, C, "1", 0, 1], [G, C, "1", 0, 1, [], 2], {"group": G}],
 )
-def test_requests_that_cannot_be_read_are_refused(fields):
+def test_undecodable_requests_are_refused(fields):
     with pytest.raises(InvalidArgument, match="check that the other broker runs a compatible release"):
         POLL.unpack_request(msgspec.msgpack.encode(fields))
 
 
-def test_deliveries_travel_with_their_batches_as_they_are():
+def test_deliveries_are_encoded_with_their_batches_unchanged():
     pieces = [RecordPiece("t", number, Offset(1), Offset(3), [b"x"] * number) for number in range(3)]
     moved = [Moved("t", 0, -1, None, Offset(0), Offset(9))]
     delivery = PollDelivery("binary", pieces, moved, 7)
@@ -394,7 +394,7 @@ def test_deliveries_travel_with_their_batches_as_they_are():
 
 
 async def test_a_stopping_broker_answers_all_waiters(world):
-    found = await world.subscribed(**{"consumer.request.timeout.ms": 60_000})
+    found = await world.create_subscribed(**{"consumer.request.timeout.ms": 60_000})
     await poll(found)
     waiting = asyncio.ensure_future(found.poll(next(IDS), 60_000, 1, ["binary"]))
     await asyncio.sleep(0)
@@ -403,9 +403,9 @@ async def test_a_stopping_broker_answers_all_waiters(world):
     assert (await found.poll(next(IDS), 60_000, 1, ["binary"])).pieces == []
 
 
-async def test_a_member_that_fails_begins_anew(world, caplog):
+async def test_a_failed_member_rejoins_as_a_new_one(world, caplog):
     world.coordinator.next_join_error = ZeroDivisionError("a bug")
-    found = await world.instance()
+    found = await world.create_instance()
     await found.subscribe(("t",), None, soon())
     with pytest.raises(Unavailable, match="failed"):
         await poll(found, 10_000)
@@ -414,8 +414,8 @@ async def test_a_member_that_fails_begins_anew(world, caplog):
 
 
 @pytest.mark.parametrize("what", [{"topics": ("t",)}, {"pattern": "t.*"}])
-async def test_a_poll_that_comes_before_the_member_is_back_waits_for_it(world, what):
-    found = await world.instance()
+async def test_a_poll_waits_until_the_member_has_rejoined(world, what):
+    found = await world.create_instance()
     await found.subscribe(what.get("topics", ()), what.get("pattern"), soon())
     await until(lambda: found.assignment)
     world.registry.ended(world.coordinator)
@@ -425,16 +425,16 @@ async def test_a_poll_that_comes_before_the_member_is_back_waits_for_it(world, w
 
 
 async def test_a_pending_commit_does_not_undo_a_seek(world):
-    found = await world.subscribed()
+    found = await world.create_subscribed()
     await poll(found)
     held = asyncio.Event()
     commit_now = world.commit
 
-    async def slow(*arguments, **options):
+    async def commit_slowly(*arguments, **options):
         await held.wait()
         return await commit_now(*arguments, **options)
 
-    world.commit = slow
+    world.commit = commit_slowly
     await poll(found)  # commits what the first one gave
     seeking = asyncio.ensure_future(found.seek([Chosen(A, offset=3)], soon()))
     for _ in range(50):
@@ -443,4 +443,4 @@ async def test_a_pending_commit_does_not_undo_a_seek(world):
     held.set()
     await seeking
     assert world.committed_offsets[A].offset == 10
-    assert world.stored().anchors[A] == (3, 10)
+    assert world.read_stored().anchors[A] == (3, 10)

@@ -1,4 +1,4 @@
-"""One poll over several partitions: how much, in what order, how long; and what it does when some cannot be read."""
+"""One poll over several partitions: amount, order and duration, also if some partitions cannot be read."""
 
 import asyncio
 
@@ -17,14 +17,14 @@ from raftlog.types import Offset, OffsetRange, Term, TopicPartition
 P = [TopicPartition("t", number) for number in range(200)]
 
 
-def batch(base, *values, **options):
+def make_batch(base, *values, **options):
     found = build_batch([NewRecord(value) for value in values], **options)
     stamp(found, Offset(base), Term(3))
     return memoryview(found)
 
 
 class FakeReader:
-    """Partitions are lists of batches, or errors; one that is empty waits."""
+    """Reader whose partitions are lists of batches, or errors; an empty partition makes it wait."""
 
     def __init__(self, **partitions):
         self.logs = {int(name[1:]): log for name, log in partitions.items()}
@@ -65,7 +65,7 @@ async def poll(reader, count, ms=50, *, min_bytes=1, max_bytes=1_000, interrupte
     return await Poll(reader, limits, deadline_in(ms), interrupted or asyncio.Event()).run(standings)
 
 
-def values(taken):
+def decode_values(taken):
     return [
         record.value
         for piece in taken.batches
@@ -74,68 +74,68 @@ def values(taken):
     ]
 
 
-def by_partition(polled):
-    return {partition.partition: values(taken) for partition, taken in polled.taken}
+def values_by_partition(polled):
+    return {partition.partition: decode_values(taken) for partition, taken in polled.taken}
 
 
-async def test_all_partitions_are_asked_and_what_there_is_comes_at_once():
-    reader = FakeReader(p0=[batch(0, b"a")], p1=[], p5=[batch(0, b"b", b"c")])
+async def test_all_partitions_are_fetched_and_present_records_are_returned_at_once():
+    reader = FakeReader(p0=[make_batch(0, b"a")], p1=[], p5=[make_batch(0, b"b", b"c")])
     polled = await poll(reader, 6, ms=60_000)
-    assert by_partition(polled) == {0: [b"a"], 5: [b"b", b"c"]}
+    assert values_by_partition(polled) == {0: [b"a"], 5: [b"b", b"c"]}
     assert not polled.failed
 
 
-async def test_without_anything_it_waits_for_whatever_comes_first():
+async def test_a_poll_without_records_waits_for_the_first_one():
     reader = FakeReader()
     polling = asyncio.ensure_future(poll(reader, 3, ms=60_000))
     while reader.waiting < 3:
         await asyncio.sleep(0)
-    reader.logs[1] = [batch(0, b"late")]
+    reader.logs[1] = [make_batch(0, b"late")]
     reader.came.set()
-    assert by_partition(await polling) == {1: [b"late"]}
+    assert values_by_partition(await polling) == {1: [b"late"]}
 
 
-async def test_it_waits_until_there_are_enough_bytes():
-    reader = FakeReader(p0=[batch(0, b"abc")])
+async def test_a_poll_waits_for_the_minimum_of_bytes():
+    reader = FakeReader(p0=[make_batch(0, b"abc")])
     polling = asyncio.ensure_future(poll(reader, 3, ms=60_000, min_bytes=5))
     while reader.waiting < 2:
         await asyncio.sleep(0)
-    reader.logs[2] = [batch(0, b"de")]
+    reader.logs[2] = [make_batch(0, b"de")]
     reader.came.set()
-    assert by_partition(await polling) == {0: [b"abc"], 2: [b"de"]}
+    assert values_by_partition(await polling) == {0: [b"abc"], 2: [b"de"]}
 
 
-async def test_an_interruption_ends_it_with_what_there_is():
-    reader, interrupted = FakeReader(p0=[batch(0, b"abc")]), asyncio.Event()
+async def test_an_interrupted_poll_returns_the_present_records():
+    reader, interrupted = FakeReader(p0=[make_batch(0, b"abc")]), asyncio.Event()
     polling = asyncio.ensure_future(poll(reader, 3, ms=60_000, min_bytes=500, interrupted=interrupted))
     while reader.waiting < 2:
         await asyncio.sleep(0)
     interrupted.set()
-    assert by_partition(await polling) == {0: [b"abc"]}
+    assert values_by_partition(await polling) == {0: [b"abc"]}
     assert reader.waiting == 0
 
 
-async def test_its_time_ends_it():
+async def test_a_poll_ends_at_its_deadline():
     assert (await poll(FakeReader(), 3, ms=5)).taken == []
-    assert by_partition(await poll(FakeReader(p2=[batch(0, b"x")]), 3, ms=0)) == {2: [b"x"]}
+    assert values_by_partition(await poll(FakeReader(p2=[make_batch(0, b"x")]), 3, ms=0)) == {2: [b"x"]}
 
 
-async def test_more_partitions_than_may_wait_at_once_take_turns():
+async def test_partitions_beyond_the_limit_of_waiting_fetches_take_turns():
     reader = FakeReader()
     polling = asyncio.ensure_future(poll(reader, 100, ms=60_000))
     while not any(number == 99 for number, _ in reader.asked[100:]):
         await asyncio.sleep(0.01)
-    reader.logs[99] = [batch(0, b"last")]
+    reader.logs[99] = [make_batch(0, b"last")]
     reader.came.set()
-    assert by_partition(await polling) == {99: [b"last"]}
+    assert values_by_partition(await polling) == {99: [b"last"]}
 
 
 async def test_an_unreadable_partition_delays_no_other():
     reader = FakeReader(
-        p0="nobody leads", p1=NoLeader("no"), p2=UnknownTopic("no"), p3=[batch(0, b"x")], p9=[batch(0, b"y")]
+        p0="nobody leads", p1=NoLeader("no"), p2=UnknownTopic("no"), p3=[make_batch(0, b"x")], p9=[make_batch(0, b"y")]
     )
     polled = await poll(reader, 10, ms=60_000)
-    assert by_partition(polled) == {3: [b"x"], 9: [b"y"]}
+    assert values_by_partition(polled) == {3: [b"x"], 9: [b"y"]}
     assert {partition.partition: type(error).__name__ for partition, error in polled.failed.items()} == {
         0: "Unavailable",
         1: "NoLeader",
@@ -143,7 +143,7 @@ async def test_an_unreadable_partition_delays_no_other():
     }
 
 
-async def test_a_partition_that_gets_a_leader_meanwhile_is_waited_for():
+async def test_a_poll_waits_for_a_partition_without_a_leader():
     reader = FakeReader(p0=NoLeader("not yet"), p1=[])
     polling = asyncio.ensure_future(poll(reader, 2, ms=60_000))
     while not reader.waiting:
@@ -151,35 +151,35 @@ async def test_a_partition_that_gets_a_leader_meanwhile_is_waited_for():
     reader.logs[0] = []
     while reader.waiting < 2:
         await asyncio.sleep(0.01)
-    reader.logs[0] = [batch(0, b"x")]
+    reader.logs[0] = [make_batch(0, b"x")]
     reader.came.set()
     polled = await polling
-    assert by_partition(polled) == {0: [b"x"]}
+    assert values_by_partition(polled) == {0: [b"x"]}
     assert not polled.failed
 
 
-async def test_a_position_outside_of_the_log_is_reported():
+async def test_a_position_out_of_range_is_reported():
     reader = FakeReader(p0=OffsetOutOfRange(0, Offset(5), Offset(9)))
     polled = await poll(reader, 2, ms=60_000)  # and nothing is waited for
     assert isinstance(polled.failed[P[0]], OffsetOutOfRange)
 
 
-async def test_an_answer_ends_inside_a_batch_where_it_has_to():
-    reader = FakeReader(p0=[batch(0, b"aaaa", b"bbbb"), batch(2, b"cccc")], p1=[batch(0, b"dddd")])
+async def test_an_answer_may_end_inside_a_batch():
+    reader = FakeReader(p0=[make_batch(0, b"aaaa", b"bbbb"), make_batch(2, b"cccc")], p1=[make_batch(0, b"dddd")])
     polled = await poll(reader, 2, max_bytes=9)
     ((partition, taken),) = polled.taken
     assert (partition.partition, taken.offset, taken.end, taken.records, taken.size) == (0, 0, 2, 2, 8)
     polled = await poll(reader, 2, max_bytes=12)
-    assert by_partition(polled) == {0: [b"aaaa", b"bbbb", b"cccc"]}
+    assert values_by_partition(polled) == {0: [b"aaaa", b"bbbb", b"cccc"]}
 
 
-async def test_one_record_is_answered_however_large():
-    polled = await poll(FakeReader(p0=[batch(0, b"a" * 500, b"b")]), 1, max_bytes=1)
-    assert by_partition(polled) == {0: [b"a" * 500]}
+async def test_a_record_larger_than_the_limit_is_returned_alone():
+    polled = await poll(FakeReader(p0=[make_batch(0, b"a" * 500, b"b")]), 1, max_bytes=1)
+    assert values_by_partition(polled) == {0: [b"a" * 500]}
 
 
-async def test_stored_bytes_are_bounded_too():
-    big = [batch(0, b"x" * 1000)]
+async def test_the_number_of_stored_bytes_is_bounded():
+    big = [make_batch(0, b"x" * 1000)]
     polled = await poll(FakeReader(**{f"p{number}": big for number in range(50)}), 50, max_bytes=1 << 20, stored=5_000)
     assert len(polled.taken) == 5
 
@@ -188,28 +188,28 @@ async def test_stored_bytes_are_bounded_too():
 
 
 async def test_records_before_the_position_are_left_out():
-    taken = await take([batch(10, b"a", b"b", b"c")], Offset(11), 100, BatchOpener(1_000))
-    assert (values(taken), taken.end, taken.leader_epoch) == ([b"b", b"c"], 13, 3)
-    assert (await take([batch(10, b"a")], Offset(11), 100, BatchOpener(1_000))).end == 11
+    taken = await take([make_batch(10, b"a", b"b", b"c")], Offset(11), 100, BatchOpener(1_000))
+    assert (decode_values(taken), taken.end, taken.leader_epoch) == ([b"b", b"c"], 13, 3)
+    assert (await take([make_batch(10, b"a")], Offset(11), 100, BatchOpener(1_000))).end == 11
 
 
 async def test_compacted_offsets_are_skipped():
     gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(0), offsets_spanned=4)
-    taken = await take([memoryview(gap), batch(4, b"x")], Offset(0), 100, BatchOpener(1_000))
-    assert (values(taken), taken.end) == ([b"x"], 5)
+    taken = await take([memoryview(gap), make_batch(4, b"x")], Offset(0), 100, BatchOpener(1_000))
+    assert (decode_values(taken), taken.end) == ([b"x"], 5)
 
 
 async def test_an_undecodable_batch_ends_an_answer_and_is_the_next_error():
-    good, bad = batch(0, b"a"), batch(1, b"b" * 5_000, compression=Compression.GZIP)
+    good, bad = make_batch(0, b"a"), make_batch(1, b"b" * 5_000, compression=Compression.GZIP)
     taken = await take([good, bad], Offset(0), 100_000, BatchOpener(1_000))
-    assert (values(taken), taken.end) == ([b"a"], 1)
+    assert (decode_values(taken), taken.end) == ([b"a"], 1)
     with pytest.raises(InvalidBatch, match="at offset 2"):
-        await take([bad, batch(2, b"c")], Offset(1), 100_000, BatchOpener(1_000))
+        await take([bad, make_batch(2, b"c")], Offset(1), 100_000, BatchOpener(1_000))
     # An answer of other partitions does not make it a smaller error.
     with pytest.raises(InvalidBatch):
         await take([bad], Offset(1), 100_000, BatchOpener(1_000), at_least_one=False)
 
 
-async def test_an_answer_that_is_full_takes_nothing_of_another_partition():
-    taken = await take([batch(0, b"abc")], Offset(0), 2, BatchOpener(1_000), at_least_one=False)
+async def test_a_full_answer_takes_nothing_from_further_partitions():
+    taken = await take([make_batch(0, b"abc")], Offset(0), 2, BatchOpener(1_000), at_least_one=False)
     assert (taken.end, taken.records) == (0, 0)

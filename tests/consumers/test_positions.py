@@ -1,4 +1,4 @@
-"""Positions move with answers, and only what an earlier answer gave is committed by itself."""
+"""Positions advance with answers, and auto commit commits only the records of earlier answers."""
 
 from uuid import UUID
 
@@ -9,15 +9,15 @@ from raftlog.types import Offset, TopicPartition
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def positions(ids=None):
+def make_positions(ids=None):
     ids = {"t": UUID(int=1)} if ids is None else ids
     found = FetchPositions(ids.get)
     found.own([B, A], keep=False)
     return found
 
 
-def test_an_answer_is_acknowledged_by_the_next_request():
-    found = positions()
+def test_the_next_request_acknowledges_an_answer():
+    found = make_positions()
     found.begin(A, Offset(5))
     found.deliver(A, Offset(9), 2)
     assert found.acknowledged() == {}
@@ -29,15 +29,15 @@ def test_an_answer_is_acknowledged_by_the_next_request():
     assert found.acknowledged() == {}
 
 
-def test_positions_only_begun_are_not_committed():
-    found = positions()
+def test_positions_without_delivered_records_are_not_committed():
+    found = make_positions()
     found.begin(A, Offset(5))
     found.acknowledge()
     assert found.acknowledged() == found.delivered() == {}
 
 
-def test_the_source_of_the_last_delivery_is_asked_last():
-    found = positions()
+def test_the_partition_of_the_last_delivery_is_fetched_last():
+    found = make_positions()
     found.begin(A, Offset(0))
     found.begin(B, Offset(0))
     found.deliver(A, Offset(3), 1)
@@ -46,8 +46,8 @@ def test_the_source_of_the_last_delivery_is_asked_last():
     assert list(found.standings()) == [FetchPosition(A, Offset(3)), FetchPosition(B, Offset(0))]
 
 
-def test_a_seek_takes_back_what_was_delivered():
-    found = positions()
+def test_a_seek_discards_unacknowledged_deliveries():
+    found = make_positions()
     found.begin(A, Offset(5))
     found.deliver(A, Offset(9), 2)
     found.begin(A, Offset(1))
@@ -56,8 +56,8 @@ def test_a_seek_takes_back_what_was_delivered():
     assert found.of(A) == 1
 
 
-def test_kept_partitions_keep_their_positions_unless_another_member_may_have_had_them():
-    found = positions()
+def test_kept_partitions_keep_their_positions_unless_another_member_may_have_owned_them():
+    found = make_positions()
     found.begin(A, Offset(5))
     found.begin(B, Offset(6))
     found.own([A], keep=True)
@@ -68,9 +68,9 @@ def test_kept_partitions_keep_their_positions_unless_another_member_may_have_had
     assert found.missing == [A, B]
 
 
-def test_a_later_topic_of_the_same_name_is_another_one():
+def test_positions_of_a_deleted_topic_do_not_apply_to_a_new_one_of_its_name():
     ids = {"t": UUID(int=1)}
-    found = positions(ids)
+    found = make_positions(ids)
     found.begin(A, Offset(5))
     ids["t"] = UUID(int=2)
     found.forget_other_topics()

@@ -1,4 +1,4 @@
-"""Settings of a consumer instance, and those of them that are stored in the log."""
+"""Settings of a consumer instance, and those stored in the log."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_the_defaults_are_those_of_kafka_and_the_rest_proxy():
 
 
 @pytest.mark.parametrize("value", [False, "false", "FALSE"])
-def test_strings_and_json_values_are_taken_alike(value):
+def test_strings_and_json_values_are_accepted_alike(value):
     assert read_settings({"auto.commit.enable": value}).auto_commit is False
     assert read_settings({"fetch.min.bytes": "70", "consumer.request.timeout.ms": 5}) == InstanceSettings(
         fetch_min_bytes=70, request_timeout_ms=5
@@ -56,7 +56,7 @@ def test_invalid_values_are_refused_with_the_valid_ones(given, says):
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\nb", "x" * 256, "\ud800", ".", ".."])
-def test_names_that_no_instance_can_have(name):
+def test_invalid_instance_names_are_refused(name):
     with pytest.raises(InvalidConsumer):
         check_name(name)
 
@@ -72,7 +72,7 @@ STORED = StoredInstance(
 )
 
 
-def test_stored_records_return_through_the_log_of_groups():
+def test_stored_instances_are_read_back_from_the_log():
     assert from_record(STORED.as_record()) == STORED
     key = InstanceKey("g", "c")
     assert from_record(decode_value(key, encode_value(STORED.as_record()))) == STORED
@@ -84,7 +84,7 @@ def test_stored_records_return_through_the_log_of_groups():
     "change",
     [{"version": 2}, {"settings": {"format": "x"}}, {"assigned": [["t"]]}, {"topics": None}, {"anchors": {"t": [1]}}],
 )
-def test_a_record_that_cannot_be_read_is_named_as_such(change):
+def test_an_undecodable_record_raises_a_format_error(change):
     with pytest.raises(FormatError):
         from_record({**STORED.as_record(), **change})
 

@@ -1,1 +1,1 @@
-"""The controller on real nodes."""
+"""Tests of the controller on real nodes."""

@@ -1,4 +1,4 @@
-"""Nodes with the controller's host, in one test process, on loopback and real directories.
+"""Nodes with the controller, in one test process, on loopback and with real directories.
 
 Waits are for events: every applied entry and every step wakes the waiters of conditions."""
 
@@ -51,7 +51,7 @@ def soon(seconds: float = WITHIN_S) -> Deadline:
 
 
 class Broker:
-    """A node and its metadata, in one life."""
+    """One start of a node with its copy of the metadata."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moved: asyncio.Event) -> None:
         self.node, self.metadata = node, metadata
@@ -65,7 +65,7 @@ class Broker:
 
     @classmethod
     async def open(cls, settings: NodeSettings, metadata: MetadataSettings, moved: asyncio.Event) -> "Broker":
-        """Open both; nothing runs yet."""
+        """Open the node and its metadata; nothing runs yet."""
         node = await Node.open(settings)
         try:
             return cls(node, ControllerHost.open(node, metadata), moved)
@@ -74,7 +74,7 @@ class Broker:
             raise
 
     async def begin(self) -> None:
-        """Listen, and start the metadata without waiting for it."""
+        """Start the node, and begin to start the metadata without waiting."""
         await self.node.start()
         addresses = Addresses(f"127.0.0.1:{9000 + self.number}", "", "")
         self.started = asyncio.create_task(self.metadata.start(addresses))
@@ -88,7 +88,7 @@ class Broker:
 
 
 class Brokers:
-    """By number; the addresses of all are known from the beginning."""
+    """Nodes by number, with addresses that are known from the beginning."""
 
     def __init__(self, directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None) -> None:
         self.directory, self.numbers = directory, tuple(numbers)
@@ -107,15 +107,15 @@ class Brokers:
         return int(self._held[number].getsockname()[1])
 
     def move(self, number: int) -> None:
-        """Give it another port for its next start."""
+        """Give the node another port for its next start."""
         self._held[number].close()
         self._held[number] = hold_port()
 
-    def text(self, number: int) -> str:
+    def address_text(self, number: int) -> str:
         return address_text(self.address(number))
 
     async def begin(self, number: int, *, seeds: Sequence[int] | None = None, **changes: Any) -> Broker:
-        """Start one, and do not wait until it is in the cluster."""
+        """Start one node without waiting until it is in the cluster."""
         named = self.seeds if seeds is None else seeds
         metadata = MetadataSettings(seeds=tuple(self.address(seed) for seed in named), **self.settings)
         settings = node_settings(self.directory, number, self.port(number), **{**self.node_changes, **changes})
@@ -125,7 +125,7 @@ class Brokers:
         return broker
 
     async def start(self, *numbers: int, **changes: Any) -> None:
-        """Start some, all by default, and wait until they are in the cluster."""
+        """Start these nodes, or all, and wait until they are in the cluster."""
         begun = [await self.begin(number, **changes) for number in numbers or self.numbers]
         async with asyncio.timeout(WITHIN_S):
             await asyncio.gather(*(broker.started for broker in begun if broker.started is not None))
@@ -135,20 +135,20 @@ class Brokers:
         await asyncio.gather(*(broker.stop() for broker in stopping))
 
     async def close(self) -> None:
-        """Stop all and give the ports back."""
+        """Stop all nodes and release their ports."""
         await self.stop()
         for held in self._held.values():
             held.close()
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for it; looks again after whatever any of them did."""
+    async def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait until the condition holds; test it again after each step of any node."""
         async with asyncio.timeout(WITHIN_S):
             while not condition():
                 self.moved.clear()
                 await self.moved.wait()
 
     def leader(self) -> int:
-        """Return the controller's leader; 0 without one."""
+        """Return the number of the controller's leader; 0 without a leader."""
         for number, broker in self.running.items():
             group_id = broker.metadata.group_id
             known = None if group_id is None else broker.node.leader_of(group_id)
@@ -156,25 +156,25 @@ class Brokers:
                 return number
         return 0
 
-    async def converged(self) -> bytes:
-        """Wait until all states are equal; their hash."""
+    async def wait_until_equal(self) -> bytes:
+        """Wait until the states of all nodes are equal; return their hash."""
 
-        def is_level() -> bool:
+        def are_equal() -> bool:
             states = [broker.metadata.state for broker in self.running.values()]
             return len({(state.applied_index, state.state_hash()) for state in states}) == 1
 
-        await self.until(is_level)
+        await self.wait_until(are_equal)
         return next(iter(self.running.values())).metadata.state.state_hash()
 
-    def topic(self, name: str, number: int) -> CreateTopic:
-        """Return a topic with one replica, on the first broker."""
+    def make_topic(self, name: str, number: int) -> CreateTopic:
+        """Return the creation of a topic with one replica on the first broker."""
         broker = next(iter(self.running.values()))
         replica = broker.metadata.state.all_brokers()[0].replica
         return CreateTopic(name, UUID(int=0x7000 + number), ((replica,),), settings_of({}), 5_000)
 
 
 class LogLines(logging.Handler):
-    """Log lines of this project, to be awaited."""
+    """Log lines of this project that a test can wait for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,8 +185,8 @@ class LogLines(logging.Handler):
         self._lines.append(record.getMessage())
         self._more.set()
 
-    async def until(self, text: str) -> str:
-        """Wait for a line with this text; the line."""
+    async def wait_for(self, text: str) -> str:
+        """Wait for a line with this text; return the line."""
         async with asyncio.timeout(WITHIN_S):
             while (line := next((line for line in self._lines if text in line), None)) is None:
                 self._more.clear()
@@ -211,7 +211,7 @@ async def log_lines() -> AsyncIterator[LogLines]:
 async def brokers(
     directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None
 ) -> AsyncIterator[Brokers]:
-    """Configure brokers without a start; those that run at the end are stopped."""
+    """Configure nodes without starting them; those that run at the end are stopped."""
     cluster = Brokers(directory, numbers, seeds)
     try:
         yield cluster

@@ -1,4 +1,4 @@
-"""A broker alone: it founds a cluster of itself at once, takes commands, and starts again."""
+"""A single broker: it creates its cluster at once, applies commands, and restarts."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.controller.brokers import DRIVER, Broker, MetadataSettings, brokers, 
 ALONE: tuple[int, ...] = ()
 
 
-async def test_it_is_registered_and_takes_commands_at_once(tmp_path: Path) -> None:
+async def test_a_single_broker_registers_and_applies_commands_at_once(tmp_path: Path) -> None:
     async with brokers(tmp_path, [1], seeds=ALONE) as cluster:
         never = replace(DRIVER, raft=RaftSettings(election_ticks_min=1_000_000))
         await cluster.start(driver=never)  # it waits for no election timeout
@@ -27,22 +27,22 @@ async def test_it_is_registered_and_takes_commands_at_once(tmp_path: Path) -> No
         assert UUID(metadata.cluster_id).version == 4
         [broker] = metadata.state.all_brokers()
         assert (broker.node_id, broker.boot_epoch, broker.host) == (1, 1, "host-1")
-        assert broker.addresses.rpc == cluster.text(1)
-        version = await metadata.submit(cluster.topic("t", 1), soon())
+        assert broker.addresses.rpc == cluster.address_text(1)
+        version = await metadata.submit(cluster.make_topic("t", 1), soon())
         assert metadata.state.topic("t").version == version
         with pytest.raises(TopicExists):
-            await metadata.submit(cluster.topic("t", 2), soon())
+            await metadata.submit(cluster.make_topic("t", 2), soon())
         await metadata.barrier(soon())
         fresh = metadata.freshness()
         assert (fresh.age_ms, fresh.leader, fresh.is_member, fresh.problem) == (0, 1, True, None)
 
 
-async def test_its_state_is_restored_before_it_restarts(tmp_path: Path) -> None:
+async def test_the_state_is_restored_before_a_restart_completes(tmp_path: Path) -> None:
     async with brokers(tmp_path, [1], seeds=ALONE) as cluster:
         await cluster.start()
         cluster_id = cluster.running[1].metadata.cluster_id
         for number in range(20):
-            await cluster.running[1].metadata.submit(cluster.topic(f"t{number}", number), soon())
+            await cluster.running[1].metadata.submit(cluster.make_topic(f"t{number}", number), soon())
         await cluster.stop()
         broker = await Broker.open(node_settings(tmp_path, 1, None), MetadataSettings(), cluster.moved)
         assert len(broker.metadata.state.topic_names()) == 20
@@ -51,27 +51,27 @@ async def test_its_state_is_restored_before_it_restarts(tmp_path: Path) -> None:
         metadata = cluster.running[1].metadata
         assert metadata.cluster_id == cluster_id
         assert metadata.state.all_brokers()[0].boot_epoch == 3
-        await metadata.submit(cluster.topic("more", 99), soon())
+        await metadata.submit(cluster.make_topic("more", 99), soon())
         assert len(metadata.state.topic_names()) == 21
 
 
-async def test_many_commands_at_once(tmp_path: Path) -> None:
+async def test_many_concurrent_commands_are_applied(tmp_path: Path) -> None:
     async with brokers(tmp_path, [1], seeds=ALONE) as cluster:
         await cluster.start()
         metadata = cluster.running[1].metadata
         calls = 0
 
-        def applied() -> None:
+        def count_calls() -> None:
             nonlocal calls
             calls += 1
 
-        metadata.observers = [applied]
-        await asyncio.gather(*(metadata.submit(cluster.topic(f"t{n}", n), soon()) for n in range(200)))
+        metadata.observers = [count_calls]
+        await asyncio.gather(*(metadata.submit(cluster.make_topic(f"t{n}", n), soon()) for n in range(200)))
         assert len(metadata.state.topic_names()) == 200
         assert calls < 100, f"{calls} calls for 200 commands"
 
 
-async def test_it_needs_no_rpc_port(tmp_path: Path) -> None:
+async def test_a_single_broker_needs_no_rpc_port(tmp_path: Path) -> None:
     moved = asyncio.Event()
     broker = await Broker.open(node_settings(tmp_path, 1, None), MetadataSettings(), moved)
     try:
@@ -103,8 +103,8 @@ async def test_seeds_need_an_rpc_address(tmp_path: Path) -> None:
         )
 
 
-async def test_the_deadline_of_a_read_is_kept(tmp_path: Path) -> None:
-    """Without a start there is no leader."""
+async def test_a_read_without_a_leader_fails_at_its_deadline(tmp_path: Path) -> None:
+    """The broker is not started, so there is no leader."""
     node = await Node.open(node_settings(tmp_path, 1, None))
     await node.stop()
     moved = asyncio.Event()

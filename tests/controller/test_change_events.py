@@ -1,4 +1,4 @@
-"""Every command of the controller is an event, but for those that are no news."""
+"""Events for the controller's commands: each command is logged, except those without a visible change."""
 
 import logging
 import uuid
@@ -87,5 +87,5 @@ def test_a_command_is_logged(
     assert seen == logged
 
 
-def test_no_command_is_forgotten() -> None:
+def test_every_command_is_logged_or_excluded() -> None:
     assert {type(command) for command, _ in LOGGED} | NO_NEWS == set(KINDS)

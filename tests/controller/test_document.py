@@ -1,4 +1,4 @@
-"""docs/FORMATS.md against the files of a node: every member is described, and nothing else is written."""
+"""docs/FORMATS.md compared with the files of a node: every file is described, and no other is written."""
 
 import json
 from pathlib import Path
@@ -29,6 +29,6 @@ async def test_the_files_of_a_node_are_those_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["identity", "peers", "bootstrap"])
-def test_no_member_is_described_twice(name: str) -> None:
+def test_no_file_is_described_twice(name: str) -> None:
     members = [cells[0] for cells in table_after(f"file: {name}")]
     assert len(set(members)) == len(members)

@@ -1,4 +1,4 @@
-"""Founding of a one-broker cluster: the barrier of the start and the first command of its leader, in either order."""
+"""Start of a one-broker cluster: the barrier of the start and the first command of its leader, in either order."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.types import FEATURE_LEVEL_KNOWN
 
 
-async def test_the_first_command_brings_the_level_that_later_ones_are_held_to(tmp_path):
+async def test_the_first_command_sets_the_feature_level_for_later_ones(tmp_path):
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
     broker.metadata._proposals.is_fit = True  # the barrier was passed before anything was proposed
     try:

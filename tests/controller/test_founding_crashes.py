@@ -1,4 +1,4 @@
-"""Crashes while a cluster is founded: at every step, each seed; afterwards there is one cluster, of all of them."""
+"""Crashes of each seed at each step while a cluster is created; afterwards there is one cluster of all seeds."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ THREE = (1, 2, 3)
 
 
 class Crashes:
-    """One node fails at one step, once."""
+    """Injector that crashes one node once, at one step."""
 
     def __init__(self, cluster: Brokers, number: int, step: str) -> None:
         self._cluster, self._number, self._step = cluster, number, step
@@ -42,20 +42,20 @@ class Crashes:
         keep: Callable[..., None] = BootstrapFile.keep
         begin: Callable[[Any], None] = host.ControllerHost._begin_group
 
-        def crashing_keep(
+        def crash_around_keep(
             file: BootstrapFile, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()
         ) -> None:
             self.at("before its record is synced", self.node_of(file))
             keep(file, record, members)
             self.at("after its record is synced", self.node_of(file))
 
-        def crashing_begin(metadata: Any) -> None:
+        def crash_around_begin(metadata: Any) -> None:
             self.at("before group 0 is made", metadata._node)
             begin(metadata)
             self.at("after group 0 is made", metadata._node)
 
-        monkeypatch.setattr(BootstrapFile, "keep", crashing_keep)
-        monkeypatch.setattr(host.ControllerHost, "_begin_group", crashing_begin)
+        monkeypatch.setattr(BootstrapFile, "keep", crash_around_keep)
+        monkeypatch.setattr(host.ControllerHost, "_begin_group", crash_around_begin)
 
 
 STEPS = (
@@ -68,7 +68,7 @@ STEPS = (
 
 @pytest.mark.parametrize("number", [1, 3], ids=["the maker", "another seed"])
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_seed_crashes_and_comes_back(
+async def test_a_crashed_seed_restarts_and_joins_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
 ) -> None:
     async with brokers(tmp_path, THREE) as cluster:
@@ -80,14 +80,16 @@ async def test_a_seed_crashes_and_comes_back(
         await asyncio.wait_for(cluster.running[number].node.ended, 20)
         await cluster.stop(number)
         await cluster.start(number)
-        await cluster.until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))
+        await cluster.wait_until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))
         assert len({broker.metadata.cluster_id for broker in cluster.running.values()}) == 1
-        await cluster.running[number].metadata.submit(cluster.topic("t", 1), soon())
-        await cluster.converged()
+        await cluster.running[number].metadata.submit(cluster.make_topic("t", 1), soon())
+        await cluster.wait_until_equal()
         assert len(cluster.running[1].metadata.state.all_brokers()) == 3
 
 
-async def test_all_seeds_crash_while_they_hold_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_cluster_remains_when_all_seeds_crash_with_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with brokers(tmp_path, THREE) as cluster:
         with monkeypatch.context() as patched:
             crashed = []
@@ -107,13 +109,13 @@ async def test_all_seeds_crash_while_they_hold_the_record(tmp_path: Path, monkey
         assert len(set(records.values())) == 1, "all hold one record, or the first would not have begun"
         await cluster.start()
         assert {broker.metadata._file.record for broker in cluster.running.values()} == set(records.values())
-        await cluster.converged()
+        await cluster.wait_until_equal()
 
 
 async def test_a_wiped_seed_gets_instructions_while_others_hold_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wiped seed cannot know whether the cluster had begun, so nothing begins by itself."""
+    """The wiped seed cannot find out whether the cluster had begun, so nothing starts without an operator."""
     async with brokers(tmp_path, (1, 2)) as cluster, log_lines() as lines:
         crashes = Crashes(cluster, 2, "before its record is synced")
         crashes.install(monkeypatch)
@@ -123,10 +125,10 @@ async def test_a_wiped_seed_gets_instructions_while_others_hold_the_record(
         await cluster.stop()
         await cluster.begin(1)
         await cluster.begin(2, data_dir=str(tmp_path / "wiped"))
-        line = await lines.until("its disk was replaced")
+        line = await lines.wait_for("its disk was replaced")
         assert "Empty the data directories of all seeds" in line
         assert not any(broker.metadata.is_ready for broker in cluster.running.values())
         await cluster.stop()
         for number in (1, 2):
             await cluster.begin(number, data_dir=str(tmp_path / f"new-{number}"))
-        await cluster.until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))
+        await cluster.wait_until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))

@@ -1,4 +1,4 @@
-"""Founding under crashes, wiped disks, cuts and lost answers, in virtual time: never two clusters that share a seed."""
+"""Creation of clusters under crashes, wiped disks, partitions and lost answers: no two clusters share a seed."""
 
 import asyncio
 import uuid
@@ -26,11 +26,11 @@ SETTINGS = MetadataSettings(seeds=tuple(("h", number) for number in range(1, SEE
 
 
 class Crash(Exception):
-    """The process dies here."""
+    """Crash of the process at this point."""
 
 
-class DiskOf:
-    """State that survives a crash."""
+class ModelDisk:
+    """State of a node that survives a crash."""
 
     def __init__(self, number: int, disk_uuid: uuid.UUID) -> None:
         self.number, self.disk_uuid = number, disk_uuid
@@ -41,17 +41,17 @@ class DiskOf:
 
 
 class Process:
-    """One life: a `FirstStart` on a disk, with the parts of a node that it uses."""
+    """Process from its start to its crash: a `FirstStart` on a disk, with the parts of a node that it uses."""
 
-    def __init__(self, world: "World", disk: DiskOf) -> None:
+    def __init__(self, world: "World", disk: ModelDisk) -> None:
         self.world, self.disk, self.loop = world, disk, world.loop
         self.is_dead = False
         self.handlers: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
         self.loop = world.loop
         self.environment = SimpleNamespace(random=world.random, wall_ms=lambda: 1)
         self.settings = SimpleNamespace(data_dir="/data")
-        self.file = cast(BootstrapFile, FileOf(self))
-        self.first_start = FirstStart(cast(Any, self), SETTINGS, self.file, self._picture)
+        self.file = cast(BootstrapFile, ModelBootstrapFile(self))
+        self.first_start = FirstStart(cast(Any, self), SETTINGS, self.file, self._phase_and_members)
         self.task = world.loop.create_task(self._run())
 
     @property
@@ -59,7 +59,7 @@ class Process:
         disk = self.disk
         return NodeIdentity(disk.cluster_id, NodeId(disk.number), disk.disk_uuid, 1, True)
 
-    def _picture(self) -> tuple[Phase, list[BootstrapMember]]:
+    def _phase_and_members(self) -> tuple[Phase, list[BootstrapMember]]:
         if not self.disk.has_begun:
             return Phase.EMPTY, []
         record = self.disk.record
@@ -76,7 +76,7 @@ class Process:
         try:
             met = await self.first_start.run(f"h:{self.disk.number}")
         except Crash:
-            self.die()
+            self.crash()
             return
         if met is not None:
             assert met.record is not None
@@ -87,7 +87,7 @@ class Process:
         if met is None:
             self.world.begun.setdefault(record, []).append(self.identity.replica)
 
-    def die(self) -> None:
+    def crash(self) -> None:
         self.is_dead = True
         self.task.cancel()
 
@@ -107,8 +107,8 @@ class Process:
         return await self.world.probe(self, address[1], name, header)
 
 
-class FileOf:
-    """The bootstrap file of a disk; a crash may come just before or after its sync."""
+class ModelBootstrapFile:
+    """Bootstrap file of a disk; a crash may happen just before or after its sync."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -134,7 +134,7 @@ class FileOf:
 
 
 class World:
-    """Processes by number, which is also their address."""
+    """Processes by number, which is also their address, with random faults."""
 
     def __init__(self, seed: int, *, wipes: bool, loses_records: bool = False) -> None:
         self.random = Random(seed)
@@ -146,15 +146,15 @@ class World:
         self.begun: dict[BootstrapRecord, list[Any]] = {}
         self.cuts: set[frozenset[int]] = set()
 
-    def new_disk(self, number: int) -> DiskOf:
-        return DiskOf(number, uuid.UUID(int=self.random.getrandbits(128)))
+    def new_disk(self, number: int) -> ModelDisk:
+        return ModelDisk(number, uuid.UUID(int=self.random.getrandbits(128)))
 
     def is_bootstrapped(self, record: BootstrapRecord) -> bool:
         return len(self.begun.get(record, ())) * 2 > SEEDS
 
     def maybe_crash(self, process: Process) -> None:
         if not self.is_calm and self.random.random() < 0.15:
-            process.die()
+            process.crash()
             raise Crash
 
     async def probe(self, asker: Process, number: int, name: str, header: Any) -> tuple[PeerIdentity, Answer]:
@@ -177,20 +177,20 @@ class World:
         await asyncio.sleep(self.random.uniform(0, 0.02))
         return identity, answer
 
-    def start(self, number: int, disk: DiskOf | None = None) -> None:
+    def start(self, number: int, disk: ModelDisk | None = None) -> None:
         old = self.processes.get(number)
         if old is not None:
-            old.die()
+            old.crash()
         kept = old.disk if old is not None else self.new_disk(number)
         self.processes[number] = Process(self, disk or kept)
 
-    def maybe_lose_record(self, disk: DiskOf) -> None:
-        """Lose the record of a disk in a cluster without a controller replica from which it would be rewritten."""
+    def maybe_lose_record(self, disk: ModelDisk) -> None:
+        """Lose a disk's record if a cluster exists and this disk has no controller replica to rewrite it from."""
         if self.loses_records and disk.cluster_id is not None and not disk.has_begun and disk.record is not None:
             disk.record = None
             self.lost_count += 1
 
-    async def faults(self) -> None:
+    async def inject_faults(self) -> None:
         for number in range(1, SEEDS + 1):
             await asyncio.sleep(self.random.uniform(0, 0.05))
             self.start(number)
@@ -199,7 +199,7 @@ class World:
             number = self.random.randrange(1, SEEDS + 1)
             what = self.random.random()
             if what < 0.35:
-                self.processes[number].die()
+                self.processes[number].crash()
                 self.maybe_lose_record(self.processes[number].disk)
             elif what < 0.7:
                 self.start(number)
@@ -215,18 +215,18 @@ class World:
             self.start(number)
 
     def run(self) -> None:
-        harness = self.loop.create_task(self.faults())
+        harness = self.loop.create_task(self.inject_faults())
         assert self.loop.run_until(harness.done, within_s=60)
         harness.result()
         self.loop.run_until(lambda: all(each.disk.has_begun for each in self.processes.values()), within_s=20)
         for process in self.processes.values():
-            process.die()
+            process.crash()
         self.loop.run_until(lambda: all(process.task.done() for process in self.processes.values()), within_s=10)
         self.loop.close()
 
 
 def check_disjoint(world: World) -> None:
-    """Check that founded clusters share no seed, and that each founder is a seed of its cluster."""
+    """Check that no two clusters share a seed, and that each cluster was created by one of its seeds."""
     owners: dict[Any, BootstrapRecord] = {}
     for record, beginners in world.begun.items():
         assert all(record.names(replica) for replica in beginners)
@@ -235,7 +235,7 @@ def check_disjoint(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_one_cluster_comes_of_it_when_no_disk_is_lost(seed: int) -> None:
+def test_one_cluster_is_created_when_no_disk_is_lost(seed: int) -> None:
     world = World(seed, wipes=False)
     world.run()
     check_disjoint(world)
@@ -245,13 +245,13 @@ def test_one_cluster_comes_of_it_when_no_disk_is_lost(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_lost_disks_never_make_two_clusters_of_one_seed(seed: int) -> None:
+def test_lost_disks_never_give_two_clusters_with_a_common_seed(seed: int) -> None:
     world = World(1_000 + seed, wipes=True)
     world.run()
     check_disjoint(world)
 
 
-def test_lost_records_are_taken_again_and_never_make_another_cluster() -> None:
+def test_lost_records_are_fetched_again_and_never_create_another_cluster() -> None:
     lost = converged = 0
     for seed in range(60):
         world = World(2_000 + seed, wipes=False, loses_records=True)
@@ -266,6 +266,6 @@ def test_lost_records_are_taken_again_and_never_make_another_cluster() -> None:
     assert converged > 40
 
 
-def test_the_errors_of_the_model_are_those_of_the_product() -> None:
+def test_simulated_crashes_are_not_errors_of_the_product() -> None:
     assert issubclass(NotConnected, RaftlogError)
     assert not issubclass(Crash, RaftlogError)

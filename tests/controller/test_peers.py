@@ -1,4 +1,4 @@
-"""Addresses of the other nodes, as known to a process with an old copy of the state."""
+"""Addresses of the other nodes in a process with an old copy of the state."""
 
 from random import Random
 from uuid import UUID
@@ -11,12 +11,12 @@ from raftlog.partitions.controller.peers import peers_of
 from raftlog.raft import ReplicaId
 from raftlog.storage.directory import internal, make_directory
 from raftlog.types import NodeId
-from tests.controller.machine.fleet import CLUSTER_ID, cluster, register, replica
+from tests.controller.machine.fleet import CLUSTER_ID, make_cluster, register, replica
 
 FIRST, SECOND = (ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2))
 
 
-def test_a_seed_that_was_alone_when_it_founded_is_reached_at_the_address_that_it_got_later() -> None:
+def test_a_seed_that_created_its_cluster_alone_is_reached_at_its_later_address() -> None:
     disk = SimulatedDisk(Random(1))
     make_directory(disk, internal("/data"))
     file = BootstrapFile(disk, "/data")
@@ -28,23 +28,23 @@ def test_a_seed_that_was_alone_when_it_founded_is_reached_at_the_address_that_it
     assert peers.disks == {1: FIRST.disk_uuid}
 
 
-def disk_of_first(state: ControllerState, file: BootstrapFile, *introduced: NodeIntroduction) -> UUID:
+def known_disk_of_node_1(state: ControllerState, file: BootstrapFile, *introduced: NodeIntroduction) -> UUID:
     peers = peers_of(state, file, replica(4), {NodeId(1): each for each in introduced})
     assert peers is not None
     return peers.disks[NodeId(1)]
 
 
 def test_of_two_disks_of_a_node_the_one_that_is_not_retired_counts() -> None:
-    """Node 1 comes with disk 11, and then with 12; the copy of the state may be from before that, or after it."""
+    """Node 1 has disk 11 and later disk 12; the copy of the state may be older or newer than that change."""
     disk = SimulatedDisk(Random(1))
     make_directory(disk, internal("/data"))
     file = BootstrapFile(disk, "/data")
     first, second, third = (BootstrapMember(*replica(1, number), "h1:9002") for number in (1, 11, 12))
     file.keep(BootstrapRecord(CLUSTER_ID, (first,), (), 1, 2), [second])
-    scribe = cluster(3)
-    assert disk_of_first(scribe.state, file) == second.disk_uuid
-    assert disk_of_first(scribe.state, file, NodeIntroduction(third, first)) == third.disk_uuid
-    scribe.tell(register(1, 11, 2, replaces=1))
-    assert disk_of_first(scribe.state, file, NodeIntroduction(first, second)) == second.disk_uuid
-    scribe.tell(register(1, 12, 3, replaces=11))
-    assert disk_of_first(scribe.state, file, NodeIntroduction(second, third)) == third.disk_uuid
+    scribe = make_cluster(3)
+    assert known_disk_of_node_1(scribe.state, file) == second.disk_uuid
+    assert known_disk_of_node_1(scribe.state, file, NodeIntroduction(third, first)) == third.disk_uuid
+    scribe.apply(register(1, 11, 2, replaces=1))
+    assert known_disk_of_node_1(scribe.state, file, NodeIntroduction(first, second)) == second.disk_uuid
+    scribe.apply(register(1, 12, 3, replaces=11))
+    assert known_disk_of_node_1(scribe.state, file, NodeIntroduction(second, third)) == third.disk_uuid

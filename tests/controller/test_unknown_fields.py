@@ -1,4 +1,4 @@
-"""A broker whose controller's log has an unknown field: it exits, and names the needed release."""
+"""A broker whose controller's log has an unknown field: it exits, and names the required release."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ from raftlog.types import Index
 from tests.controller.brokers import brokers
 
 
-async def test_it_applies_nothing_more_and_does_not_start_again(
+async def test_the_broker_applies_no_later_entry_and_refuses_to_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with brokers(tmp_path, [1]) as cluster:

@@ -1,1 +1,1 @@
-"""Documents against the tree: links, commands that run as printed, tables that name what the code has."""
+"""Documents compared with the tree: links, commands that run as printed, tables that name parts of the code."""

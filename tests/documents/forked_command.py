@@ -1,4 +1,4 @@
-"""Program `raftlog` for shells that runs in a process forked from one that has imported raftlog already.
+"""Program `raftlog` for shells that runs in a process forked from one that has already imported raftlog.
 
 An interpreter that imports raftlog costs a quarter of a second of CPU for each command that a page shows. The program
 sends its arguments, environment, directory and streams to this process, which asks the fork server, and ends with the
@@ -27,7 +27,7 @@ _STREAMS: Final = 3
 
 
 class ForkedCommand:
-    """Directory with that program, usable in `PATH` inside of a `with` block."""
+    """Directory with that program for `PATH`, usable in a `with` block."""
 
     def __init__(self, directory: Path, fork_server: ForkServer) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""Markdown pages as headings, links and fenced blocks with the directives that stand before them."""
+"""Markdown pages as headings, links and fenced blocks with the directives before them."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ _DIRECTIVE: Final = re.compile(r"^<!-- (not run|terminal|stop|kill|file|cluster)
 
 
 class Block(NamedTuple):
-    """Fenced block, or a directive that stands alone (`language` is empty and `text` too).
+    """Fenced block, or a directive that stands alone (then `language` and `text` are empty).
 
     `directives` stand on the lines right before the fence: `not run: REASON`, `terminal: NAME` (runs until stopped),
     `stop: NAME` (Ctrl-C), `kill: NAME` (Ctrl-\\), `file: NAME` (the text is saved under that name), `cluster: own` or
@@ -26,7 +26,7 @@ class Block(NamedTuple):
     directives: dict[str, str]
 
 
-def pages() -> list[Path]:
+def list_pages() -> list[Path]:
     """Return all Markdown pages under version control, and new ones."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
@@ -35,7 +35,7 @@ def pages() -> list[Path]:
     return sorted(ROOT / shown for shown in set(listed.stdout.split()) if (ROOT / shown).exists())
 
 
-def blocks(text: str) -> Iterator[Block]:
+def parse_blocks(text: str) -> Iterator[Block]:
     """Yield fenced blocks and lone directives in the order of the page."""
     pending: dict[str, str] = {}
     lines = enumerate(text.splitlines(), 1)
@@ -57,14 +57,14 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(0, "", "", pending)
 
 
-def without_blocks(text: str) -> str:
+def remove_blocks(text: str) -> str:
     """Return the text without fenced blocks and code spans."""
     text = re.sub(r"^(`{3,}).*?^\1\s*$", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"`[^`\n]*`", "", text)
 
 
-def anchors(text: str) -> set[str]:
-    """Return the anchors of all headings, as GitHub makes them."""
+def list_anchors(text: str) -> set[str]:
+    """Return the anchors of all headings, made like GitHub's."""
     text = re.sub(r"^(`{3,}).*?^\1\s*$", "", text, flags=re.MULTILINE | re.DOTALL)
     seen: Counter[str] = Counter()
     found = set()
@@ -76,9 +76,9 @@ def anchors(text: str) -> set[str]:
     return found
 
 
-def links(text: str) -> Iterator[str]:
-    """Yield the targets of links and pictures, in Markdown and HTML, without those of other sites."""
-    plain = without_blocks(text)
+def list_links(text: str) -> Iterator[str]:
+    """Yield the targets of links and pictures, in Markdown and HTML, except links to other sites."""
+    plain = remove_blocks(text)
     inline = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)", plain)
     named = re.findall(r"^\[[^\]]+\]:\s+(\S+)", plain, re.MULTILINE)
     html = re.findall(r"(?:href|src|srcset)=\"([^\"]+)\"", plain)

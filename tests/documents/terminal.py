@@ -1,4 +1,4 @@
-"""Terminal that types the blocks of one page into shells and compares what is printed with what the page shows.
+"""Terminal that types the blocks of a page into shells and compares the output with the page.
 
 Directory, addresses and environment are its own; everything else is typed as printed. Quantities that differ from run
 to run (durations, rates, sizes, times, ids of processes and UUIDs) match any other of their kind, `…` matches any text,
@@ -33,23 +33,23 @@ _VOLATILE: Final = (
 )
 
 
-def plain(text: str) -> str:
-    """Return the text without what differs from run to run."""
+def remove_volatile(text: str) -> str:
+    """Return the text without the parts that differ from run to run."""
     for pattern, stands_for in _VOLATILE:
         text = pattern.sub(stands_for, text)
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
 def is_shown(shown: str, printed: str) -> bool:
-    """Return whether the text of the page describes the output; a line `…` stands for any lines, or none."""
+    """Return whether the page's text describes the output; a line `…` matches any number of lines."""
     pattern = ""
-    for line in plain(shown).splitlines():
+    for line in remove_volatile(shown).splitlines():
         whole = line == "…"
         pattern += r"(?:.*\n)*?" if whole else ".*?".join(re.escape(part) for part in line.split("…")) + r"\n"
-    return re.fullmatch(pattern, plain(printed) + "\n") is not None
+    return re.fullmatch(pattern, remove_volatile(printed) + "\n") is not None
 
 
-def commands(block: str) -> list[tuple[str, str]]:
+def split_commands(block: str) -> list[tuple[str, str]]:
     """Split a console block into commands, each with the output shown below it."""
     found: list[tuple[str, str]] = []
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -62,7 +62,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 class Terminal:
-    """Types blocks, in a directory of its own. Use it in a `with` block: the end stops what still runs."""
+    """Shells that run blocks in a directory of their own; leaving the `with` block stops running programs."""
 
     def __init__(self, directory: Path, addresses: dict[str, str], environment: dict[str, str], commands: Path) -> None:
         """Set the directory and the replacements of the page's `addresses`; others get free ports.
@@ -106,7 +106,7 @@ class Terminal:
             self.stop(block.directives["kill"], signal.SIGQUIT)
         if "not run" in block.directives or not block.text:
             return
-        text = self._here(block.text)
+        text = self._replace_addresses(block.text)
         if "file" in block.directives:
             (self._directory / block.directives["file"]).write_text(text)
         elif block.language == "ini":
@@ -122,7 +122,7 @@ class Terminal:
             assert is_shown(text, self._printed), f"printed:\n{self._printed}\nshown:\n{text}"
         elif block.language == "console":
             self._await_all()
-            for command, shown in commands(text):
+            for command, shown in split_commands(text):
                 self._printed = self._run(command, fails=shown.startswith("error:"))
                 if shown.strip():
                     assert is_shown(shown, self._printed), f"{command}\nprinted:\n{self._printed}\nshown:\n{shown}"
@@ -132,7 +132,7 @@ class Terminal:
             self._printed = self._run(text)
 
     def stop(self, name: str, how: signal.Signals = signal.SIGINT) -> None:
-        """Press Ctrl-C (or Ctrl-\\, which is SIGQUIT), and wait until the program ended."""
+        """Press Ctrl-C (or Ctrl-\\, which sends SIGQUIT), and wait until the program has exited."""
         process = self._running.pop(name)
         os.killpg(process.pid, how)
         try:
@@ -153,7 +153,7 @@ class Terminal:
         self._starting.append(name)
 
     def _await_all(self) -> None:
-        """Wait for the first line of each program that was started."""
+        """Wait for the first line of each started program."""
         for name in self._starting:
             output = self._running[name].stdout
             assert output is not None
@@ -174,14 +174,14 @@ class Terminal:
         assert (done.returncode != 0) == fails, f"{command}\nexit code {done.returncode}:\n{done.stdout}"
         return done.stdout
 
-    def _here(self, text: str) -> str:
-        """Return the text with addresses of this machine's own."""
+    def _replace_addresses(self, text: str) -> str:
+        """Return the text with the page's addresses replaced by free ones of this machine."""
 
-        def replaced(found: re.Match[str]) -> str:
+        def replace_address(found: re.Match[str]) -> str:
             shown = found[0]
             if shown not in self._addresses:
                 held = self._stack.enter_context(hold_port())
                 self._addresses[shown] = f"127.0.0.1:{held.getsockname()[1]}"
             return self._addresses[shown]
 
-        return re.sub(r"127\.0\.0\.1:\d+", replaced, text)
+        return re.sub(r"127\.0\.0\.1:\d+", replace_address, text)

@@ -1,4 +1,4 @@
-"""Command blocks of the README, the tutorials and the how-to guides, run as they are printed."""
+"""Command blocks of the README, the tutorials and the how-to guides, run as printed."""
 
 import json
 import socket
@@ -13,8 +13,8 @@ import pytest
 
 from raftlog.testing.ports import HOST, hold_port
 from tests.documents.forked_command import ForkedCommand
-from tests.documents.pages import ROOT, Block, blocks
-from tests.documents.terminal import Terminal, commands, is_shown
+from tests.documents.pages import ROOT, Block, parse_blocks
+from tests.documents.terminal import Terminal, is_shown, split_commands
 from tests.forked.client import ForkServer
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
@@ -25,8 +25,8 @@ RUN_ELSEWHERE = {"spark.md": "tests/pipeline/spark/test_walkthrough.py"}
 """Pages whose blocks another test runs."""
 
 
-class Place(NamedTuple):
-    """Addresses that stand for those of a page, and the environment of its terminals."""
+class PageSetup(NamedTuple):
+    """Replacements for the addresses of a page, and the environment of its terminals."""
 
     addresses: dict[str, str]
     environment: dict[str, str]
@@ -49,7 +49,7 @@ def hold_base_port(stack: ExitStack) -> int:
             return int(base)
 
 
-def place(stack: ExitStack) -> Place:
+def make_setup(stack: ExitStack) -> PageSetup:
     base = hold_base_port(stack)
     shown = [SHOWN_BASE_PORT + 10 * node for node in range(1, NODES + 1)]
     addresses = {
@@ -58,7 +58,7 @@ def place(stack: ExitStack) -> Place:
         for more in (0, 1, 2)
     }
     first = addresses[f"{HOST}:{shown[0]}"]
-    return Place(
+    return PageSetup(
         addresses,
         {
             "RAFTLOG_DEV_BASE_PORT": str(base),
@@ -70,10 +70,10 @@ def place(stack: ExitStack) -> Place:
 
 
 @pytest.fixture(scope="module")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Start a cluster of `raftlog dev` for all guides that begin with one that runs."""
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageSetup]:
+    """Start a cluster of `raftlog dev` for all guides that begin with a running cluster."""
     with ExitStack() as stack:
-        at = place(stack)
+        at = make_setup(stack)
         directory = tmp_path_factory.mktemp("shared")
         flags = ("--data-dir", str(directory), "--base-port", at.environment["RAFTLOG_DEV_BASE_PORT"], "--json")
         command = [sys.executable, "-m", "raftlog.cli", "dev", *flags]
@@ -84,7 +84,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield at
 
 
-def cluster_of(page: list[Block]) -> str:
+def required_cluster(page: list[Block]) -> str:
     return next((block.directives["cluster"] for block in page if "cluster" in block.directives), "none")
 
 
@@ -99,25 +99,25 @@ def test_the_blocks_of_a_page_run_as_printed(
     if path.name in RUN_ELSEWHERE:
         assert path.name in (ROOT / RUN_ELSEWHERE[path.name]).read_text(encoding="utf-8")
         return
-    page = list(blocks(path.read_text(encoding="utf-8")))
+    page = list(parse_blocks(path.read_text(encoding="utf-8")))
     with ExitStack() as stack:
-        at = request.getfixturevalue("shared_cluster") if cluster_of(page) == "shared" else place(stack)
+        at = request.getfixturevalue("shared_cluster") if required_cluster(page) == "shared" else make_setup(stack)
         forked = stack.enter_context(ForkedCommand(tmp_path_factory.mktemp("bin"), fork_server))
         terminal = stack.enter_context(Terminal(tmp_path, *at, forked.directory))
         for block in page:
             terminal.type(block)
 
 
-def test_enough_blocks_run() -> None:
+def test_a_minimum_of_blocks_is_run() -> None:
     for path in PAGES:
-        page = [block for block in blocks(path.read_text(encoding="utf-8")) if block.text]
+        page = [block for block in parse_blocks(path.read_text(encoding="utf-8")) if block.text]
         reasons = [block.directives["not run"] for block in page if "not run" in block.directives]
         assert all(len(reason.split()) >= 3 for reason in reasons), path
         assert not page or len(reasons) < len(page) or path.name in RUN_ELSEWHERE, f"nothing of {path} runs"
 
 
-def test_shown_output_is_compared() -> None:
+def test_the_output_is_compared_with_the_page() -> None:
     assert is_shown("a 0.5 s\n…\nend …", "a  1.75 s\nmore\nlines\nend of it\n")
     assert not is_shown("offsets 0 to 1", "offsets 0 to 2")
     assert not is_shown("one", "one\ntwo")
-    assert commands("$ a \\\n  b\nc\n$ d\n") == [("a \\\n  b", "c\n"), ("d", "")]
+    assert split_commands("$ a \\\n  b\nc\n$ d\n") == [("a \\\n  b", "c\n"), ("d", "")]

@@ -1,4 +1,4 @@
-"""Reference pages against the code: errors, settings, metrics, events, messages, and commands of all pages."""
+"""Reference pages compared with the code: errors, settings, metrics, events, messages, and commands of all pages."""
 
 import logging
 import re
@@ -37,11 +37,11 @@ NOT_COMMANDS = ("raftlog is ready", "raftlog rpc handshake")
 """A ready line, and the label of a MAC."""
 
 
-def code_spans(cell: str) -> list[str]:
+def list_code_spans(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def flags_of(verb: click.Command) -> dict[str, click.Option]:
+def flag_names(verb: click.Command) -> dict[str, click.Option]:
     return {
         name: parameter
         for parameter in verb.params
@@ -58,30 +58,30 @@ def test_every_error_code_has_a_row() -> None:
     assert set(rows) == wanted
 
 
-def test_only_unknown_outcomes_are_called_unknown() -> None:
+def test_documented_outcomes_match_the_code() -> None:
     for status, code, outcome, *_ in table_after("error codes", ERRORS):
         pair = (int(status), int(code))
         kinds = [kind for kind in STATUS_AND_CODE if STATUS_AND_CODE[kind] == pair]
         outcomes = {kind.outcome for kind in kinds} or {"failed"}
         if pair == codes.INTERNAL:
             outcomes.add("unknown")  # unexpected errors may have had an effect
-        assert set(code_spans(outcome)) == outcomes, pair
+        assert set(list_code_spans(outcome)) == outcomes, pair
 
 
-def test_every_setting_is_there_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     described: dict[str, str] = {}
     for names_cell, defaults_cell, _ in table_after("settings", SETTINGS):
-        names, defaults = code_spans(names_cell), code_spans(defaults_cell)
+        names, defaults = list_code_spans(names_cell), list_code_spans(defaults_cell)
         for number, name in enumerate(names):
             described[name] = defaults[number] if number < len(defaults) else ""
-    flags = {name: flag for name, flag in flags_of(serve).items() if name.startswith("--") and name != "--help"}
+    flags = {name: flag for name, flag in flag_names(serve).items() if name.startswith("--") and name != "--help"}
     assert set(described) == set(flags)
     for name, flag in flags.items():
         if flag.default not in (None, "", False) and isinstance(flag.default, str | int | float):
             assert described[name] == str(flag.default), name
 
 
-async def test_every_metric_is_there(tmp_path) -> None:
+async def test_every_metric_is_documented(tmp_path) -> None:
     settings = BrokerSettings(data_dir=str(tmp_path), rpc=LOOPBACK, secret=SECRET, gossip=GossipSettings())
     broker = await Broker.open(settings)
     try:
@@ -90,7 +90,7 @@ async def test_every_metric_is_there(tmp_path) -> None:
     finally:
         await broker.close()
     shown = set(re.findall(rb"^# TYPE (\S+)", text[0], re.MULTILINE))
-    described = [name for cells in table_after("metrics", METRICS) for name in code_spans(cells[0])]
+    described = [name for cells in table_after("metrics", METRICS) for name in list_code_spans(cells[0])]
     assert len(described) == len(set(described))
     assert {name.encode() for name in described} == shown
     text = "\n".join(page.read_text(encoding="utf-8") for page in USER_PAGES if page.name != "HTTP.md")
@@ -98,9 +98,9 @@ async def test_every_metric_is_there(tmp_path) -> None:
     assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in named} <= set(described)
 
 
-def test_every_event_is_there() -> None:
+def test_every_event_is_documented() -> None:
     described = {
-        code_spans(name)[0]: (level, sorted(code_spans(fields)), meaning)
+        list_code_spans(name)[0]: (level, sorted(list_code_spans(fields)), meaning)
         for name, level, fields, meaning in table_after("events", EVENTS_PAGE)
     }
     assert described == {
@@ -109,8 +109,8 @@ def test_every_event_is_there() -> None:
     }
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """Yield each command that begins with `raftlog` in a code span, or is typed in a block."""
+def list_commands(text: str) -> Iterator[list[str]]:
+    """Yield each command that begins with `raftlog` in a code span or a typed line of a block."""
     blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     lines = [line for block in blocks for line in re.findall(r"(?:^\$ |^|/bin/|\| )(raftlog .*)", block, re.MULTILINE)]
@@ -122,7 +122,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.stem)
 def test_every_command_exists_with_its_flags(page: Path) -> None:
-    for words in commands(page.read_text(encoding="utf-8")):
+    for words in list_commands(page.read_text(encoding="utf-8")):
         verb: click.Command = command
         context = click.Context(command)
         rest = words
@@ -130,15 +130,15 @@ def test_every_command_exists_with_its_flags(page: Path) -> None:
             found = verb.get_command(context, rest[0])
             assert found is not None, words
             verb, rest = found, rest[1:]
-        unknown = {word for word in rest if re.match(r"--?[a-z]", word)} - set(flags_of(verb))
+        unknown = {word for word in rest if re.match(r"--?[a-z]", word)} - set(flag_names(verb))
         assert not unknown - {"-h", "--help"}, words
 
 
-def test_enough_commands_are_found() -> None:
-    assert sum(len(list(commands(page.read_text(encoding="utf-8")))) for page in USER_PAGES) >= 150
+def test_a_minimum_of_commands_is_found() -> None:
+    assert sum(len(list(list_commands(page.read_text(encoding="utf-8")))) for page in USER_PAGES) >= 150
 
 
-def test_every_message_is_one_that_the_code_has() -> None:
+def test_every_documented_message_exists_in_the_code() -> None:
     top = Path(raftlog.__file__).parent.parent
     source = "\n".join(
         file.read_text(encoding="utf-8") for room in ROOMS for file in sorted((top / room).rglob("*.py"))
@@ -147,7 +147,7 @@ def test_every_message_is_one_that_the_code_has() -> None:
         fragment
         for table in re.split(r"<!-- messages -->", ERRORS)[1:]
         for cells in table_after("messages", f"<!-- messages -->{table}")
-        for fragment in code_spans(cells[0])
+        for fragment in list_code_spans(cells[0])
     ]
     assert len(fragments) > 20
     assert [fragment for fragment in fragments if fragment not in source] == []

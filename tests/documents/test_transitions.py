@@ -1,4 +1,4 @@
-"""State diagrams of docs/ARCHITECTURE.md: each function that a row names is defined in its file."""
+"""State diagrams of docs/ARCHITECTURE.md: each function named by a row is defined in its file."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ def test_every_function_of_a_transition_is_defined() -> None:
         assert function in names, f"{path} defines no {function}: correct the diagram and its table"
 
 
-def test_every_row_of_transitions_is_read() -> None:
+def test_every_row_of_the_transition_tables_is_parsed() -> None:
     tables = PAGE.split("<!-- transitions -->\n")[1:]
     rows = [row for table in tables for row in table.split("\n\n")[0].splitlines()[2:]]
     assert len(rows) == len(ROWS)

@@ -1,4 +1,4 @@
-"""A test's side of the fork server: `popen` for `subprocess.Popen`, `run` for `subprocess.run`.
+"""Client of the fork server for tests: `popen` replaces `subprocess.Popen`, `run` replaces `subprocess.run`.
 
 Commands that cannot be forked get an interpreter of their own: another interpreter, and an environment that affects the
 start of an interpreter or a library."""
@@ -26,7 +26,7 @@ _PIPE_BYTES = 64 * 1024
 
 
 class ForkedProcess:
-    """Counterpart of `subprocess.Popen` with the methods that tests use; any thread may wait."""
+    """Counterpart of `subprocess.Popen` with the methods that tests use; any thread may wait for it."""
 
     def __init__(self, args: Sequence[str], told: socket.socket, pipes: Sequence[IO[bytes] | None]) -> None:
         self.args = args
@@ -34,7 +34,7 @@ class ForkedProcess:
         self.stdin, self.stdout, self.stderr = pipes
         self._told = told
         self._lock = threading.Lock()
-        self.pid = self._number()
+        self.pid = self._receive_number()
 
     def __enter__(self) -> Self:
         return self
@@ -48,16 +48,16 @@ class ForkedProcess:
         self.wait()
 
     def poll(self) -> int | None:
-        return self._code(0.0)
+        return self._read_exit_code(0.0)
 
     def wait(self, timeout: float | None = None) -> int:
-        code = self._code(timeout)
+        code = self._read_exit_code(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return code
 
     def communicate(self) -> tuple[bytes, bytes]:
-        """Return the rest of the output until the process ends."""
+        """Return the rest of the output, read until the process ends."""
         said: dict[int, bytes] = {}
         readers = [
             threading.Thread(target=lambda at, pipe: said.update({at: pipe.read()}), args=(at, pipe))
@@ -81,15 +81,15 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def _code(self, timeout: float | None) -> int | None:
-        if self.returncode is None and self._has_number(timeout):
+    def _read_exit_code(self, timeout: float | None) -> int | None:
+        if self.returncode is None and self._is_message_ready(timeout):
             with self._lock:
                 if self.returncode is None:
-                    self.returncode = self._number()
+                    self.returncode = self._receive_number()
                     self._told.close()
         return self.returncode
 
-    def _has_number(self, timeout: float | None) -> bool:
+    def _is_message_ready(self, timeout: float | None) -> bool:
         told = select.poll()
         try:
             told.register(self._told, select.POLLIN)
@@ -97,14 +97,14 @@ class ForkedProcess:
             return True
         return bool(told.poll(None if timeout is None else timeout * 1000))
 
-    def _number(self) -> int:
+    def _receive_number(self) -> int:
         number = self._told.recv(TOLD.size)
         assert len(number) == TOLD.size, f"{self.args} ended without saying how"
         return int(TOLD.unpack(number)[0])
 
 
 class ForkServer:
-    """Server that starts with the first process; closed by its creator."""
+    """Server that is started with its first process; its creator closes it."""
 
     def __init__(self, modules: Sequence[str], *flags: str) -> None:
         """Set the modules to import, and flags of the interpreter for all its processes."""
@@ -129,7 +129,11 @@ class ForkServer:
         python, *rest = args
         environment = dict(os.environ if env is None else env)
         is_module = "-m" in rest[:2]
-        if python != sys.executable or not is_module or _before_main(environment) != _before_main(os.environ):
+        if (
+            python != sys.executable
+            or not is_module
+            or _startup_variables(environment) != _startup_variables(os.environ)
+        ):
             return subprocess.Popen(
                 args,
                 stdin=stdin,
@@ -149,7 +153,7 @@ class ForkServer:
         self, module: str, args: Sequence[str], stdin: bytes, env: Mapping[str, str], timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run `python -m MODULE ARGS…` to its end; its exit code is that of a shell. Raises `TimeoutExpired`."""
-        with _given(stdin) as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with _open_input(stdin) as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             request = {"env": dict(env), "pass_fds": [], "session": False, "is_hasty": True}
             command = ["-m", module, *args]
             told = self._begin(command, request, [given.fileno(), out.fileno(), err.fileno()])
@@ -199,7 +203,7 @@ class ForkServer:
 
 
 class _Stream:
-    """Standard stream of the command: its end, and ours if it is a pipe."""
+    """Standard stream of the command: the descriptor for it, and the other end if it is a pipe."""
 
     def __init__(self, number: int, given: int | IO[bytes] | None, stack: ExitStack) -> None:
         self.ours: IO[bytes] | None = None
@@ -217,12 +221,12 @@ class _Stream:
             self.theirs = given.fileno()
 
 
-def _before_main(environment: Mapping[str, str]) -> dict[str, str]:
+def _startup_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_BEFORE_MAIN)}
 
 
-def _given(stdin: bytes) -> IO[bytes]:
-    """Return a pipe with the input; a file if it does not fit into one."""
+def _open_input(stdin: bytes) -> IO[bytes]:
+    """Return a pipe with the input, or a file if the input does not fit into a pipe."""
     if len(stdin) > _PIPE_BYTES:
         file = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
         file.write(stdin)

@@ -1,4 +1,4 @@
-"""Server that forks processes that have imported raftlog already: most of the cost of a short life is imports.
+"""Server that forks processes with raftlog already imported, since imports are most of the cost of a short process.
 
     test ── command, environment, descriptors ──▶ server ── fork ──▶ watcher ── fork ──▶ the command
 
@@ -52,7 +52,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _reap() -> None:
-    """Return watchers that have ended since the last message."""
+    """Collect watchers that have ended since the last message."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -61,7 +61,7 @@ def _reap() -> None:
 def _watch(request: dict[str, Any], fds: list[int]) -> NoReturn:
     child = os.fork()
     if child == 0:
-        _be(request, fds)
+        _run_command(request, fds)
     told, *given = fds
     for fd in given:
         os.close(fd)
@@ -77,14 +77,14 @@ def _watch(request: dict[str, Any], fds: list[int]) -> NoReturn:
     os._exit(0)
 
 
-def _be(request: dict[str, Any], fds: list[int]) -> NoReturn:
-    """Run the command as `python -m` would; in the end the interpreter goes its usual way, unless it is in a hurry."""
+def _run_command(request: dict[str, Any], fds: list[int]) -> NoReturn:
+    """Run the command as `python -m` would; the interpreter exits normally unless the request is hasty."""
     told, *given = fds
     if request["session"]:
         os.setsid()
     os.write(told, TOLD.pack(os.getpid()))
     os.close(told)
-    _place(given, [*STREAMS, *request["pass_fds"]])
+    _place_descriptors(given, [*STREAMS, *request["pass_fds"]])
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
@@ -100,8 +100,8 @@ def _be(request: dict[str, Any], fds: list[int]) -> NoReturn:
         os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
 
 
-def _place(given: list[int], numbers: list[int]) -> None:
-    """Give the descriptors the numbers that the command expects."""
+def _place_descriptors(given: list[int], numbers: list[int]) -> None:
+    """Duplicate the descriptors to the numbers that the command expects."""
     apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(_OUT_OF_THE_WAY, *numbers) + 1) for fd in given]
     for fd in given:
         os.close(fd)

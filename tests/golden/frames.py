@@ -1,4 +1,4 @@
-"""One sample of each format, how the code writes it, and how it reads it; `frames.txt` has the bytes of each.
+"""Samples of each format with encoder and decoder; `frames.txt` has the bytes of each sample.
 
 After a wanted change `python -m tests.golden.frames --rewrite` writes the file; the difference is to be reviewed: bytes
 of a released format only change by fields at their end (docs/adr/0027-formats-that-can-grow.md).
@@ -64,22 +64,22 @@ from raftlog.runtime.log import control_entries
 from raftlog.storage import roll
 from raftlog.storage.gap import REASON_COMPACTED, Gap, decode_gap, gap_batch
 from raftlog.types import Index, NodeId, Offset
-from tests.controller.machine.fleet import BOOTSTRAP, create, disk, register, replica, topic_id
-from tests.controller.machine.test_snapshot import busy
+from tests.controller.machine.fleet import BOOTSTRAP, create, disk_uuid, register, replica, topic_id
+from tests.controller.machine.test_snapshot import make_busy_cluster
 from tests.golden.wire import GROUP, ME, OTHER, Sample, wire_samples
 
 FILE = Path(__file__).with_name("frames.txt")
 CLUSTER = gossip.fingerprint("c")
 
 
-def samples() -> Iterator[Sample]:
-    """Return all of them, in the order of the file."""
+def list_samples() -> Iterator[Sample]:
+    """Yield all samples in the order of the file."""
     for part in (
-        _controller,
-        _groups,
-        _producers,
-        _control_batches,
-        _gossip,
+        _controller_samples,
+        _group_samples,
+        _producer_samples,
+        _control_batch_samples,
+        _gossip_samples,
         wire_samples,
     ):
         yield from part()
@@ -90,22 +90,22 @@ def samples() -> Iterator[Sample]:
 COMMANDS: Sequence[Command] = (
     BOOTSTRAP,
     register(1, draining=True, replaces=7),
-    UpdateBroker(NodeId(1), disk(1), True, Index(5)),
-    RemoveBroker(NodeId(1), disk(1)),
+    UpdateBroker(NodeId(1), disk_uuid(1), True, Index(5)),
+    RemoveBroker(NodeId(1), disk_uuid(1)),
     create("t", 1, (1, 2, 3), (2, 3, 1), configs={"retention.ms": "5"}),
     DeleteTopic("t", topic_id(1)),
     AlterTopicConfigs("t", topic_id(1), (("flush.ms", "3"),), ("retention.ms",), Index(5)),
     SetAssignment(topic_id(1), 1, (replica(2), replica(1)), Index(5)),
-    AllocateProducerIds(NodeId(1), disk(1), 3, 1_000),
+    AllocateProducerIds(NodeId(1), disk_uuid(1), 3, 1_000),
     SetFeatureLevel(2),
-    SetMaintenance(NodeId(1), disk(1), True, Index(5)),
+    SetMaintenance(NodeId(1), disk_uuid(1), True, Index(5)),
     AlterClusterConfig((("balancer.mode", "off"),), ("leaders.balance",), Index(5)),
     AddPartitions("t", topic_id(1), 2, ((replica(3), replica(1)), (replica(1), replica(2))), 6_000),
 )
 ADDED = rows.AddedPartitions(((replica(3), replica(1), replica(2)),), (("flush.ms", "3"),), 6_000, Index(8))
 ROWS: Sequence[SchemaRecord] = (
-    rows.RegisteredBroker(NodeId(1), disk(1), 3, "host-1", register(1).addresses, 1, 2, True, Index(9)),
-    rows.RetiredDisk(disk(7), NodeId(1), Index(9)),
+    rows.RegisteredBroker(NodeId(1), disk_uuid(1), 3, "host-1", register(1).addresses, 1, 2, True, Index(9)),
+    rows.RetiredDisk(disk_uuid(7), NodeId(1), Index(9)),
     rows.TopicRow(create("t", 1), Index(5), (("flush.ms", "3"),), Index(9)),
     ADDED,
     rows.ReplicaAssignment(topic_id(1), 1, (replica(2), replica(1)), Index(9)),
@@ -116,7 +116,7 @@ ROWS: Sequence[SchemaRecord] = (
 )
 
 
-def _controller() -> Iterator[Sample]:
+def _controller_samples() -> Iterator[Sample]:
     for command in COMMANDS:
         request = CommandRequest(uuid.UUID(int=7), Index(3), command)
         yield Sample(f"command {type(command).__name__}", request, encode_request, decode_request)
@@ -145,7 +145,7 @@ def _controller() -> Iterator[Sample]:
         )
     yield Sample(
         "snapshot of the controller",
-        busy().state,
+        make_busy_cluster().state,
         lambda state: b"".join(snapshot_payloads(state, Index(9))),
         lambda data: SnapshotReader().take(data).finish(),  # type: ignore[union-attr]  # it is a whole run
     )
@@ -161,7 +161,7 @@ GROUP_RECORDS: Sequence[tuple[records.Key, records.Value]] = (
 )
 
 
-def _groups() -> Iterator[Sample]:
+def _group_samples() -> Iterator[Sample]:
     for key, value in GROUP_RECORDS:
         yield Sample(f"{type(key).__name__} of groups", key, records.encode_key, records.decode_key)
         yield Sample(
@@ -172,7 +172,7 @@ def _groups() -> Iterator[Sample]:
         )
 
 
-def _producers() -> Iterator[Sample]:
+def _producer_samples() -> Iterator[Sample]:
     known = KnownProducer(2, 1_700_000_000_000, (WrittenBatch(0, 4, 10), WrittenBatch(5, 5, 15)))
     for name, ranges in (("producers", ()), ("producers, some expired", ((3, 5), (9, 9)))):
         yield Sample(
@@ -184,7 +184,7 @@ def _producers() -> Iterator[Sample]:
     yield Sample("expired producers", [(7, 2), (8, 0)], encode_expired, lambda data: list(expired_of(data)))
 
 
-def _control_batches() -> Iterator[Sample]:
+def _control_batch_samples() -> Iterator[Sample]:
     members = tuple(map(control_entries.member_of, (ME, OTHER)))
     yield Sample(
         "roll",
@@ -211,11 +211,11 @@ def _control_batches() -> Iterator[Sample]:
 
 ABOUT = About(4, Address("10.0.0.1", 9001), b"described")
 GOSSIP: Sequence[Any] = (
-    Ping(7, NodeId(2), disk(2).bytes),
+    Ping(7, NodeId(2), disk_uuid(2).bytes),
     Ack(7),
     Nack(7),
-    PingRequest(7, NodeId(2), disk(2).bytes, "10.0.0.2", 9002),
-    Claim(NodeId(3), disk(3).bytes, 4, MemberState.ALIVE, NodeId(1), 0, ABOUT),
+    PingRequest(7, NodeId(2), disk_uuid(2).bytes, "10.0.0.2", 9002),
+    Claim(NodeId(3), disk_uuid(3).bytes, 4, MemberState.ALIVE, NodeId(1), 0, ABOUT),
     DigestRoot(5),
     DigestBuckets(tuple(range(BUCKETS))),
     DigestEntries((1, 2), (DigestEntry(NodeId(3), 4, 1, 3, 77),)),
@@ -223,7 +223,7 @@ GOSSIP: Sequence[Any] = (
 )
 
 
-def _gossip() -> Iterator[Sample]:
+def _gossip_samples() -> Iterator[Sample]:
     described = description.Description(
         "h:1", "h:2", "h:3", "host", "rack", "0.2.0", description.BrokerLoad(3, 2, 10, 20, 5)
     )
@@ -235,7 +235,7 @@ def _gossip() -> Iterator[Sample]:
             lambda message: gossip.encode(CLUSTER, [message]),
             lambda data: gossip.decode(data, CLUSTER)[0],
         )
-    silent = Claim(NodeId(3), disk(3).bytes, 4, MemberState.SUSPECT, NodeId(1), 0, None)
+    silent = Claim(NodeId(3), disk_uuid(3).bytes, 4, MemberState.SUSPECT, NodeId(1), 0, None)
     yield Sample(
         "gossip Claim, bad news",
         silent,
@@ -247,15 +247,15 @@ def _gossip() -> Iterator[Sample]:
 # the file
 
 
-def golden() -> dict[str, bytes]:
-    """Return what the file has, by name."""
+def read_golden_bytes() -> dict[str, bytes]:
+    """Return the bytes of the file by name of the sample."""
     lines = filter(None, FILE.read_text(encoding="utf-8").splitlines())
     return {name: bytes.fromhex(data) for name, data in (line.split(": ") for line in lines)}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare, or with `--rewrite` replace."""
-    written = "".join(f"{each.name}: {each.encode(each.value).hex()}\n" for each in samples())
+    """Compare the samples with the file, or with `--rewrite` replace the file."""
+    written = "".join(f"{each.name}: {each.encode(each.value).hex()}\n" for each in list_samples())
     if "--rewrite" in arguments:
         FILE.write_text(written, encoding="utf-8")
     is_same = FILE.read_text(encoding="utf-8") == written

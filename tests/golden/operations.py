@@ -1,4 +1,4 @@
-"""Requests and answers of the operations of coordinators, made from their types: each field has a value."""
+"""Requests and answers of coordinator operations, made from their types with a value in each field."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -34,36 +34,36 @@ DELIVERY = PollDelivery(
 )
 
 
-def value_of(kind: Any) -> Any:
-    """Return a value of a type, the same each time."""
+def make_value(kind: Any) -> Any:
+    """Return a value of a type, always the same."""
     while hasattr(kind, "__supertype__"):
         kind = kind.__supertype__
     if kind in _PLAIN:
         return _PLAIN[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return value_of(arguments[0])
+        return make_value(arguments[0])
     if origin is tuple:
-        return tuple(map(value_of, [each for each in arguments if each is not ...]))
+        return tuple(map(make_value, [each for each in arguments if each is not ...]))
     if origin is not None and issubclass(origin, Mapping):
-        return {value_of(arguments[0]): value_of(arguments[1])}
+        return {make_value(arguments[0]): make_value(arguments[1])}
     if origin is not None:
-        return [value_of(arguments[0])]
+        return [make_value(arguments[0])]
     if issubclass(kind, RaftlogError):
         return UnknownMember("there is none")
     hints = get_type_hints(kind)
-    return kind(*(value_of(hints[name]) for name in _names(kind)))
+    return kind(*(make_value(hints[name]) for name in _field_names(kind)))
 
 
-def _names(kind: Any) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return kind.__struct_fields__ if issubclass(kind, msgspec.Struct) else kind._fields
 
 
-def answers_of(operation: CoordinatorOperation[Any, Any]) -> Iterator[Any]:
-    """Return an answer of each type that there is, but for nil."""
+def make_answers(operation: CoordinatorOperation[Any, Any]) -> Iterator[Any]:
+    """Yield an answer of each type that the operation can return, except nil."""
     if operation.name == "consumers.poll":
         yield DELIVERY
         return
     kind = operation._answer
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    yield from (value_of(each) for each in kinds if each is not type(None))
+    yield from (make_value(each) for each in kinds if each is not type(None))

@@ -4,18 +4,18 @@ from typing import Any, Final
 
 
 class Rows(list[Any]):
-    """A list of any length; its first item is what each of them looks like. Other lists have as many items as here."""
+    """List of any length whose first item is a sample of all; other lists have as many items as their sample."""
 
 
-def plain(value: Any) -> Any:
-    """Return the same with lists alone."""
+def make_plain(value: Any) -> Any:
+    """Return the value with all its lists as plain lists."""
     if isinstance(value, list):
-        return [plain(each) for each in value]
-    return {name: plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [make_plain(each) for each in value]
+    return {name: make_plain(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
-def why_different(sample: Any, found: Any, at: str = "") -> str | None:
-    """Return where a value of real traffic has another shape than its sample, or None. Nil stands for anything."""
+def find_difference(sample: Any, found: Any, at: str = "") -> str | None:
+    """Return where the shape of real traffic differs from its sample, or None; nil matches anything."""
     if sample is None or found is None:
         return None
     if type(found) is tuple:
@@ -28,12 +28,14 @@ def why_different(sample: Any, found: Any, at: str = "") -> str | None:
         else:
             return f"{at}: {len(found)} fields and not {len(sample)}"
         return next(
-            (why for number, pair in enumerate(pairs) if (why := why_different(*pair, f"{at}[{number}]"))), None
+            (why for number, pair in enumerate(pairs) if (why := find_difference(*pair, f"{at}[{number}]"))), None
         )
     if isinstance(sample, dict) and isinstance(found, dict):
         if sample.keys() != found.keys():
             return f"{at}: the fields {sorted(found)} and not {sorted(sample)}"
-        return next((why for name in sample if (why := why_different(sample[name], found[name], f"{at}.{name}"))), None)
+        return next(
+            (why for name in sample if (why := find_difference(sample[name], found[name], f"{at}.{name}"))), None
+        )
     numbers = (int, float)
     same = type(sample) is type(found) or (type(sample) in numbers and type(found) in numbers)
     same = same or (isinstance(sample, bool | int | str | bytes) and isinstance(found, type(sample)))

@@ -1,4 +1,4 @@
-"""Requests and answers of real brokers have the fields of their samples, no more and no fewer."""
+"""Requests and answers of real brokers have exactly the fields of their samples."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from raftlog.records import NewRecord
 from raftlog.types import Offset
 from tests.brokers.conftest import Brokers
 from tests.brokers.test_recovering import OPERATOR
-from tests.golden.requests import REQUESTS, Rows, why_different
+from tests.golden.requests import REQUESTS, Rows, find_difference
 from tests.operations.conftest import soon, three
 
 __all__ = ["three"]
@@ -36,21 +36,21 @@ SEEN = {
 
 @pytest.fixture(autouse=True)
 def different(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    """Compare all traffic with the samples; names of the requests that were answered."""
+    """Compare all traffic with the samples; yield the names of the answered requests."""
     serve = Requests.serve
     answered: set[str] = set()
     problems: list[str] = []
 
-    async def watched(self: Requests, node: Any, call: Any, stranger: Any = None) -> Any:
+    async def serve_and_compare(self: Requests, node: Any, call: Any, stranger: Any = None) -> Any:
         answer = await serve(self, node, call, stranger)
         if call.name in REQUESTS:
             header, expected = REQUESTS[call.name]
             answered.add(call.name)
-            problems.extend(filter(None, [why_different(header, call.value, f"CALL {call.name}")]))
-            problems.extend(filter(None, [why_different(expected, answer.value, f"ANSWER {call.name}")]))
+            problems.extend(filter(None, [find_difference(header, call.value, f"CALL {call.name}")]))
+            problems.extend(filter(None, [find_difference(expected, answer.value, f"ANSWER {call.name}")]))
         return answer
 
-    monkeypatch.setattr(Requests, "serve", watched)
+    monkeypatch.setattr(Requests, "serve", serve_and_compare)
     yield answered
     assert sorted(set(problems)) == []
 
@@ -88,5 +88,5 @@ async def test_sample_requests_have_the_fields_of_real_ones(three: Brokers, diff
         ({"a": 1}, {"a": 1, "b": 2}, "fields"),
     ],
 )
-def test_another_shape_is_found(sample: Any, found: Any, why: str) -> None:
-    assert why in str(why_different(sample, found))
+def test_another_shape_is_detected(sample: Any, found: Any, why: str) -> None:
+    assert why in str(find_difference(sample, found))

@@ -1,4 +1,4 @@
-"""Samples of what travels between brokers; see `frames`."""
+"""Samples of messages between brokers; see `frames`."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -48,19 +48,19 @@ from raftlog.runtime.rpc.handshake import (
 from raftlog.runtime.transfer import bulk
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Buffer, Index, NodeId, Offset, Term
-from tests.controller.machine.fleet import disk
-from tests.golden.operations import OPERATIONS, answers_of, value_of
-from tests.golden.requests import REQUESTS, plain
+from tests.controller.machine.fleet import disk_uuid
+from tests.golden.operations import OPERATIONS, make_answers, make_value
+from tests.golden.requests import REQUESTS, make_plain
 
 CONFIG = RpcConfig()
 GROUP = uuid.UUID(int=5)
-ME, OTHER = ReplicaId(NodeId(1), disk(1)), ReplicaId(NodeId(2), disk(2))
+ME, OTHER = ReplicaId(NodeId(1), disk_uuid(1)), ReplicaId(NodeId(2), disk_uuid(2))
 LAST = EntryId(Index(6), Term(2))
 BATCH = bytes(build_batch([NewRecord(b"value", b"key", 1_700_000_000_000)]))
 
 
 class Sample(NamedTuple):
-    """A format: `encode(value)` are its bytes, and so are `encode(decode(bytes))`."""
+    """Format with a value whose encoded bytes are `encode(value)`; `encode(decode(bytes))` returns the same bytes."""
 
     name: str
     value: Any
@@ -68,16 +68,16 @@ class Sample(NamedTuple):
     decode: Callable[[bytes], Any]
 
 
-def _joined(buffers: Sequence[Buffer]) -> bytes:
+def _join(buffers: Sequence[Buffer]) -> bytes:
     return b"".join(buffers)
 
 
-def _body(data: bytes) -> bytes:
+def _body_of(data: bytes) -> bytes:
     return data[HEAD_SIZE : HEAD_SIZE + int.from_bytes(data[8:12])]
 
 
-def _frame(data: bytes, kind: FrameKind) -> Frame:
-    body = _body(data)
+def _make_frame(data: bytes, kind: FrameKind) -> Frame:
+    body = _body_of(data)
     return Frame(kind, memoryview(body), data[HEAD_SIZE + len(body) :])
 
 
@@ -93,27 +93,27 @@ ERRORS: Sequence[RaftlogError] = (
 )
 
 
-def _frames() -> Iterator[Sample]:
-    identity = PeerIdentity("c", NodeId(3), disk(3), 4, 5, "host", 1, 2, "h:2")
+def _frame_samples() -> Iterator[Sample]:
+    identity = PeerIdentity("c", NodeId(3), disk_uuid(3), 4, 5, "host", 1, 2, "h:2")
     hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity, bytes(NONCE_SIZE))
     yield Sample(
-        "HELLO", hello, lambda hello: _joined(encode_hello(pack_hello(hello))), lambda data: decode_hello(_body(data))
+        "HELLO", hello, lambda hello: _join(encode_hello(pack_hello(hello))), lambda data: decode_hello(_body_of(data))
     )
     refusal = HandshakeRefusal(Reason.CLUSTER_ID, "another cluster", "c", True)
     yield Sample(
-        "REFUSAL", refusal, lambda refusal: _joined(encode_refusal(refusal)), lambda data: decode_refusal(_body(data))
+        "REFUSAL", refusal, lambda refusal: _join(encode_refusal(refusal)), lambda data: decode_refusal(_body_of(data))
     )
     proof = Proof(bytes(32), b"refusal")
-    yield Sample("PROOF", proof, lambda proof: _joined(encode_proof(proof)), lambda data: decode_proof(_body(data)))
-    beat = ProcessBeat(disk(1), 3, 9)
-    yield Sample("BEAT", beat, lambda beat: _joined(encode_beat(beat)), lambda data: decode_beat(_body(data)))
+    yield Sample("PROOF", proof, lambda proof: _join(encode_proof(proof)), lambda data: decode_proof(_body_of(data)))
+    beat = ProcessBeat(disk_uuid(1), 3, 9)
+    yield Sample("BEAT", beat, lambda beat: _join(encode_beat(beat)), lambda data: decode_beat(_body_of(data)))
     for error in ERRORS:
         leader = ", leader known" if isinstance(error, NotLeader) and error.leader else ""
         yield Sample(
             f"FAILURE {type(error).__name__}{leader}",
             error,
-            lambda error: _joined(encode_failure(7, error, CONFIG)),
-            lambda data: decode_answer(_frame(data, FrameKind.FAILURE), CONFIG)[1],
+            lambda error: _join(encode_failure(7, error, CONFIG)),
+            lambda data: decode_answer(_make_frame(data, FrameKind.FAILURE), CONFIG)[1],
         )
 
 
@@ -137,17 +137,17 @@ RAFT: Sequence[Any] = (
 )
 
 
-def _turn_of(data: bytes) -> Any:
-    return TurnDecoder().decode(memoryview(_body(data)), _frame(data, FrameKind.TURN).payload, ME)[0].message
+def _decode_turn(data: bytes) -> Any:
+    return TurnDecoder().decode(memoryview(_body_of(data)), _make_frame(data, FrameKind.TURN).payload, ME)[0].message
 
 
-def _turns() -> Iterator[Sample]:
+def _turn_samples() -> Iterator[Sample]:
     for message in RAFT:
         yield Sample(
             f"TURN {type(message).__name__}",
             message,
-            lambda message: _joined(encode_turn([Envelope(GROUP.bytes, message)])),
-            _turn_of,
+            lambda message: _join(encode_turn([Envelope(GROUP.bytes, message)])),
+            _decode_turn,
         )
 
 
@@ -170,57 +170,59 @@ BULK: Sequence[tuple[Any, Sequence[Any]]] = (
 )
 
 
-def _bulk() -> Iterator[Sample]:
+def _bulk_samples() -> Iterator[Sample]:
     for asked, answers in BULK:
         name = call_of(asked, 50).name
         yield Sample(
             f"CALL {name}",
             asked,
-            lambda asked: _joined(encode_call(7, call_of(asked, 50), CONFIG)),
-            lambda data: request_of(decode_call(_frame(data, FrameKind.CALL), CONFIG)[1]),
+            lambda asked: _join(encode_call(7, call_of(asked, 50), CONFIG)),
+            lambda data: request_of(decode_call(_make_frame(data, FrameKind.CALL), CONFIG)[1]),
         )
         for number, found in enumerate(answers):
             yield Sample(
                 f"ANSWER {name}" + (f", {number}" if number else ""),
                 found,
-                lambda found: _joined(encode_answer(7, answer_of(found), CONFIG)),
-                lambda data, asked=asked: result_of(asked, decode_answer(_frame(data, FrameKind.ANSWER), CONFIG)[1]),  # type: ignore[arg-type]
+                lambda found: _join(encode_answer(7, answer_of(found), CONFIG)),
+                lambda data, asked=asked: result_of(
+                    asked, decode_answer(_make_frame(data, FrameKind.ANSWER), CONFIG)[1]
+                ),  # type: ignore[arg-type]
             )
 
 
-def _requests() -> Iterator[Sample]:
+def _request_samples() -> Iterator[Sample]:
     for name, (header, answer) in REQUESTS.items():
         payload = (b"piece", b"another one")
         yield Sample(
             f"CALL {name}",
-            Call(name, plain(header), payload, 50),
-            lambda call: _joined(encode_call(7, call, CONFIG)),
-            lambda data: decode_call(_frame(data, FrameKind.CALL), CONFIG)[1],
+            Call(name, make_plain(header), payload, 50),
+            lambda call: _join(encode_call(7, call, CONFIG)),
+            lambda data: decode_call(_make_frame(data, FrameKind.CALL), CONFIG)[1],
         )
         yield Sample(
             f"ANSWER {name}",
-            Answer(plain(answer), payload),
-            lambda answer: _joined(encode_answer(7, answer, CONFIG)),
-            lambda data: decode_answer(_frame(data, FrameKind.ANSWER), CONFIG)[1],
+            Answer(make_plain(answer), payload),
+            lambda answer: _join(encode_answer(7, answer, CONFIG)),
+            lambda data: decode_answer(_make_frame(data, FrameKind.ANSWER), CONFIG)[1],
         )
 
 
-def _operations() -> Iterator[Sample]:
+def _operation_samples() -> Iterator[Sample]:
     for operation in OPERATIONS:
-        asked = value_of(operation._request)
+        asked = make_value(operation._request)
         yield Sample(f"request {operation.name}", asked, operation.pack_request, operation.unpack_request)
-        for number, answer in enumerate(answers_of(operation)):
+        for number, answer in enumerate(make_answers(operation)):
             yield Sample(
                 f"answer {operation.name}" + (f", {number}" if number else ""),
                 answer,
-                lambda answer, pack=operation.pack_answer: _joined(encode_answer(7, pack(answer), CONFIG)),
+                lambda answer, pack=operation.pack_answer: _join(encode_answer(7, pack(answer), CONFIG)),
                 lambda data, unpack=operation.unpack_answer: unpack(
-                    decode_answer(_frame(data, FrameKind.ANSWER), CONFIG)[1]
+                    decode_answer(_make_frame(data, FrameKind.ANSWER), CONFIG)[1]
                 ),
             )
 
 
 def wire_samples() -> Iterator[Sample]:
-    """Return all of them."""
-    for part in (_frames, _turns, _bulk, _requests, _operations):
+    """Yield all samples of messages between brokers."""
+    for part in (_frame_samples, _turn_samples, _bulk_samples, _request_samples, _operation_samples):
         yield from part()

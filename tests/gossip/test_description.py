@@ -1,4 +1,4 @@
-"""Descriptions that brokers send by gossip: they fit, they can be read back, and other data is refused."""
+"""Descriptions that brokers send by gossip: they fit their bound, can be decoded, and other data is refused."""
 
 from contextlib import suppress
 
@@ -18,7 +18,7 @@ PLAIN = Description("a:1", "b:2", "c:3", "host", "rack", "0.2.0", BrokerLoad(1, 
 
 
 @given(st.builds(Description, *[st.text(max_size=120)] * 6, LOADS))
-def test_it_always_fits_and_is_read_back_unchanged(described: Description) -> None:
+def test_a_description_always_fits_and_is_decoded_unchanged(described: Description) -> None:
     encoded = encode(described)
     assert len(encoded) <= DESCRIPTION_BYTES_MAX
     read = decode(encoded)
@@ -27,18 +27,18 @@ def test_it_always_fits_and_is_read_back_unchanged(described: Description) -> No
         assert said in (text, ""), "a text is sent whole or not at all"
 
 
-def test_short_ones_are_shown_in_full() -> None:
+def test_a_short_description_is_encoded_completely() -> None:
     assert decode(encode(PLAIN)) == PLAIN
 
 
-def test_without_space_addresses_between_brokers_stay() -> None:
+def test_without_space_the_addresses_for_brokers_are_kept() -> None:
     long = "x" * 100
     read = decode(encode(Description(long, long, long, long, long, "0.2.0", BrokerLoad(*[(1 << 63) - 1] * 5))))
     assert (read.http, read.rpc, read.gossip, read.version) == (long, long, long, "0.2.0")
     assert read.rack == read.host_label == ""
 
 
-def test_a_longer_one_of_a_later_release_is_read() -> None:
+def test_a_longer_description_of_a_later_release_is_decoded() -> None:
     fields = [*PLAIN[:-1], [*astuple(PLAIN.load), 6], "more"]
     assert decode(msgpack.packb(fields)) == PLAIN
 
@@ -67,12 +67,12 @@ def test_invalid_descriptions_are_refused(fields: object) -> None:
 
 
 @given(st.binary(max_size=DESCRIPTION_BYTES_MAX + 10))
-def test_garbage_is_refused_or_read_and_never_more(garbage: bytes) -> None:
+def test_garbage_is_refused_or_decoded(garbage: bytes) -> None:
     with suppress(FormatError):
         decode(garbage)
 
 
-def test_a_load_differs_by_a_tenth() -> None:
+def test_a_load_differs_from_a_tenth_on() -> None:
     told = BrokerLoad(100, 10, 1_000, 2_000, 0)
     assert not differs(told, told)
     assert not differs(told.replaced(replicas=110, disk_free=901), told)

@@ -1,4 +1,4 @@
-"""Brokers of one process that gossip over loopback: what they learn, what they do with it, and what they refuse."""
+"""Brokers of one process that gossip over loopback: received states, their use, and refused settings."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
-async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
+async def wait_for_change(broker: Broker, is_so: Callable[[], Any]) -> None:
     """Wait until a change by gossip at this broker makes the condition hold."""
     changed = asyncio.Event()
     agent = broker.parts.gossip._agent
@@ -45,13 +45,13 @@ async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
     agent.on_change = taken
 
 
-def are(broker: Broker, state: MemberState, *nodes: int) -> bool:
+def have_state(broker: Broker, state: MemberState, *nodes: int) -> bool:
     return all(broker.parts.gossip.state_of(NodeId(node)) is state for node in nodes)
 
 
 async def all_alive(brokers: Brokers) -> None:
     for broker in brokers.running.values():
-        await heard(broker, lambda broker=broker: are(broker, MemberState.ALIVE, 1, 2, 3))
+        await wait_for_change(broker, lambda broker=broker: have_state(broker, MemberState.ALIVE, 1, 2, 3))
 
 
 async def test_brokers_get_addresses_from_the_controller_and_announce_themselves(three: Brokers) -> None:
@@ -68,21 +68,21 @@ async def test_brokers_get_addresses_from_the_controller_and_announce_themselves
     assert [one.rack for one in described] == ["r"] * 3
 
 
-async def test_a_stopping_broker_has_left_and_its_quiesced_groups_check(three: Brokers) -> None:
+async def test_a_stopping_broker_is_seen_as_left_and_its_quiesced_groups_are_checked(three: Brokers) -> None:
     await all_alive(three)
     doubted: list[int] = []
     three[1].node.driver.doubt = doubted.append  # type: ignore[assignment]
     await three.stop(3)
-    await heard(three[1], lambda: are(three[1], MemberState.LEFT, 3))
+    await wait_for_change(three[1], lambda: have_state(three[1], MemberState.LEFT, 3))
     assert doubted == [3]
     assert three[1].parts.gossip.is_doubtful(NodeId(3))
     assert not three[1].parts.gossip.is_doubtful(NodeId(2))
     await three.start(3)
-    await heard(three[1], lambda: are(three[1], MemberState.ALIVE, 3))
+    await wait_for_change(three[1], lambda: have_state(three[1], MemberState.ALIVE, 3))
     assert not three[1].parts.gossip.is_doubtful(NodeId(3))
 
 
-async def test_views_wait_less_for_brokers_that_gossip_suspects(three: Brokers) -> None:
+async def test_cluster_requests_wait_less_for_suspected_brokers(three: Brokers) -> None:
     broker = three[1]
     patience: dict[int, float] = {}
 
@@ -101,8 +101,8 @@ async def test_views_wait_less_for_brokers_that_gossip_suspects(three: Brokers) 
     assert patience[3] <= 0.5 < patience[2] <= 1.5
 
 
-async def test_a_broker_that_moved_is_found_by_gossip_while_the_controller_is_away(tmp_path: Path) -> None:
-    """Two of three were down, and one returns at another address: without it there is no majority to announce that."""
+async def test_a_moved_broker_is_found_by_gossip_without_a_controller_leader(tmp_path: Path) -> None:
+    """Two of three brokers were down, and one returns at another address: no majority can commit that address."""
     async with brokers_in(tmp_path, gossip=GossipSettings()) as three:
         await three.start()
         await all_alive(three)
@@ -115,21 +115,21 @@ async def test_a_broker_that_moved_is_found_by_gossip_while_the_controller_is_aw
         assert three[1].metadata.state.brokers[NodeId(2)].addresses.rpc == f"127.0.0.1:{three._rpc[2][1]}"
 
 
-async def test_a_port_that_is_taken_matters_only_where_it_was_asked_for(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_an_error_only_if_it_was_configured(tmp_path: Path) -> None:
     taken = UdpWire()
     await taken.start("127.0.0.1", 0)
     assert taken.address is not None
     gossip = GossipSettings(port=taken.address[1], is_required=False)
     settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
-    broker = await started(settings)
+    broker = await start_broker(settings)
     assert broker.parts.gossip.address not in ("", f"127.0.0.1:{gossip.port}")
     await broker.close()
     with pytest.raises(InvalidArgument, match="--gossip"):
-        await started(replace(settings, gossip=replace(gossip, is_required=True)))
+        await start_broker(replace(settings, gossip=replace(gossip, is_required=True)))
     await taken.close()
 
 
-async def started(settings: BrokerSettings) -> Broker:
+async def start_broker(settings: BrokerSettings) -> Broker:
     broker = await Broker.open(settings)
     try:
         await broker.start("127.0.0.1:1")
@@ -139,7 +139,7 @@ async def started(settings: BrokerSettings) -> Broker:
     return broker
 
 
-async def test_the_rpc_port_of_another_broker_is_left_to_it(tmp_path: Path) -> None:
+async def test_gossip_avoids_the_rpc_port_of_another_broker(tmp_path: Path) -> None:
     async with brokers_in(tmp_path, 2, gossip=GossipSettings(is_required=False)) as two:
         await two.start()
         await two.stop(1, 2)
@@ -149,7 +149,7 @@ async def test_the_rpc_port_of_another_broker_is_left_to_it(tmp_path: Path) -> N
         assert two[1].parts.gossip.address not in ("", f"127.0.0.1:{port}")
 
 
-async def test_without_any_port_the_broker_goes_on(
+async def test_a_broker_without_any_gossip_port_continues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(wire: UdpWire, host: str, port: int) -> None:
@@ -160,7 +160,7 @@ async def test_without_any_port_the_broker_goes_on(
         data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=GossipSettings(is_required=False)
     )
     with caplog.at_level(logging.WARNING):
-        broker = await started(settings)
+        broker = await start_broker(settings)
     assert "gossip is off" in caplog.text
     assert broker.parts.gossip.address == ""
     assert broker.parts.gossip.counters() is None
@@ -169,13 +169,13 @@ async def test_without_any_port_the_broker_goes_on(
 
 async def test_gossip_needs_the_secret_that_signs_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="--cluster-secret-file"):
-        await started(BrokerSettings(data_dir=str(tmp_path / "data"), gossip=GossipSettings()))
+        await start_broker(BrokerSettings(data_dir=str(tmp_path / "data"), gossip=GossipSettings()))
 
 
 async def test_the_advertised_address_is_the_host_and_the_bound_port(tmp_path: Path) -> None:
     gossip = GossipSettings(advertise_host="broker-1.example")
     settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
-    broker = await started(settings)
+    broker = await start_broker(settings)
     host, _, port = broker.parts.gossip.address.rpartition(":")
     assert host == "broker-1.example"
     assert int(port) > 0
@@ -183,6 +183,6 @@ async def test_the_advertised_address_is_the_host_and_the_bound_port(tmp_path: P
     await broker.close()
 
 
-async def test_a_rack_that_is_too_long_is_refused(tmp_path: Path) -> None:
+async def test_a_too_long_rack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="64 bytes"):
         BrokerSettings(data_dir=str(tmp_path), rack="x" * 65)

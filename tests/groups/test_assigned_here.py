@@ -1,4 +1,4 @@
-"""Groups whose members leave the assignment to the coordinator, and such members beside others that lead."""
+"""Groups whose members leave the assignment to the coordinator, also beside members that lead."""
 
 import pytest
 
@@ -6,17 +6,17 @@ from raftlog.assignors import decode_assignment
 from raftlog.errors import RebalanceInProgress
 from raftlog.partitions.groups.results import JoinedGeneration, SyncedGeneration
 from raftlog.types import TopicPartition
-from tests.groups.desk import Desk, protocols
+from tests.groups.group_harness import GroupHarness, make_protocols
 
 
-def here(desk: Desk, count: int, **join: object) -> list[JoinedGeneration]:
-    return desk.form(count, can_lead=False, **join)
+def form_without_leader(harness: GroupHarness, count: int, **join: object) -> list[JoinedGeneration]:
+    return harness.form(count, can_lead=False, **join)
 
 
-def owners(desk: Desk, joined: list[JoinedGeneration]) -> dict[TopicPartition, str]:
+def find_owners(harness: GroupHarness, joined: list[JoinedGeneration]) -> dict[TopicPartition, str]:
     found = {}
     for each in joined:
-        assignment = desk.said(desk.sync(each.member_id, each.generation), SyncedGeneration).assignment
+        assignment = harness.answer_of(harness.sync(each.member_id, each.generation), SyncedGeneration).assignment
         for partition in decode_assignment(assignment).partitions:
             assert partition not in found
             found[partition] = each.member_id
@@ -25,110 +25,110 @@ def owners(desk: Desk, joined: list[JoinedGeneration]) -> dict[TopicPartition, s
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
 def test_the_coordinator_assigns_when_no_member_can_lead(name: str) -> None:
-    desk = Desk(partitions={"t": 5, "u": 3})
-    joined = here(desk, 3, protocols=protocols("t", "u", names=[name]))
-    assert desk.state == "Stable"
+    harness = GroupHarness(partitions={"t": 5, "u": 3})
+    joined = form_without_leader(harness, 3, protocols=make_protocols("t", "u", names=[name]))
+    assert harness.state == "Stable"
     assert {(each.leader, each.members, each.protocol) for each in joined} == {("", (), name)}
-    found = owners(desk, joined)
+    found = find_owners(harness, joined)
     assert set(found) == {TopicPartition("t", n) for n in range(5)} | {TopicPartition("u", n) for n in range(3)}
-    assert len(desk.stored) == 1
+    assert len(harness.stored) == 1
 
 
 def test_joins_and_assignments_are_stored_together_before_any_answer() -> None:
-    desk = Desk()
-    desk.stores_at_once = False
-    token = desk.join(can_lead=False)
-    desk.after(1)
-    assert desk.waits(token)
-    assert desk.unstored[0].record is not None
-    assert desk.unstored[0].record.is_assigned
-    desk.store()
-    assert len(owners(desk, [desk.said(token, JoinedGeneration)])) == 4
+    harness = GroupHarness()
+    harness.stores_at_once = False
+    token = harness.join(can_lead=False)
+    harness.advance(1)
+    assert harness.is_waiting(token)
+    assert harness.unstored[0].record is not None
+    assert harness.unstored[0].record.is_assigned
+    harness.store()
+    assert len(find_owners(harness, [harness.answer_of(token, JoinedGeneration)])) == 4
 
 
 def test_a_capable_member_leads_for_all() -> None:
-    desk = Desk()
-    joined = desk.formed([desk.join(can_lead=False), desk.join(), desk.join(can_lead=False)])
-    assert joined[0].leader == desk.members()[1]
-    desk.assigned(joined)
-    desk.leave(joined[0].member_id)
-    again = [desk.join(each.member_id, can_lead=False) for each in joined[1:]]
-    assert {desk.said(token, JoinedGeneration).leader for token in again} == {""}
-    assert desk.state == "Stable"
+    harness = GroupHarness()
+    joined = harness.finish_joins([harness.join(can_lead=False), harness.join(), harness.join(can_lead=False)])
+    assert joined[0].leader == harness.members()[1]
+    harness.sync_all(joined)
+    harness.leave(joined[0].member_id)
+    again = [harness.join(each.member_id, can_lead=False) for each in joined[1:]]
+    assert {harness.answer_of(token, JoinedGeneration).leader for token in again} == {""}
+    assert harness.state == "Stable"
 
 
-def test_a_static_leader_that_is_away_leaves_it_to_the_coordinator() -> None:
-    desk = Desk()
-    first = desk.join(instance_id="s0", session_timeout_ms=300_000)
-    joined = desk.formed([first, desk.join(can_lead=False, session_timeout_ms=300_000)])
-    desk.assigned(joined)
+def test_the_coordinator_assigns_while_the_static_leader_is_away() -> None:
+    harness = GroupHarness()
+    first = harness.join(instance_id="s0", session_timeout_ms=300_000)
+    joined = harness.finish_joins([first, harness.join(can_lead=False, session_timeout_ms=300_000)])
+    harness.sync_all(joined)
     other = joined[1].member_id
-    again = desk.join(other, can_lead=False, protocols=protocols("t", generation=1), session_timeout_ms=300_000)
-    desk.after(61)
-    assert desk.said(again, JoinedGeneration).leader == ""
-    assert len(owners(desk, [desk.said(again, JoinedGeneration)])) == 2
+    again = harness.join(other, can_lead=False, protocols=make_protocols("t", generation=1), session_timeout_ms=300_000)
+    harness.advance(61)
+    assert harness.answer_of(again, JoinedGeneration).leader == ""
+    assert len(find_owners(harness, [harness.answer_of(again, JoinedGeneration)])) == 2
 
 
-def test_new_partitions_and_topics_begin_a_rebalance_where_they_matter() -> None:
-    desk = Desk()
-    (one,) = here(desk, 1, protocols=protocols("t", "later"))
-    beat = desk.heartbeat(one.member_id, 1, wait_ms=5000)
-    desk.partitions["other"] = 3
-    desk.machine.topics_changed(desk.now)
-    desk.effects()
-    assert desk.waits(beat)
+def test_new_partitions_and_topics_begin_a_rebalance_only_of_their_subscribers() -> None:
+    harness = GroupHarness()
+    (one,) = form_without_leader(harness, 1, protocols=make_protocols("t", "later"))
+    beat = harness.heartbeat(one.member_id, 1, wait_ms=5000)
+    harness.partitions["other"] = 3
+    harness.machine.topics_changed(harness.now)
+    harness.take_effects()
+    assert harness.is_waiting(beat)
     for topic, count in (("t", 6), ("later", 1)):
-        desk.partitions[topic] = count
-        desk.machine.topics_changed(desk.now)
-        desk.effects()
-        assert desk.state == "PreparingRebalance"
-        (one,) = desk.again([one], protocols=protocols("t", "later"), can_lead=False)
-    desk.said(beat, RebalanceInProgress)
-    assert len(owners(desk, [one])) == 7
-    del desk.partitions["t"]
-    desk.machine.topics_changed(desk.now)
-    assert desk.state == "PreparingRebalance"
+        harness.partitions[topic] = count
+        harness.machine.topics_changed(harness.now)
+        harness.take_effects()
+        assert harness.state == "PreparingRebalance"
+        (one,) = harness.rejoin([one], protocols=make_protocols("t", "later"), can_lead=False)
+    harness.answer_of(beat, RebalanceInProgress)
+    assert len(find_owners(harness, [one])) == 7
+    del harness.partitions["t"]
+    harness.machine.topics_changed(harness.now)
+    assert harness.state == "PreparingRebalance"
 
 
-def test_a_leader_looks_after_topics_itself() -> None:
-    desk = Desk()
-    desk.stable(1)
-    desk.partitions["t"] = 9
-    desk.machine.topics_changed(desk.now)
-    assert desk.state == "Stable"
+def test_a_leader_watches_its_topics_without_the_coordinator() -> None:
+    harness = GroupHarness()
+    harness.form_stable(1)
+    harness.partitions["t"] = 9
+    harness.machine.topics_changed(harness.now)
+    assert harness.state == "Stable"
 
 
-def test_after_a_fail_over_only_what_changed_meanwhile_begins_a_rebalance() -> None:
-    desk = Desk()
-    here(desk, 2)
-    desk.fail_over()
-    assert desk.state == "Stable"
-    desk.partitions["t"] = 9
-    desk.fail_over()
-    assert desk.state == "PreparingRebalance"
+def test_a_fail_over_begins_a_rebalance_only_if_topics_changed_meanwhile() -> None:
+    harness = GroupHarness()
+    form_without_leader(harness, 2)
+    harness.fail_over()
+    assert harness.state == "Stable"
+    harness.partitions["t"] = 9
+    harness.fail_over()
+    assert harness.state == "PreparingRebalance"
 
 
 def test_sticky_members_with_owned_partitions_keep_them() -> None:
-    desk = Desk()
-    one, two = here(desk, 2, protocols=protocols(names=["sticky"]))
+    harness = GroupHarness()
+    one, two = form_without_leader(harness, 2, protocols=make_protocols(names=["sticky"]))
     mine = {one.member_id: [0, 1], two.member_id: [2, 3]}
-    if TopicPartition("t", 0) in owners(desk, [one]):
+    if TopicPartition("t", 0) in find_owners(harness, [one]):
         mine = {one.member_id: [2, 3], two.member_id: [0, 1]}
     said = {
-        member: protocols(names=["sticky"], owned=tuple(TopicPartition("t", number) for number in numbers))
+        member: make_protocols(names=["sticky"], owned=tuple(TopicPartition("t", number) for number in numbers))
         for member, numbers in mine.items()
     }
-    tokens = [desk.join(member, can_lead=False, protocols=each) for member, each in said.items()]
-    found = owners(desk, desk.formed(tokens))
+    tokens = [harness.join(member, can_lead=False, protocols=each) for member, each in said.items()]
+    found = find_owners(harness, harness.finish_joins(tokens))
     assert found == {TopicPartition("t", number): member for member, numbers in mine.items() for number in numbers}
 
 
 def test_sticky_members_without_owned_partitions_keep_their_assignment() -> None:
-    desk = Desk(partitions={"t": 12})
-    sticky = protocols(names=["sticky"])
-    joined = here(desk, 3, protocols=sticky)
-    before = owners(desk, joined)
-    new = desk.join(can_lead=False, protocols=sticky)
-    tokens = [desk.join(each.member_id, can_lead=False, protocols=sticky) for each in reversed(joined)]
-    after = owners(desk, desk.formed([new, *tokens]))
+    harness = GroupHarness(partitions={"t": 12})
+    sticky = make_protocols(names=["sticky"])
+    joined = form_without_leader(harness, 3, protocols=sticky)
+    before = find_owners(harness, joined)
+    new = harness.join(can_lead=False, protocols=sticky)
+    tokens = [harness.join(each.member_id, can_lead=False, protocols=sticky) for each in reversed(joined)]
+    after = find_owners(harness, harness.finish_joins([new, *tokens]))
     assert sum(after[partition] != owner for partition, owner in before.items()) == 3

@@ -1,4 +1,4 @@
-"""A coordinator over a log in memory: commits beside appends under way, and the expiry of what groups committed."""
+"""A coordinator over a log in memory: commits during pending appends, and expiry of commits and groups."""
 
 import asyncio
 from random import Random
@@ -61,7 +61,7 @@ class Replica(Log):
 
 
 class World:
-    """One coordinator with a clock that the test sets."""
+    """Coordinator with a clock and a log that the test controls."""
 
     def __init__(self, growth_bytes_max: int = 1 << 30, max_groups: int = 10) -> None:
         self.replica: Any = Replica()
@@ -80,30 +80,30 @@ class World:
         )
         self.coordinator = GroupCoordinator(self.replica, self.around, lambda coordinator: coordinator.end())
 
-    def stored(self, key: OffsetKey | GroupKey, value: Value) -> None:
+    def put_record(self, key: OffsetKey | GroupKey, value: Value) -> None:
         """Put a record into the log before the coordinator loads."""
-        self.replica.by_others(NewRecord(encode_value(value), encode_key(key)))
+        self.replica.append_by_others(NewRecord(encode_value(value), encode_key(key)))
 
     def commit(self, offset: int, topic: UUID = TOPIC, group: str = "g") -> "asyncio.Task[dict[Place, OffsetRecord]]":
-        """Commit for a group without members."""
+        """Commit an offset for a group without members."""
         offsets = {(topic, 0): OffsetCommit(Offset(offset))}
         return asyncio.create_task(self.coordinator.offsets.commit(group, offsets, None, deadline_in(10_000)))
 
     async def expire(self) -> list[Place]:
-        """Run the maintenance once; return the offsets that stay committed."""
+        """Run the maintenance once; return the places of the offsets that stay committed."""
         coordinators: Any = [self.coordinator]
         maintenance = CoordinatorMaintenance(coordinators, self.growth_bytes_max)
         maintenance.begin()
         for _ in range(3):
-            await turns()
+            await run_pending_tasks()
             if self.replica.waiting:
                 self.replica.commit()
-        await turns()
+        await run_pending_tasks()
         await maintenance.stop()
         return sorted(self.coordinator.offsets.of("g"))
 
 
-async def turns() -> None:
+async def run_pending_tasks() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -113,8 +113,8 @@ async def world() -> World:
     return World()
 
 
-async def test_a_log_that_cannot_be_read_after_the_leadership_is_lost_ends_quietly(world: World) -> None:
-    """Folding goes on for a slice; that it fails then is news of the next leader."""
+async def test_a_log_that_cannot_be_read_after_a_lost_leadership_reports_nothing(world: World) -> None:
+    """Reading continues for a slice; the next leader reports the failure."""
 
     async def catch_up(group: Any) -> None:
         world.coordinator.end()
@@ -125,7 +125,7 @@ async def test_a_log_that_cannot_be_read_after_the_leadership_is_lost_ends_quiet
     assert world.coordinator.problem is None
 
 
-async def test_an_unreadable_log_is_reported_as_long_as_this_broker_leads(world: World) -> None:
+async def test_an_unreadable_log_is_reported_while_this_broker_leads(world: World) -> None:
     """The producer table of the same replica reports its own unreadable records."""
 
     async def catch_up(group: Any) -> None:
@@ -140,12 +140,12 @@ async def test_an_unreadable_log_is_reported_as_long_as_this_broker_leads(world:
     assert unreadable == {"producers": "an unknown snapshot"}
 
 
-async def test_a_lower_commit_waits_for_the_higher_one_that_is_under_way(world: World) -> None:
+async def test_a_lower_commit_waits_for_a_pending_higher_one(world: World) -> None:
     assert await world.coordinator.load()
     higher = world.commit(5)
-    await turns()
+    await run_pending_tasks()
     lower = world.commit(3)
-    await turns()
+    await run_pending_tasks()
     assert not lower.done()
     assert len(world.replica.waiting) == 1, "the lower one changes nothing"
     world.replica.commit()
@@ -153,20 +153,20 @@ async def test_a_lower_commit_waits_for_the_higher_one_that_is_under_way(world: 
     await higher
 
 
-async def test_a_lower_commit_fails_with_the_higher_one_that_was_under_way(world: World) -> None:
+async def test_a_lower_commit_fails_with_a_pending_higher_one(world: World) -> None:
     assert await world.coordinator.load()
     higher = world.commit(5)
-    await turns()
+    await run_pending_tasks()
     lower = world.commit(3)
-    await turns()
+    await run_pending_tasks()
     world.replica.waiting.pop()[0].set_exception(Unavailable("the log is full"))
     for each in (higher, lower):
         with pytest.raises(Unavailable):
             await each
 
 
-async def test_a_lower_commit_counts_once_a_majority_confirms_that_the_higher_one_is_there(world: World) -> None:
-    world.stored(OffsetKey("g", *PLACE), OffsetRecord(Offset(5), -1, "", 0))
+async def test_a_lower_commit_is_answered_once_a_majority_confirms_the_higher_one(world: World) -> None:
+    world.put_record(OffsetKey("g", *PLACE), OffsetRecord(Offset(5), -1, "", 0))
     assert await world.coordinator.load()
     world.replica.lost = NotLeader("no majority")
     with pytest.raises(NotLeader):
@@ -176,51 +176,51 @@ async def test_a_lower_commit_counts_once_a_majority_confirms_that_the_higher_on
     assert not world.replica.waiting
 
 
-async def test_nothing_is_committed_in_a_deleted_topic(world: World) -> None:
+async def test_commits_in_a_deleted_topic_are_refused(world: World) -> None:
     assert await world.coordinator.load()
     with pytest.raises(UnknownTopic, match="was deleted"):
         await world.commit(3, DELETED)
-    await turns()
+    await run_pending_tasks()
     assert not world.replica.waiting
 
 
-async def test_a_new_group_above_the_limit_is_refused_and_a_known_one_commits() -> None:
+async def test_a_new_group_above_the_limit_is_refused_and_a_known_one_may_commit() -> None:
     world = World(max_groups=1)
-    committed(world, 0)
+    put_offset(world, 0)
     assert await world.coordinator.load()
     with pytest.raises(GroupFull):
         await world.commit(1, group="another")
     known = world.commit(9)
-    await turns()
+    await run_pending_tasks()
     world.replica.commit()
     assert (await known)[PLACE].offset == 9
 
 
-async def test_a_commit_that_the_coordinator_cannot_fold_is_answered_as_it_was_made(world: World) -> None:
-    """Unreadable records of another writer end the coordinator, and the commit is behind them in the log."""
-    committed(world, 0)
+async def test_a_commit_after_unreadable_records_is_answered_as_it_was_sent(world: World) -> None:
+    """Unreadable records of another writer end the coordinator; the commit is after them in the log."""
+    put_offset(world, 0)
     assert await world.coordinator.load()
     made = world.commit(9)
-    await turns()
+    await run_pending_tasks()
     world.replica._store(SMALL[0].batch)
     world.replica.commit()
     assert (await made)[PLACE].offset == 9
     assert world.coordinator.is_over
 
 
-def committed(world: World, age_ms: int, partition: int = 0, topic: UUID = TOPIC) -> Place:
+def put_offset(world: World, age_ms: int, partition: int = 0, topic: UUID = TOPIC) -> Place:
     record = OffsetRecord(Offset(5), -1, "", world.now_ms - age_ms)
-    world.stored(OffsetKey("g", topic, partition), record)
+    world.put_record(OffsetKey("g", topic, partition), record)
     return topic, partition
 
 
-def has_members(world: World, count: int, age_ms: int, group: str = "g") -> None:
+def put_group(world: World, count: int, age_ms: int, group: str = "g") -> None:
     record = GroupRecord("consumer", 1, "range", "", True, world.now_ms - age_ms, (MEMBER,) * count)
-    world.stored(GroupKey(group), record)
+    world.put_record(GroupKey(group), record)
 
 
 async def test_offsets_expire_together_once_the_newest_is_old_enough(world: World) -> None:
-    places = [committed(world, RETENTION_MS + 1, 0), committed(world, RETENTION_MS, 1)]
+    places = [put_offset(world, RETENTION_MS + 1, 0), put_offset(world, RETENTION_MS, 1)]
     assert await world.coordinator.load()
     assert await world.expire() == places
     world.now_ms += 1
@@ -229,41 +229,41 @@ async def test_offsets_expire_together_once_the_newest_is_old_enough(world: Worl
 
 
 async def test_offsets_of_a_group_with_members_do_not_expire(world: World) -> None:
-    place = committed(world, 10 * RETENTION_MS)
-    has_members(world, 1, 10 * RETENTION_MS)
+    place = put_offset(world, 10 * RETENTION_MS)
+    put_group(world, 1, 10 * RETENTION_MS)
     assert await world.coordinator.load()
     assert await world.expire() == [place]
     world.coordinator.end()
 
 
-async def test_the_retention_begins_when_the_last_member_has_left(world: World) -> None:
-    place = committed(world, 10 * RETENTION_MS)
-    has_members(world, 0, RETENTION_MS)
+async def test_the_retention_of_offsets_begins_when_the_last_member_leaves(world: World) -> None:
+    place = put_offset(world, 10 * RETENTION_MS)
+    put_group(world, 0, RETENTION_MS)
     assert await world.coordinator.load()
     assert await world.expire() == [place]
     world.now_ms += 1
     assert await world.expire() == []
 
 
-async def test_a_commit_keeps_the_offsets_of_a_group_that_lost_its_members_long_ago(world: World) -> None:
-    place = committed(world, RETENTION_MS)
-    has_members(world, 0, 10 * RETENTION_MS)
+async def test_a_commit_keeps_all_offsets_of_a_group_that_lost_its_members_long_ago(world: World) -> None:
+    place = put_offset(world, RETENTION_MS)
+    put_group(world, 0, 10 * RETENTION_MS)
     assert await world.coordinator.load()
     assert await world.expire() == [place]
 
 
-async def test_offsets_in_deleted_topics_go_at_once(world: World) -> None:
-    place = committed(world, 0)
-    committed(world, 0, topic=DELETED)
-    has_members(world, 1, 0)
+async def test_offsets_in_deleted_topics_are_removed_at_once(world: World) -> None:
+    place = put_offset(world, 0)
+    put_offset(world, 0, topic=DELETED)
+    put_group(world, 1, 0)
     assert await world.coordinator.load()
     assert await world.expire() == [place]
     world.coordinator.end()
 
 
 async def test_groups_without_offsets_or_members_expire(world: World) -> None:
-    has_members(world, 1, 10 * RETENTION_MS, "f")
-    has_members(world, 0, RETENTION_MS, "g")
+    put_group(world, 1, 10 * RETENTION_MS, "f")
+    put_group(world, 0, RETENTION_MS, "g")
     assert await world.coordinator.load()
     describe = world.coordinator.machine.group
     await world.expire()
@@ -275,9 +275,9 @@ async def test_groups_without_offsets_or_members_expire(world: World) -> None:
     world.coordinator.end()
 
 
-async def test_a_log_that_grew_is_stated_anew_and_trimmed_to_where_that_began() -> None:
+async def test_a_grown_log_is_rewritten_and_trimmed() -> None:
     world = World(growth_bytes_max=1_000)
-    places = [committed(world, 0, 0), committed(world, 0, 1)]
+    places = [put_offset(world, 0, 0), put_offset(world, 0, 1)]
     world.replica.size_bytes = 1_000
     assert await world.coordinator.load()
     await world.expire()

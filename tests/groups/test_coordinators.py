@@ -1,4 +1,4 @@
-"""`Coordinators` alone: replicas with a coordinator, and answers of the replicas without one."""
+"""`Coordinators` alone: replicas with a coordinator, and errors for replicas without one."""
 
 import asyncio
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 from raftlog.errors import NotLeader
 from raftlog.partitions.coordinator.coordinators import Coordinators
 from raftlog.partitions.groups.coordinator import GroupCoordinator
-from tests.groups.test_coordinator import Replica, World, turns
+from tests.groups.test_coordinator import Replica, World, run_pending_tasks
 
 
-class Follower:
-    """Remembers which coordinators began and ended."""
+class CoordinatorObserver:
+    """Observer that records which coordinators began and ended."""
 
     def __init__(self) -> None:
         self.began: list[GroupCoordinator] = []
@@ -26,7 +26,7 @@ class Follower:
 
 
 class Node:
-    """Stand-in for a node, as far as coordinators use it."""
+    """Stand-in for a node with the methods that coordinators use."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ class Node:
 
 
 class Partition:
-    """A partition with a replica here."""
+    """Stand-in for a partition with a replica on this broker."""
 
     name = group_id = "t/0"
 
@@ -48,32 +48,32 @@ class Partition:
         self.replica = Replica()
 
 
-class Bench:
-    """One partition, which is led here."""
+class CoordinatorsHarness:
+    """Coordinators with one partition, which this broker leads."""
 
     def __init__(self) -> None:
         node: Any = Node()
         around = World().around
         self.node = node
         self.coordinators = Coordinators(node, lambda replica, failed: GroupCoordinator(replica, around, failed))
-        self.follower = Follower()
+        self.follower = CoordinatorObserver()
         self.coordinators.follow(self.follower)
         partition: Any = Partition()
         self.partition = partition
 
 
 @pytest.fixture
-async def bench() -> Bench:
-    return Bench()
+async def bench() -> CoordinatorsHarness:
+    return CoordinatorsHarness()
 
 
-async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(bench: Bench) -> None:
+async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(bench: CoordinatorsHarness) -> None:
     for _ in range(2):
         bench.coordinators.watch([bench.partition])
     assert bench.node.watched == ["t/0"]
     first = bench.coordinators.of(bench.partition)
     assert list(bench.coordinators) == [], "it loads"
-    await turns()
+    await run_pending_tasks()
     assert list(bench.coordinators) == bench.follower.began == [first]
     bench.partition.replica = Replica()
     second = bench.coordinators.of(bench.partition)
@@ -82,25 +82,25 @@ async def test_a_coordinator_serves_once_it_is_loaded_and_ends_with_its_replica(
     assert bench.follower.ended == [first]
     bench.coordinators._renew(bench.partition, first)
     assert bench.coordinators.of(bench.partition) is second, "an earlier one cannot end it"
-    await turns()
+    await run_pending_tasks()
     assert bench.follower.began == [first, second]
 
 
-async def test_a_coordinator_that_never_served_is_not_reported_as_ended(bench: Bench) -> None:
+async def test_a_coordinator_that_never_served_is_not_reported_as_ended(bench: CoordinatorsHarness) -> None:
     coordinator = bench.coordinators.of(bench.partition)
     bench.partition.replica.is_leader = False
     with pytest.raises(NotLeader):
         bench.coordinators.of(bench.partition)
-    await turns()
+    await run_pending_tasks()
     assert coordinator.is_over
     assert bench.follower.began == bench.follower.ended == []
 
 
-async def test_after_the_end_there_are_no_new_coordinators(bench: Bench) -> None:
+async def test_closed_coordinators_create_no_new_ones(bench: CoordinatorsHarness) -> None:
     bench.coordinators.of(bench.partition)
     [task] = bench.coordinators._tasks.values()
     bench.coordinators.close()
-    await turns()
+    await run_pending_tasks()
     assert task.done()
     with pytest.raises(NotLeader):
         bench.coordinators.of(bench.partition)

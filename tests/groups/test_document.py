@@ -1,4 +1,4 @@
-"""docs/GROUPS.md and section 11 of docs/FORMATS.md against the code."""
+"""docs/GROUPS.md and section 11 of docs/FORMATS.md compared with the code."""
 
 from uuid import UUID
 
@@ -23,7 +23,7 @@ GROUPS = (DOCS / "GROUPS.md").read_text(encoding="utf-8")
 TOPIC_ID = UUID("6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60")
 
 
-def test_the_table_of_states_is_that_of_the_code() -> None:
+def test_the_documented_states_match_the_code() -> None:
     expected = [
         [state.value, *(cells[event].value if event in cells else "-" for event in Event)]
         for state, cells in TRANSITIONS.items()
@@ -33,16 +33,16 @@ def test_the_table_of_states_is_that_of_the_code() -> None:
     assert [cell.strip() for cell in head.strip("|").split("|")] == ["state", *(event.value for event in Event)]
 
 
-def test_the_table_of_settings_has_every_one_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     told = {cells[0].strip("`"): int(cells[1]) for cells in table_after("group settings", GROUPS)}
     assert told == GroupSettings()._asdict()
 
 
-def test_the_assignors_are_those_of_the_code() -> None:
+def test_the_documented_assignors_match_the_code() -> None:
     assert [cells[0].strip("`") for cells in table_after("assignors", GROUPS)] == list(ASSIGNORS)
 
 
-def test_the_refusals_are_errors() -> None:
+def test_documented_refusals_are_error_classes() -> None:
     names = {each.__name__ for kind in RaftlogError.__subclasses__() for each in kind.__subclasses__()}
     rows = GROUPS.split("| refusal | when |")[1].split("\n\n")[0].splitlines()[2:]
     told = [name.strip() for row in rows for name in row.strip("|").split("|")[0].split(",")]
@@ -50,16 +50,16 @@ def test_the_refusals_are_errors() -> None:
     assert set(told) <= names
 
 
-def test_the_fields_of_a_member_are_those_of_the_code() -> None:
+def test_the_documented_fields_of_a_member_match_the_code() -> None:
     assert [cells[0] for cells in table_after("group member")] == list(MemberRecord._fields)
 
 
-def test_the_bounds_of_records_are_those_of_the_code() -> None:
+def test_the_documented_bounds_of_records_match_the_code() -> None:
     bounds = [int(cells[4]) for cells in table_after("group records")]
     assert bounds == [records.OFFSET_BYTES_MAX, records.GROUP_BYTES_MAX, records.INSTANCE_BYTES_MAX]
 
 
-def test_the_example_is_what_the_code_writes() -> None:
+def test_the_documented_example_is_encoded_by_the_code() -> None:
     block = DOCUMENT.split("<!-- group keys -->\n```\n")[1].split("\n```")[0]
     written = [
         *(encode_key(key) for key in (GroupKey("g"), OffsetKey("g", TOPIC_ID, 3), InstanceKey("g", "i"))),

@@ -1,4 +1,4 @@
-"""Requests too large to travel between a broker and a coordinator, and the resulting errors."""
+"""Requests that are too large to send between a broker and a coordinator, and the resulting errors."""
 
 from uuid import UUID
 
@@ -16,8 +16,8 @@ TOO_MANY = {
 }
 
 
-def test_an_answer_too_large_to_travel_leaves_a_commit_unknown() -> None:
-    """The commit was executed by then, so it did not fail."""
+def test_a_too_large_answer_leaves_a_commit_unknown() -> None:
+    """The commit was executed before, so it did not fail."""
     with pytest.raises(OutcomeUnknown, match="was carried out"):
         COMMIT.pack_answer(TOO_MANY)
     with pytest.raises(InvalidArgument, match="too many for a message"):
@@ -25,6 +25,6 @@ def test_an_answer_too_large_to_travel_leaves_a_commit_unknown() -> None:
 
 
 @pytest.mark.parametrize(("metadata", "offset"), [("\ud800", 1), ("", 1 << 64)])
-def test_values_that_msgpack_does_not_have_are_refused(metadata: str, offset: int) -> None:
+def test_values_that_msgpack_cannot_encode_are_refused(metadata: str, offset: int) -> None:
     with pytest.raises(InvalidArgument, match="cannot be encoded"):
         OFFSETS.pack_answer({(UUID(int=1), 0): OffsetRecord(Offset(offset), -1, metadata, 0)})

@@ -1,4 +1,4 @@
-"""Keys and values of the log of groups: there and back, bounds, and bytes that are none."""
+"""Keys and values of the log of groups: encoding, bounds, and invalid bytes."""
 
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ PAIRS = st.one_of(
 
 @FEW
 @given(KEYS)
-def test_keys_come_back(key: Key) -> None:
+def test_a_decoded_key_equals_the_encoded_one(key: Key) -> None:
     data = encode_key(key)
     assert decode_key(data) == key
     assert type(decode_key(data)) is type(key)
@@ -66,7 +66,7 @@ def test_keys_come_back(key: Key) -> None:
 
 @FEW
 @given(PAIRS)
-def test_values_come_back(pair: tuple[Key, Value]) -> None:
+def test_a_decoded_value_equals_the_encoded_one(pair: tuple[Key, Value]) -> None:
     key, value = pair
     assert decode_value(key, encode_value(value)) == value
 
@@ -92,7 +92,7 @@ def test_different_keys_have_different_bytes(one: Key, other: Key) -> None:
     ],
     ids=bytes.hex,
 )
-def test_invalid_keys(data: bytes) -> None:
+def test_invalid_keys_are_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         decode_key(data)
 
@@ -113,14 +113,14 @@ def test_invalid_keys(data: bytes) -> None:
     ],
     ids=str,
 )
-def test_invalid_record_values(key: Key, raw: object) -> None:
+def test_invalid_record_values_are_refused(key: Key, raw: object) -> None:
     with pytest.raises(FormatError):
         decode_value(key, msgpack.packb(raw))
 
 
 @FEW
 @given(KEYS, st.binary(max_size=40))
-def test_any_bytes_are_a_value_or_a_format_error(key: Key, data: bytes) -> None:
+def test_any_bytes_are_a_value_or_raise_a_format_error(key: Key, data: bytes) -> None:
     for read in (lambda: decode_value(key, data), lambda: decode_key(b"\x00" + data)):
         with suppress(FormatError):
             read()
@@ -130,7 +130,7 @@ def test_records_are_bounded() -> None:
     key = OffsetKey("g", TOPIC_ID, 0)
     fits = OffsetRecord(Offset(1 << 62), 1 << 30, "x" * METADATA_BYTES_MAX, 1 << 62)
     assert decode_value(key, encode_value(fits)) == fits
-    group = GroupRecord("consumer", 1, "range", "", True, 0, (_member(GROUP_BYTES_MAX),))
+    group = GroupRecord("consumer", 1, "range", "", True, 0, (_make_member(GROUP_BYTES_MAX),))
     for wrong in (fits._replace(metadata="x" * (METADATA_BYTES_MAX + 100)), {"x": bytes(INSTANCE_BYTES_MAX)}, group):
         with pytest.raises(InvalidArgument):
             encode_value(wrong)
@@ -142,12 +142,12 @@ def test_records_are_bounded() -> None:
         decode_value(key, bytes(GROUP_BYTES_MAX + 1))
 
 
-def _member(size: int) -> MemberRecord:
+def _make_member(size: int) -> MemberRecord:
     return MemberRecord("m", None, "", "", 1, 1, True, bytes(size), ())
 
 
 class NextOffset(NamedTuple):
-    """The record of a next release, with a field more."""
+    """Record of a next release with one more field."""
 
     offset: Offset
     leader_epoch: int
@@ -168,7 +168,7 @@ def test_a_later_field_is_written_once_the_level_allows_it(monkeypatch: pytest.M
     assert msgpack.unpackb(encode_value(later._replace(principal="bob"), 2)) == [1, 7, 2, "", 1_000, "bob"]
 
 
-def test_fields_that_miss_get_their_defaults() -> None:
+def test_missing_fields_get_their_defaults() -> None:
     assert records._record(NextOffset, [7, 2, "", 1_000]) == (7, 2, "", 1_000, "")
     with pytest.raises(FormatError):
         records._record(NextOffset, [7, 2, ""])

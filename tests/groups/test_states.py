@@ -1,4 +1,4 @@
-"""The table of a group's life: every cell by the rule that it stands for."""
+"""Table of a group's states: every cell is tested against the rule that it documents."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ MEMBERS = {P, C, S}
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(ConsumerGroupState, Event)))
-def test_every_cell(state: ConsumerGroupState, event: Event) -> None:
+def test_a_cell_matches_its_rule(state: ConsumerGroupState, event: Event) -> None:
     rules = {
         Event.REBALANCE: (state not in {P, D}, P),
         Event.JOINED: (state is P, C),
@@ -34,7 +34,7 @@ def test_the_table_has_every_state() -> None:
     assert set(TRANSITIONS) == set(ConsumerGroupState)
 
 
-def test_states_are_named_as_kafka_names_them() -> None:
+def test_states_have_kafkas_names() -> None:
     assert [state.value for state in ConsumerGroupState] == [
         "Empty",
         "PreparingRebalance",

@@ -1,229 +1,238 @@
-"""No generation or assignment is answered before it is stored; and the state that a later coordinator reads."""
+"""Generations and assignments are answered only once they are stored; a later coordinator reads the same state."""
 
 import pytest
+from raftlog.partitions.groups.take_effects import Alive
 
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RebalanceInProgress, StaleGeneration, UnknownMember
-from raftlog.partitions.groups.effects import Alive
 from raftlog.partitions.groups.results import JoinedGeneration, SyncedGeneration
-from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
+from tests.groups.group_harness import HOLD_S, REBALANCE_S, SESSION_S, GroupHarness, make_protocols
 
 LOST = OutcomeUnknown("another leads before it was committed")
 
 
-def waiting_desk() -> Desk:
-    desk = Desk()
-    desk.stores_at_once = False
-    return desk
+def make_unstored_harness() -> GroupHarness:
+    harness = GroupHarness()
+    harness.stores_at_once = False
+    return harness
 
 
 def test_joins_are_answered_when_the_generation_is_stored() -> None:
-    desk = waiting_desk()
-    tokens = [desk.join(), desk.join()]
-    desk.after(3 * HOLD_S)
-    assert all(map(desk.waits, tokens))
-    (store,) = desk.unstored
+    harness = make_unstored_harness()
+    tokens = [harness.join(), harness.join()]
+    harness.advance(3 * HOLD_S)
+    assert all(map(harness.is_waiting, tokens))
+    (store,) = harness.unstored
     assert store.record is not None
     assert (store.record.generation, len(store.record.members), store.record.is_assigned) == (1, 2, False)
-    desk.store()
-    assert desk.formed(tokens)[0].generation == 1
+    harness.store()
+    assert harness.finish_joins(tokens)[0].generation == 1
 
 
-def test_while_a_generation_is_stored_nothing_of_it_is_answered() -> None:
-    """Neither a repeated request nor one with the guessed number is answered."""
-    desk = Desk()
-    one, two = desk.stable(2)
-    desk.stores_at_once = False
-    tokens = [desk.join(one.member_id, protocols=protocols("u")), desk.join(two.member_id)]
-    assert desk.state == "CompletingRebalance"
-    repeated = desk.join(two.member_id)
-    desk.said(tokens[1], RebalanceInProgress)
-    desk.said(desk.sync(one.member_id, 2, {}), RebalanceInProgress)
-    assert desk.waits(repeated)
-    desk.store()
-    assert desk.formed([tokens[0], repeated])[0].generation == 2
+def test_nothing_of_a_generation_is_answered_before_it_is_stored() -> None:
+    """Neither a repeated request nor one with the guessed generation is answered."""
+    harness = GroupHarness()
+    one, two = harness.form_stable(2)
+    harness.stores_at_once = False
+    tokens = [harness.join(one.member_id, protocols=make_protocols("u")), harness.join(two.member_id)]
+    assert harness.state == "CompletingRebalance"
+    repeated = harness.join(two.member_id)
+    harness.answer_of(tokens[1], RebalanceInProgress)
+    harness.answer_of(harness.sync(one.member_id, 2, {}), RebalanceInProgress)
+    assert harness.is_waiting(repeated)
+    harness.store()
+    assert harness.finish_joins([tokens[0], repeated])[0].generation == 2
 
 
 def test_syncs_are_answered_when_the_assignments_are_stored() -> None:
-    desk = Desk()
-    one, two = desk.form(2)
-    desk.stores_at_once = False
-    tokens = [desk.sync(one.member_id, 1, {one.member_id: b"1", two.member_id: b"2"}), desk.sync(two.member_id, 1)]
-    repeated = desk.sync(one.member_id, 1, {one.member_id: b"other"})
-    assert (desk.waits(tokens[1]), desk.waits(repeated), desk.state) == (True, True, "CompletingRebalance")
-    (store,) = desk.unstored
+    harness = GroupHarness()
+    one, two = harness.form(2)
+    harness.stores_at_once = False
+    tokens = [
+        harness.sync(one.member_id, 1, {one.member_id: b"1", two.member_id: b"2"}),
+        harness.sync(two.member_id, 1),
+    ]
+    repeated = harness.sync(one.member_id, 1, {one.member_id: b"other"})
+    assert (harness.is_waiting(tokens[1]), harness.is_waiting(repeated), harness.state) == (
+        True,
+        True,
+        "CompletingRebalance",
+    )
+    (store,) = harness.unstored
     assert store.record is not None
     assert store.record.is_assigned
-    desk.store()
-    assert desk.said(repeated, SyncedGeneration).assignment == b"1"
-    assert desk.said(tokens[1], SyncedGeneration).assignment == b"2"
+    harness.store()
+    assert harness.answer_of(repeated, SyncedGeneration).assignment == b"1"
+    assert harness.answer_of(tokens[1], SyncedGeneration).assignment == b"2"
 
 
 def test_a_generation_that_was_not_stored_is_never_answered() -> None:
-    desk = waiting_desk()
-    tokens = [desk.join(instance_id="s0"), desk.join()]
-    desk.after(3 * HOLD_S)
-    desk.store(LOST)
-    assert all(isinstance(desk.said(token, NotLeader), NotLeader) for token in tokens)
-    assert len(desk.members()) == 1  # the member without its id was removed
-    desk.stores_at_once = True
-    assert desk.formed([desk.join(instance_id="s0")])[0].generation == 2
+    harness = make_unstored_harness()
+    tokens = [harness.join(instance_id="s0"), harness.join()]
+    harness.advance(3 * HOLD_S)
+    harness.store(LOST)
+    assert all(isinstance(harness.answer_of(token, NotLeader), NotLeader) for token in tokens)
+    assert len(harness.members()) == 1  # the member without its id was removed
+    harness.stores_at_once = True
+    assert harness.finish_joins([harness.join(instance_id="s0")])[0].generation == 2
 
 
-def test_a_definite_refusal_is_passed_on() -> None:
-    desk = waiting_desk()
-    token = desk.join()
-    desk.after(3 * HOLD_S)
-    desk.store(Overloaded("the log is full of work"))
-    desk.said(token, Overloaded)
+def test_a_definite_refusal_by_the_log_is_returned() -> None:
+    harness = make_unstored_harness()
+    token = harness.join()
+    harness.advance(3 * HOLD_S)
+    harness.store(Overloaded("the log is full of work"))
+    harness.answer_of(token, Overloaded)
 
 
 def test_assignments_that_were_not_stored_are_never_answered() -> None:
-    desk = Desk()
-    one, two = desk.form(2)
-    desk.stores_at_once = False
-    tokens = [desk.sync(two.member_id, 1), desk.sync(one.member_id, 1, {two.member_id: b"2"})]
-    desk.store(LOST)
+    harness = GroupHarness()
+    one, two = harness.form(2)
+    harness.stores_at_once = False
+    tokens = [harness.sync(two.member_id, 1), harness.sync(one.member_id, 1, {two.member_id: b"2"})]
+    harness.store(LOST)
     for token in tokens:
-        desk.said(token, NotLeader)
-    desk.stores_at_once = True
-    joined = desk.again([one, two])
+        harness.answer_of(token, NotLeader)
+    harness.stores_at_once = True
+    joined = harness.rejoin([one, two])
     assert joined[0].generation == 2
-    desk.assigned(joined)
+    harness.sync_all(joined)
 
 
-def test_members_that_come_while_a_generation_is_stored_share_the_next() -> None:
-    desk = waiting_desk()
-    first = desk.join()
-    desk.after(3 * HOLD_S)
-    more = [desk.join() for _ in range(20)]
-    assert len(desk.unstored) == 1
-    desk.store(count=1)
-    assert len(desk.unstored) == 1
-    desk.store()
-    assert {each.generation for each in desk.formed([first, *more])} == {2}
-    assert len(desk.stored) == 2
+def test_members_that_join_while_a_generation_is_stored_share_the_next() -> None:
+    harness = make_unstored_harness()
+    first = harness.join()
+    harness.advance(3 * HOLD_S)
+    more = [harness.join() for _ in range(20)]
+    assert len(harness.unstored) == 1
+    harness.store(count=1)
+    assert len(harness.unstored) == 1
+    harness.store()
+    assert {each.generation for each in harness.finish_joins([first, *more])} == {2}
+    assert len(harness.stored) == 2
 
 
-def test_the_join_phase_of_a_group_that_is_slow_to_store_still_ends() -> None:
-    desk = waiting_desk()
-    one = desk.join()
-    desk.after(3 * HOLD_S)
-    two = desk.join()
-    desk.after(2 * REBALANCE_S)
-    assert desk.waits(one)
-    assert desk.waits(two)
-    desk.store()
-    assert len(desk.formed([one, two])) == 2
+def test_the_join_phase_ends_although_storing_is_slow() -> None:
+    harness = make_unstored_harness()
+    one = harness.join()
+    harness.advance(3 * HOLD_S)
+    two = harness.join()
+    harness.advance(2 * REBALANCE_S)
+    assert harness.is_waiting(one)
+    assert harness.is_waiting(two)
+    harness.store()
+    assert len(harness.finish_joins([one, two])) == 2
 
 
-def test_a_group_that_becomes_empty_while_it_is_stored() -> None:
-    desk = waiting_desk()
-    token = desk.join()
-    desk.after(3 * HOLD_S)
-    desk.cancel(token)
-    assert desk.state == "Empty"
-    desk.store()
-    assert (desk.state, desk.log["readers"].generation) == ("Empty", 2)
-    desk.stores_at_once = True
-    assert desk.form(1)[0].generation == 3
+def test_a_group_may_become_empty_while_its_generation_is_stored() -> None:
+    harness = make_unstored_harness()
+    token = harness.join()
+    harness.advance(3 * HOLD_S)
+    harness.cancel(token)
+    assert harness.state == "Empty"
+    harness.store()
+    assert (harness.state, harness.log["readers"].generation) == ("Empty", 2)
+    harness.stores_at_once = True
+    assert harness.form(1)[0].generation == 3
 
 
-def test_an_emptiness_that_was_not_stored_harms_nothing() -> None:
-    desk = Desk()
-    (one,) = desk.stable(1)
-    desk.stores_at_once = False
-    desk.leave(one.member_id)
-    desk.store(LOST)
-    desk.stores_at_once = True
-    assert desk.form(1)[0].generation == 3
+def test_a_group_works_after_its_emptiness_was_not_stored() -> None:
+    harness = GroupHarness()
+    (one,) = harness.form_stable(1)
+    harness.stores_at_once = False
+    harness.leave(one.member_id)
+    harness.store(LOST)
+    harness.stores_at_once = True
+    assert harness.form(1)[0].generation == 3
 
 
 def test_waiting_requests_fail_when_the_coordinator_stops() -> None:
-    desk = Desk()
-    one, _ = desk.form(2)
-    tokens = [desk.heartbeat(one.member_id, 1, wait_ms=5000), desk.join(group="other"), desk.delete("third")]
-    desk.stores_at_once = False
-    tokens = [*tokens[:2], desk.sync(one.member_id, 1, {}), desk.delete("fourth")]
-    desk.machine.stop(NotLeader("another leads"))
-    desk.effects()
+    harness = GroupHarness()
+    one, _ = harness.form(2)
+    tokens = [harness.heartbeat(one.member_id, 1, wait_ms=5000), harness.join(group="other"), harness.delete("third")]
+    harness.stores_at_once = False
+    tokens = [*tokens[:2], harness.sync(one.member_id, 1, {}), harness.delete("fourth")]
+    harness.machine.stop(NotLeader("another leads"))
+    harness.take_effects()
     for token in tokens:
-        desk.said(token, NotLeader)
-    desk.store()  # the outcome of the last record affects no request
-    assert desk.machine.names() == []
+        harness.answer_of(token, NotLeader)
+    harness.store()  # the outcome of the last record affects no request
+    assert harness.machine.names() == []
 
 
 # a later coordinator
 
 
-def test_a_stable_group_goes_on_after_a_fail_over() -> None:
-    desk = Desk()
-    one, two = desk.stable(2)
-    desk.fail_over()
-    assert desk.state == "Stable"
-    desk.commit(one.member_id, 1)
-    desk.alive(one, two)
-    assert desk.said(desk.sync(two.member_id, 1), SyncedGeneration).assignment == two.member_id.encode()
-    assert desk.said(desk.join(two.member_id), JoinedGeneration) == two
-    desk.after(SESSION_S - 1)
-    desk.alive(one)
-    desk.after(2)
-    assert desk.members() == [one.member_id]
+def test_a_stable_group_continues_after_a_fail_over() -> None:
+    harness = GroupHarness()
+    one, two = harness.form_stable(2)
+    harness.fail_over()
+    assert harness.state == "Stable"
+    harness.commit(one.member_id, 1)
+    harness.check_alive(one, two)
+    assert harness.answer_of(harness.sync(two.member_id, 1), SyncedGeneration).assignment == two.member_id.encode()
+    assert harness.answer_of(harness.join(two.member_id), JoinedGeneration) == two
+    harness.advance(SESSION_S - 1)
+    harness.check_alive(one)
+    harness.advance(2)
+    assert harness.members() == [one.member_id]
 
 
 def test_f47_a_fail_over_between_join_and_sync_keeps_the_generation() -> None:
-    desk = Desk()
-    one, two = desk.form(2)
-    desk.fail_over()
-    assert desk.state == "CompletingRebalance"
-    desk.assigned([one, two])
-    assert desk.generation == 1
+    harness = GroupHarness()
+    one, two = harness.form(2)
+    harness.fail_over()
+    assert harness.state == "CompletingRebalance"
+    harness.sync_all([one, two])
+    assert harness.generation == 1
 
 
-def test_f47_a_fail_over_before_the_generation_is_stored_goes_on_with_the_one_before() -> None:
-    desk = Desk()
-    one, two = desk.stable(2)
-    desk.stores_at_once = False
-    tokens = [desk.join(one.member_id, protocols=protocols("u")), desk.join(two.member_id)]
-    desk.fail_over()
-    assert all(map(desk.waits, tokens))
-    desk.stores_at_once = True
-    desk.commit(two.member_id, 1)
-    assert desk.again([one, two], protocols=protocols("u"))[0].generation == 2
+def test_f47_a_fail_over_before_the_generation_is_stored_continues_the_one_before() -> None:
+    harness = GroupHarness()
+    one, two = harness.form_stable(2)
+    harness.stores_at_once = False
+    tokens = [harness.join(one.member_id, protocols=make_protocols("u")), harness.join(two.member_id)]
+    harness.fail_over()
+    assert all(map(harness.is_waiting, tokens))
+    harness.stores_at_once = True
+    harness.commit(two.member_id, 1)
+    assert harness.rejoin([one, two], protocols=make_protocols("u"))[0].generation == 2
 
 
-def test_f47_a_generation_that_was_stored_and_not_answered_is_not_used_again() -> None:
-    desk = Desk()
-    one, two = desk.stable(2)
-    desk.leave(two.member_id)
-    desk.stores_at_once = False
-    desk.join(one.member_id)
-    desk.log["readers"] = desk.unstored[0].record or desk.log["readers"]  # it is in the log, but was not answered
-    desk.fail_over()
-    desk.stores_at_once = True
+def test_f47_a_stored_generation_without_an_answer_is_not_used_again() -> None:
+    harness = GroupHarness()
+    one, two = harness.form_stable(2)
+    harness.leave(two.member_id)
+    harness.stores_at_once = False
+    harness.join(one.member_id)
+    harness.log["readers"] = (
+        harness.unstored[0].record or harness.log["readers"]
+    )  # it is in the log, but was not answered
+    harness.fail_over()
+    harness.stores_at_once = True
     with pytest.raises(StaleGeneration):
-        desk.commit(one.member_id, 1)
+        harness.commit(one.member_id, 1)
     with pytest.raises(UnknownMember):
-        desk.commit(two.member_id, 1)
-    assert desk.said(desk.join(one.member_id), JoinedGeneration).generation == 2
+        harness.commit(two.member_id, 1)
+    assert harness.answer_of(harness.join(one.member_id), JoinedGeneration).generation == 2
 
 
 def test_members_that_do_not_reach_the_new_coordinator_expire_after_their_sessions() -> None:
-    desk = Desk()
-    desk.stable(3)
-    desk.fail_over()
-    desk.after(SESSION_S + REBALANCE_S)
-    assert (desk.state, desk.generation) == ("Empty", 2)
-    desk.fail_over()
-    assert (desk.state, desk.generation, desk.machine.next_timer()) == ("Empty", 2, None)
-    assert desk.form(1)[0].generation == 3
+    harness = GroupHarness()
+    harness.form_stable(3)
+    harness.fail_over()
+    harness.advance(SESSION_S + REBALANCE_S)
+    assert (harness.state, harness.generation) == ("Empty", 2)
+    harness.fail_over()
+    assert (harness.state, harness.generation, harness.machine.next_timer()) == ("Empty", 2, None)
+    assert harness.form(1)[0].generation == 3
 
 
-def test_a_loaded_member_that_never_syncs_is_out_after_the_rebalance_timeout() -> None:
-    desk = Desk()
-    one, two = desk.form(2)
-    desk.fail_over()
+def test_a_loaded_member_that_never_syncs_is_removed_after_the_rebalance_timeout() -> None:
+    harness = GroupHarness()
+    one, two = harness.form(2)
+    harness.fail_over()
     for _ in range(int(REBALANCE_S // 5)):
-        desk.said(desk.heartbeat(one.member_id, 1), Alive)
-        desk.sync(two.member_id, 1)
-        desk.after(5)
-    assert desk.members() == [two.member_id]
+        harness.answer_of(harness.heartbeat(one.member_id, 1), Alive)
+        harness.sync(two.member_id, 1)
+        harness.advance(5)
+    assert harness.members() == [two.member_id]

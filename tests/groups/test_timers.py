@@ -1,4 +1,4 @@
-"""Timers against a plain dictionary of when each is due."""
+"""Timers compared with a dictionary of due times."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 @FEW
 @given(STEPS)
-def test_the_last_set_timer_is_due(steps: list[tuple[str, str, int]]) -> None:
+def test_the_next_timer_is_the_earliest_one_set(steps: list[tuple[str, str, int]]) -> None:
     timers: Timers[str] = Timers()
     due: dict[str, float] = {}
     for step, key, when in steps:
@@ -37,7 +37,7 @@ def test_the_last_set_timer_is_due(steps: list[tuple[str, str, int]]) -> None:
         assert len(timers) == len(due)
 
 
-def test_a_timer_that_moves_away_again_and_again_takes_one_place() -> None:
+def test_a_timer_that_is_moved_repeatedly_has_one_entry() -> None:
     timers: Timers[str] = Timers()
     for when in range(1000):
         timers.set("session", when)

@@ -1,4 +1,4 @@
-"""Appending to the log of a coordinator: one append a turn, in order, in one term; what is on its way decides."""
+"""Appends to a coordinator's log: one per turn of the loop, in order, in one term, with pending records in view."""
 
 import asyncio
 from types import SimpleNamespace
@@ -30,16 +30,16 @@ TOPIC = UUID(int=7)
 NOW_MS = 1_000
 
 
-def key(partition: int = 0, group: str = "g") -> OffsetKey:
+def offset_key(partition: int = 0, group: str = "g") -> OffsetKey:
     return OffsetKey(group, TOPIC, partition)
 
 
-def entry(offset: int, partition: int = 0) -> GroupEntry:
-    return GroupEntry(key(partition), OffsetRecord(Offset(offset), -1, "", NOW_MS))
+def make_entry(offset: int, partition: int = 0) -> GroupEntry:
+    return GroupEntry(offset_key(partition), OffsetRecord(Offset(offset), -1, "", NOW_MS))
 
 
 class Log:
-    """Stands in for a replica and its group: what is appended waits for the test to commit or refuse it."""
+    """Stand-in for a replica and its Raft group: appended records wait for the test to commit or refuse them."""
 
     def __init__(self) -> None:
         self.name = "log"
@@ -69,7 +69,7 @@ class Log:
             self._store(batch)
         future.set_result(ReplicaAppended(Offset(base), Offset(self.high_watermark), 3, Offset(self.high_watermark)))
 
-    def by_others(self, *records: NewRecord) -> None:
+    def append_by_others(self, *records: NewRecord) -> None:
         self._store(bytes(build_batch(list(records))))
 
     def _store(self, batch: bytes) -> None:
@@ -81,7 +81,9 @@ class Log:
         return [batch for batch in self.batches if read_header(batch).next_offset > offset]
 
 
-class Desk:
+class WriterHarness:
+    """Writer with the folded state of its log."""
+
     def __init__(self) -> None:
         self.log = Log()
         self.folded = FoldedGroups("log", lambda: 1)
@@ -97,162 +99,166 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> Desk:
-    return Desk()
+async def harness() -> WriterHarness:
+    return WriterHarness()
 
 
-async def turn() -> None:
+async def run_loop_turn() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
-def committed(desk: Desk) -> dict[int, int]:
-    return {place[1]: int(record.offset) for place, record in desk.folded.offsets.get("g", {}).items()}
+def committed_offset(harness: WriterHarness) -> dict[int, int]:
+    return {place[1]: int(record.offset) for place, record in harness.folded.offsets.get("g", {}).items()}
 
 
-async def test_records_of_one_turn_are_one_append_in_order(desk: Desk) -> None:
-    done = [desk.writer.write([entry(5)]), desk.writer.write([entry(2), entry(9, 1)])]
-    assert not desk.log.waiting
-    await turn()
-    ((_, batches),) = desk.log.waiting
+async def test_records_of_one_turn_are_one_append_in_order(harness: WriterHarness) -> None:
+    done = [harness.writer.write([make_entry(5)]), harness.writer.write([make_entry(2), make_entry(9, 1)])]
+    assert not harness.log.waiting
+    await run_loop_turn()
+    ((_, batches),) = harness.log.waiting
     assert [record.offset for batch in batches for record in read_records(batch)] == [0, 1, 2]
-    assert committed(desk) == {}
-    desk.log.commit()
+    assert committed_offset(harness) == {}
+    harness.log.commit()
     await asyncio.gather(*done)
-    assert committed(desk) == {0: 2, 1: 9}
-    assert desk.folded.next_offset == 3
+    assert committed_offset(harness) == {0: 2, 1: 9}
+    assert harness.folded.next_offset == 3
 
 
-async def test_moves_in_progress_are_known_to_the_planner_until_they_end(desk: Desk) -> None:
-    first = desk.writer.write([entry(5)])
-    await turn()
-    second = desk.writer.write([entry(8)])
-    await turn()
-    latest = desk.folded.latest_offset(key())
+async def test_pending_offsets_are_the_latest_until_they_are_refused(harness: WriterHarness) -> None:
+    first = harness.writer.write([make_entry(5)])
+    await run_loop_turn()
+    second = harness.writer.write([make_entry(8)])
+    await run_loop_turn()
+    latest = harness.folded.latest_offset(offset_key())
     assert latest is not None
     assert latest.offset == 8
-    (_, _), (refused, _) = desk.log.waiting
+    (_, _), (refused, _) = harness.log.waiting
     refused.set_exception(NotLeader("gone"))
     with pytest.raises(NotLeader):
         await second
-    latest = desk.folded.latest_offset(key())
+    latest = harness.folded.latest_offset(offset_key())
     assert latest is not None
     assert latest.offset == 5
-    desk.log.commit()
+    harness.log.commit()
     await first
-    assert committed(desk) == {0: 5}
-    assert desk.folded.latest_offsets("g").keys() == {key()}
+    assert committed_offset(harness) == {0: 5}
+    assert harness.folded.latest_offsets("g").keys() == {offset_key()}
 
 
-async def test_in_another_term_nothing_is_appended(desk: Desk) -> None:
-    given = desk.writer.write([entry(5)])
-    desk.log.core.term = Term(4)  # deposed and elected again, before any member noticed
-    await turn()
-    assert not desk.log.waiting
+async def test_nothing_is_appended_in_another_term(harness: WriterHarness) -> None:
+    given = harness.writer.write([make_entry(5)])
+    harness.log.core.term = Term(4)  # deposed and elected again, before any member noticed
+    await run_loop_turn()
+    assert not harness.log.waiting
     assert given.done()
     with pytest.raises(NotLeader):
         await given
     with pytest.raises(NotLeader):
-        desk.writer.write([entry(6)])
-    assert desk.folded.latest_offset(key()) is None
+        harness.writer.write([make_entry(6)])
+    assert harness.folded.latest_offset(offset_key()) is None
 
 
-async def test_appends_of_others_are_read(desk: Desk) -> None:
-    done = desk.writer.write([entry(5)])
-    await turn()
-    desk.log.by_others(keyed(key(3), OffsetRecord(Offset(4), -1, "", NOW_MS)))
-    desk.log.commit()
+async def test_records_of_other_writers_are_read(harness: WriterHarness) -> None:
+    done = harness.writer.write([make_entry(5)])
+    await run_loop_turn()
+    harness.log.append_by_others(make_record(offset_key(3), OffsetRecord(Offset(4), -1, "", NOW_MS)))
+    harness.log.commit()
     await done
-    assert committed(desk) == {0: 5, 3: 4}
+    assert committed_offset(harness) == {0: 5, 3: 4}
 
 
-async def test_records_read_already_are_not_duplicated(desk: Desk) -> None:
-    done = desk.writer.write([entry(5)])
-    await turn()
-    desk.log.commit()
-    desk.read_on()  # before the writer hears of it
+async def test_records_read_already_are_not_duplicated(harness: WriterHarness) -> None:
+    done = harness.writer.write([make_entry(5)])
+    await run_loop_turn()
+    harness.log.commit()
+    harness.read_on()  # before the writer hears of it
     await done
-    assert committed(desk) == {0: 5}
-    assert desk.folded.next_offset == 1
+    assert committed_offset(harness) == {0: 5}
+    assert harness.folded.next_offset == 1
 
 
-async def test_a_barrier_waits_for_what_was_given_before(desk: Desk) -> None:
-    assert desk.writer.barrier() is None
-    desk.writer.write([entry(5)])
-    unflushed = desk.writer.barrier()
-    await turn()
-    flying = desk.writer.barrier()
+async def test_a_barrier_waits_for_all_earlier_records(harness: WriterHarness) -> None:
+    assert harness.writer.barrier() is None
+    harness.writer.write([make_entry(5)])
+    unflushed = harness.writer.barrier()
+    await run_loop_turn()
+    flying = harness.writer.barrier()
     assert unflushed is not None
     assert flying is not None
     assert not unflushed.done()
-    desk.log.commit()
+    harness.log.commit()
     await asyncio.gather(unflushed, flying)
-    assert desk.writer.barrier() is None
-    lost = desk.writer.write([entry(6)])
-    await turn()
-    barrier = desk.writer.barrier()
-    desk.log.waiting.pop()[0].set_exception(OutcomeUnknown("nobody knows"))
+    assert harness.writer.barrier() is None
+    lost = harness.writer.write([make_entry(6)])
+    await run_loop_turn()
+    barrier = harness.writer.barrier()
+    harness.log.waiting.pop()[0].set_exception(OutcomeUnknown("nobody knows"))
     for each in (lost, barrier):
         assert each is not None
         with pytest.raises(OutcomeUnknown):
             await each
 
 
-async def test_nothing_waits_without_bound(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_records_are_bounded(harness: WriterHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "PENDING_BYTES_MAX", 1_000)
-    given = [desk.writer.write([entry(offset)]) for offset in range(5)]
+    given = [harness.writer.write([make_entry(offset)]) for offset in range(5)]
     with pytest.raises(Overloaded):
-        desk.writer.write([entry(offset) for offset in range(20)])
-    await turn()
-    desk.log.commit()
+        harness.writer.write([make_entry(offset) for offset in range(20)])
+    await run_loop_turn()
+    harness.log.commit()
     await asyncio.gather(*given)
-    later = desk.writer.write([entry(offset) for offset in range(20)])
-    await turn()
-    desk.log.commit()
+    later = harness.writer.write([make_entry(offset) for offset in range(20)])
+    await run_loop_turn()
+    harness.log.commit()
     await later
 
 
-async def test_unencodable_values_leave_nothing_behind(desk: Desk) -> None:
+async def test_unencodable_values_change_nothing(harness: WriterHarness) -> None:
     too_much = GroupEntry(InstanceKey("g", "i"), {"x": "y" * INSTANCE_BYTES_MAX})
     with pytest.raises(InvalidArgument):
-        desk.writer.write([entry(1), too_much])
-    await turn()
-    assert not desk.log.waiting
-    assert desk.folded.latest_offset(key()) is None
+        harness.writer.write([make_entry(1), too_much])
+    await run_loop_turn()
+    assert not harness.log.waiting
+    assert harness.folded.latest_offset(offset_key()) is None
 
 
-def keyed(key: OffsetKey | GroupKey | InstanceKey, value: Any) -> NewRecord:
+def make_record(key: OffsetKey | GroupKey | InstanceKey, value: Any) -> NewRecord:
     return NewRecord(None if value is None else encode_value(value), encode_key(key))
 
 
-async def test_the_last_record_of_a_key_counts(desk: Desk) -> None:
-    desk.log.by_others(*(keyed(key(), OffsetRecord(Offset(number), -1, "", NOW_MS)) for number in (6, 3)))
-    desk.log.by_others(keyed(InstanceKey("g", "i"), {"x": 1}), keyed(InstanceKey("g", "j"), {}))
-    desk.log.by_others(keyed(key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)), keyed(key(1), None))
-    desk.log.by_others(keyed(InstanceKey("g", "j"), None))
-    while desk.folded.next_offset < desk.log.high_watermark:
-        desk.read_on()
-    assert committed(desk) == {0: 3}
-    assert desk.folded.instances == {("g", "i"): {"x": 1}}
-    assert desk.folded.names() == {"g"}
+async def test_the_last_record_of_a_key_counts(harness: WriterHarness) -> None:
+    harness.log.append_by_others(
+        *(make_record(offset_key(), OffsetRecord(Offset(number), -1, "", NOW_MS)) for number in (6, 3))
+    )
+    harness.log.append_by_others(make_record(InstanceKey("g", "i"), {"x": 1}), make_record(InstanceKey("g", "j"), {}))
+    harness.log.append_by_others(
+        make_record(offset_key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)), make_record(offset_key(1), None)
+    )
+    harness.log.append_by_others(make_record(InstanceKey("g", "j"), None))
+    while harness.folded.next_offset < harness.log.high_watermark:
+        harness.read_on()
+    assert committed_offset(harness) == {0: 3}
+    assert harness.folded.instances == {("g", "i"): {"x": 1}}
+    assert harness.folded.names() == {"g"}
 
 
-async def test_an_undecodable_batch_stops_the_fold_by_its_name_and_nothing_is_skipped(desk: Desk) -> None:
-    desk.log.by_others(keyed(key(), OffsetRecord(Offset(3), -1, "", NOW_MS)))
-    desk.read_on()
-    desk.log._store(SMALL[0].batch)
-    desk.log.by_others(keyed(key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)))
+async def test_an_undecodable_batch_stops_reading_and_is_named(harness: WriterHarness) -> None:
+    harness.log.append_by_others(make_record(offset_key(), OffsetRecord(Offset(3), -1, "", NOW_MS)))
+    harness.read_on()
+    harness.log._store(SMALL[0].batch)
+    harness.log.append_by_others(make_record(offset_key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)))
     for _ in range(2):
         with pytest.raises(FormatError, match="log: the records from offset 1 on cannot be decoded"):
-            desk.read_on()
-    assert committed(desk) == {0: 3}
+            harness.read_on()
+    assert committed_offset(harness) == {0: 3}
 
 
-async def test_behind_a_trim_the_fold_begins_anew(desk: Desk) -> None:
-    desk.log.by_others(keyed(key(), OffsetRecord(Offset(3), -1, "", NOW_MS)))
-    desk.read_on()
-    desk.log.by_others(keyed(key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)))
-    desk.log.by_others(keyed(key(2), OffsetRecord(Offset(5), -1, "", NOW_MS)))
-    desk.log.log_start_offset = Offset(2)
-    desk.read_on()
-    assert committed(desk) == {2: 5}
+async def test_after_a_trim_the_state_is_read_from_the_new_start(harness: WriterHarness) -> None:
+    harness.log.append_by_others(make_record(offset_key(), OffsetRecord(Offset(3), -1, "", NOW_MS)))
+    harness.read_on()
+    harness.log.append_by_others(make_record(offset_key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)))
+    harness.log.append_by_others(make_record(offset_key(2), OffsetRecord(Offset(5), -1, "", NOW_MS)))
+    harness.log.log_start_offset = Offset(2)
+    harness.read_on()
+    assert committed_offset(harness) == {2: 5}

@@ -9,7 +9,7 @@ import pytest
 from raftlog.errors import Unavailable
 from raftlog.loadgen import SocketWire, scrape
 from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
-from tests.bench.answering import answering
+from tests.bench.answering import serve_answers
 
 
 def ended(wire: SocketWire, count: int) -> list[Arrival]:
@@ -29,7 +29,7 @@ def test_requests_and_answers_over_connections_that_stay() -> None:
     def answer(path: str, _body: Any) -> tuple[int, bytes]:
         return (200, (path + body).encode()) if path != "/no" else (404, b"no")
 
-    with answering(answer) as port, SocketWire(10.0) as wire:
+    with serve_answers(answer) as port, SocketWire(10.0) as wire:
         address = f"127.0.0.1:{port}"
         for round_ in range(3):
             for token in range(5):
@@ -49,7 +49,7 @@ def test_requests_without_an_answer_in_time_are_lost_and_the_wire_continues() ->
             gate.wait()
         return 200, b"[]"
 
-    with answering(answer) as port, SocketWire(0.2) as wire:
+    with serve_answers(answer) as port, SocketWire(0.2) as wire:
         address = f"127.0.0.1:{port}"
         wire.send(1, 0, address, request(address, "/slow"))
         assert ended(wire, 1)[0].status == LOST
@@ -90,7 +90,7 @@ raftlog_rpc_writes_total{channel="raft"} 5.0
 
 
 def test_message_counts_of_brokers_are_summed_at_the_senders() -> None:
-    with answering(lambda path, body: (200, METRICS.encode())) as port:
+    with serve_answers(lambda path, body: (200, METRICS.encode())) as port:
         found = scrape([f"127.0.0.1:{port}"] * 2)
     assert found.by_kind == {"beat": 14, "answer": 6}
     assert (found.messages, found.bytes, found.writes) == (20, 2100, 10)
@@ -99,5 +99,5 @@ def test_message_counts_of_brokers_are_summed_at_the_senders() -> None:
 
 
 def test_a_broker_without_a_report_leaves_no_total() -> None:
-    with answering(lambda path, body: (503, b"")) as port, pytest.raises(Unavailable):
+    with serve_answers(lambda path, body: (503, b"")) as port, pytest.raises(Unavailable):
         scrape([f"127.0.0.1:{port}"])

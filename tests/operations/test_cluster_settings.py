@@ -5,7 +5,7 @@ import pytest
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.machine import AlterClusterConfig, settings_of
 from raftlog.partitions.operations.cluster_settings import SETTINGS, check_names, checked, current, described
-from tests.controller.machine.fleet import cluster
+from tests.controller.machine.fleet import make_cluster
 
 
 def test_values_are_kept_as_text() -> None:
@@ -50,7 +50,7 @@ def test_invalid_values_of_settings(name: str, value: object, said: str) -> None
 
 
 def test_values_unusable_by_this_release_count_as_the_default() -> None:
-    scribe = cluster()
+    scribe = make_cluster()
     defaults = current(scribe.state)
     assert (defaults.balancer_mode, defaults.repair_after_ms, defaults.catch_up_bytes_per_s) == (
         "continuous",
@@ -58,7 +58,7 @@ def test_values_unusable_by_this_release_count_as_the_default() -> None:
         None,
     )
     later = {"balancer.mode": "dreaming", "not.yet": "7", "leaders.balance": "false", "replicas.repair.after.ms": "-1"}
-    scribe.tell(AlterClusterConfig(settings_of(later)))
+    scribe.apply(AlterClusterConfig(settings_of(later)))
     assert current(scribe.state) == defaults._replace(leaders_balance=False, repair_after_ms=None)
     shown = described(scribe.state)
     assert shown.version == scribe.last_index

@@ -5,15 +5,15 @@ import pytest
 from raftlog.partitions.controller.machine import SetMaintenance, UpdateBroker
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.types import NodeId
-from tests.controller.machine.fleet import Scribe, cluster, create, disk, register, replica
+from tests.controller.machine.fleet import CommandLog, create, disk_uuid, make_cluster, register, replica
 
 
-def drain(scribe: Scribe, *nodes: int) -> None:
+def drain(scribe: CommandLog, *nodes: int) -> None:
     for node in nodes:
-        scribe.tell(UpdateBroker(NodeId(node), disk(node), True))
+        scribe.apply(UpdateBroker(NodeId(node), disk_uuid(node), True))
 
 
-def failures(scribe: Scribe, node: int) -> list[str]:
+def failures(scribe: CommandLog, node: int) -> list[str]:
     return allocation_failures(scribe.state, scribe.state.groups_of(replica(node))).names
 
 
@@ -28,24 +28,24 @@ def failures(scribe: Scribe, node: int) -> list[str]:
     ],
 )
 def test_as_many_hosts_as_replicas_have_to_be_left(brokers: int, draining: tuple[int, ...], failed: list[str]) -> None:
-    scribe = cluster(brokers)
-    scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 1)))
+    scribe = make_cluster(brokers)
+    scribe.apply(create("t", 1, (1, 2, 3), (2, 3, 1)))
     drain(scribe, *draining)
     assert failures(scribe, 1) == failed
 
 
 def test_a_broker_in_maintenance_keeps_what_it_has_and_is_no_place_for_more() -> None:
-    scribe = cluster(4)
-    scribe.tell(create("t", 1, (1, 2, 3)))
-    scribe.tell(create("u", 2, (1, 2, 4)))
-    scribe.tell(SetMaintenance(NodeId(4), disk(4), True))
+    scribe = make_cluster(4)
+    scribe.apply(create("t", 1, (1, 2, 3)))
+    scribe.apply(create("u", 2, (1, 2, 4)))
+    scribe.apply(SetMaintenance(NodeId(4), disk_uuid(4), True))
     drain(scribe, 1)
     assert failures(scribe, 1) == ["t/0"], "u stays on 4, and goes from 1 to 3"
 
 
 def test_the_error_names_the_missing_part_and_the_next_step() -> None:
-    scribe = cluster(3)
-    scribe.tell(create("t", 1, (1, 2, 3)))
+    scribe = make_cluster(3)
+    scribe.apply(create("t", 1, (1, 2, 3)))
     drain(scribe, 1)
     found = allocation_failures(scribe.state, scribe.state.groups_of(replica(1)))
     assert found.reasons == ["needs 3 hosts, and 2 are left"]
@@ -53,7 +53,7 @@ def test_the_error_names_the_missing_part_and_the_next_step() -> None:
     assert found.summary.startswith(
         "1 partitions have no place for a replica (t/0 needs 3 hosts, and 2 are left): start"
     )
-    scribe.tell(register(4, host="host-2"))
+    scribe.apply(register(4, host="host-2"))
     assert failures(scribe, 1) == ["t/0"], "another broker on a host that has one already is no place"
-    scribe.tell(register(5, host="elsewhere"))
+    scribe.apply(register(5, host="elsewhere"))
     assert failures(scribe, 1) == []

@@ -5,12 +5,12 @@ import pytest
 from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
 from raftlog.partitions.kafka_addresses import kafka_addresses, kafka_note
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import disk
+from tests.controller.machine.fleet import disk_uuid
 
 
 def row(node: int, **kafka: str) -> RegisteredBroker:
     addresses = Addresses("", "", "", tuple(sorted(kafka.items())))
-    return RegisteredBroker(NodeId(node), disk(node), 1, f"host-{node}", addresses, 1, 2, False, Index(1))
+    return RegisteredBroker(NodeId(node), disk_uuid(node), 1, f"host-{node}", addresses, 1, 2, False, Index(1))
 
 
 ROWS = [

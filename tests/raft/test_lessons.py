@@ -11,7 +11,7 @@ R17: tests/raft/test_log.py::test_the_tail_reads_like_one_list
 R23: nothing is stored of what is applied; a restart applies from where the state machine says (R25)
 R24: the core is deterministic, and replicas are compared byte by byte:
     tests/raft/test_schedules.py::test_the_same_seed_gives_the_same_run_under_any_hash_seed
-    tests/checkers/test_replicas.py::test_one_changed_byte_anywhere_is_found
+    tests/checkers/test_replicas.py::test_one_changed_byte_anywhere_is_detected
 R30: which members a group gets is the controller's choice; the core goes from any configuration to any other through a
     joint one: tests/raft/test_configuration.py::test_a_change_ends_in_the_requested_configuration
 R39: there are no leases, and no clock but ticks; a read always needs a quorum's answers (R37, R38, R40)

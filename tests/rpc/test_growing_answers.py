@@ -37,7 +37,7 @@ from raftlog.runtime.transfer.bulk import (
     StoredEntry,
 )
 from raftlog.types import Index, NodeId, Offset, Term
-from tests.golden.operations import OPERATIONS, answers_of
+from tests.golden.operations import OPERATIONS, make_answers
 
 GROUP = uuid.UUID(int=5).bytes
 ME = ReplicaId(NodeId(1), uuid.UUID(int=9))
@@ -127,7 +127,7 @@ GROWING = [operation for operation in OPERATIONS if operation.name != "groups.de
 
 @pytest.mark.parametrize("operation", GROWING, ids=lambda operation: operation.name)
 def test_unknown_fields_of_a_coordinators_answer_are_ignored(operation: CoordinatorOperation[Any, Any]) -> None:
-    for value in answers_of(operation):
+    for value in make_answers(operation):
         answer = operation.pack_answer(value)
         head, *batches = answer.payload
         row = msgspec.msgpack.decode(head)

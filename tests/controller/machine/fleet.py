@@ -1,4 +1,4 @@
-"""A cluster to try commands on: brokers 1 to 5 with a host each, and a log that applies one request after another."""
+"""A cluster for testing commands: brokers 1 to 5 on one host each, and a log that applies requests in order."""
 
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from raftlog.types import Index, NodeId
 CLUSTER_ID = UUID(int=0xC1)
 
 
-def disk(number: int) -> UUID:
+def disk_uuid(number: int) -> UUID:
     return UUID(int=0xD000 + number)
 
 
@@ -32,7 +32,7 @@ def topic_id(number: int) -> UUID:
 
 
 def replica(node: int, disk_number: int | None = None) -> ReplicaId:
-    return ReplicaId(NodeId(node), disk(node if disk_number is None else disk_number))
+    return ReplicaId(NodeId(node), disk_uuid(node if disk_number is None else disk_number))
 
 
 SEEDS = (replica(1), replica(2), replica(3))
@@ -53,13 +53,13 @@ def register(
 ) -> RegisterBroker:
     return RegisterBroker(
         NodeId(node),
-        disk(node if disk_number is None else disk_number),
+        disk_uuid(node if disk_number is None else disk_number),
         epoch,
         host or f"host-{node}",
         Addresses(f"h{node}:{port}", f"h{node}:{port + 2}", "", kafka),
         *levels,
         draining,
-        None if replaces is None else disk(replaces),
+        None if replaces is None else disk_uuid(replaces),
     )
 
 
@@ -69,8 +69,8 @@ def create(name: str, number: int, *placed: tuple[int, ...], configs: dict[str, 
     return CreateTopic(name, topic_id(number), rows, settings_of(configs or {}), 5_000, name.startswith("__"))
 
 
-class Scribe:
-    """Writes requests into a log and applies them, as bytes, to one state. Refusals must leave nothing behind."""
+class CommandLog:
+    """Log of encoded requests that are applied to one state; a refusal must leave the state unchanged."""
 
     def __init__(self) -> None:
         self.state = ControllerState()
@@ -89,20 +89,20 @@ class Scribe:
         self.log.append((index, body))
         return self.state.apply(decode_request(body), index)
 
-    def tell(self, command: Command) -> int:
+    def apply(self, command: Command) -> int:
         return self.put(self.request(command)).result()
 
-    def refused(self, command: Command) -> RaftlogError:
-        """Return the error of a command; check that the readable state did not change."""
-        before = contents(self.state)
+    def apply_refused(self, command: Command) -> RaftlogError:
+        """Apply a command that must fail; return its error after checking that the readable state did not change."""
+        before = state_contents(self.state)
         answer = self.put(self.request(command))
         assert answer.error is not None, f"{command} was applied"
-        assert contents(self.state) == before
+        assert state_contents(self.state) == before
         return answer.error
 
 
-def contents(state: ControllerState) -> object:
-    """Return the whole state without the answers to requests, with the data derived from the tables."""
+def state_contents(state: ControllerState) -> object:
+    """Return the whole state except the answers to requests, with the data derived from its tables."""
     replicas = sorted({row.replica for row in state.brokers} | {replica(node) for node in range(1, 6)})
     return (
         state.bootstrap,
@@ -116,17 +116,17 @@ def contents(state: ControllerState) -> object:
     )
 
 
-def cluster(brokers: int = 5) -> Scribe:
-    """Bootstrapped, and the first brokers registered."""
-    scribe = Scribe()
-    scribe.tell(BOOTSTRAP)
+def make_cluster(brokers: int = 5) -> CommandLog:
+    """Return the log of a bootstrapped cluster with the first brokers registered."""
+    scribe = CommandLog()
+    scribe.apply(BOOTSTRAP)
     for node in range(1, brokers + 1):
-        scribe.tell(register(node))
+        scribe.apply(register(node))
     return scribe
 
 
 def replay(log: list[tuple[Index, bytes]], state: ControllerState | None = None) -> ControllerState:
-    """Apply the entries that the replica has not applied."""
+    """Apply the log entries that this state has not applied yet."""
     state = state or ControllerState()
     for index, body in log:
         if index > state.applied_index:
@@ -134,8 +134,8 @@ def replay(log: list[tuple[Index, bytes]], state: ControllerState | None = None)
     return state
 
 
-def created_on(state: ControllerState, wanted: ReplicaId) -> list[GroupName]:
-    """Return the groups whose creation names this replica, which it makes itself from their first rolls."""
+def groups_created_on(state: ControllerState, wanted: ReplicaId) -> list[GroupName]:
+    """Return the Raft groups that this replica creates from their first rolls, since their creation names it."""
     return [
         GroupName(topic.topic_id, partition)
         for topic in sorted(state.topics, key=lambda topic: topic.topic_id)

@@ -1,4 +1,4 @@
-"""Naive model of the controller: dictionaries, copied before each command and restored if it fails.
+"""Naive model of the controller: dictionaries, copied before each command and restored if the command fails.
 
 It has no tables, indexes or bytes. A refusal is the name of its error."""
 
@@ -26,16 +26,16 @@ from raftlog.partitions.controller.machine import (
 
 
 class Refused(Exception):
-    """A command that does not hold."""
+    """Command that the rules forbid."""
 
 
-def refuse(when: bool, error: str) -> None:
+def refuse_if(when: bool, error: str) -> None:
     if when:
         raise Refused(error)
 
 
 class Model:
-    """Expected contents of the state machine."""
+    """Expected contents of the controller's state machine."""
 
     def __init__(self, answers_max: int) -> None:
         self.data: dict[str, Any] = {
@@ -55,7 +55,7 @@ class Model:
         self._answers_max = answers_max
 
     def apply(self, request: CommandRequest, index: int) -> Any:
-        """Apply a command; return the answer, or the name of the error."""
+        """Apply a command; return the answer, or the class name of the error."""
         for request_id, _, answer in self.answers:
             if request_id == request.request_id:
                 return answer
@@ -73,24 +73,24 @@ class Model:
         return answer
 
     def _do(self, command: Command, index: int) -> int:
-        refuse(self.data["bootstrap"] is None and not isinstance(command, Bootstrap), "Unavailable")
+        refuse_if(self.data["bootstrap"] is None and not isinstance(command, Bootstrap), "Unavailable")
         match command:
             case Bootstrap():
-                refuse(self.data["bootstrap"] not in (None, command), "InvalidArgument")
+                refuse_if(self.data["bootstrap"] not in (None, command), "InvalidArgument")
                 self.data["bootstrap"] = command
                 self.data["level"] = self.data["level"] or command.feature_level
             case RegisterBroker():
                 return self._register(command, index)
             case UpdateBroker():
                 broker = self._broker(command)
-                refuse(command.expected_version not in (None, broker["version"]), "VersionConflict")
+                refuse_if(command.expected_version not in (None, broker["version"]), "VersionConflict")
                 if broker["draining"] != command.is_draining:
                     broker.update(draining=command.is_draining, version=index)
                 return int(broker["version"])
             case RemoveBroker():
                 self._remove_broker(command)
             case AllocateProducerIds():
-                refuse(self._broker(command)["epoch"] != command.boot_epoch, "IdentityRefused")
+                refuse_if(self._broker(command)["epoch"] != command.boot_epoch, "IdentityRefused")
                 self.data["producer_id"] += command.count
                 return int(self.data["producer_id"]) - command.count
             case SetFeatureLevel():
@@ -121,17 +121,17 @@ class Model:
 
     def _register(self, command: RegisterBroker, index: int) -> int:
         brokers, retired, node, disk = self.data["brokers"], self.data["retired"], command.node_id, command.disk_uuid
-        refuse(bool(command.addresses.kafka) and self.data["level"] < 2, "InvalidArgument")
-        refuse(disk in retired, "IdentityRefused")
+        refuse_if(bool(command.addresses.kafka) and self.data["level"] < 2, "InvalidArgument")
+        refuse_if(disk in retired, "IdentityRefused")
         everybody = {seed.node_id: seed.disk_uuid for seed in self.data["bootstrap"].seeds}
         holders = [other for other, its in everybody.items() if its == disk]
         holders += [other for other, broker in brokers.items() if broker["disk"] == disk]
-        refuse(any(other != node for other in holders), "IdentityRefused")
+        refuse_if(any(other != node for other in holders), "IdentityRefused")
         owner = self._owner(node)
-        refuse(owner not in (None, disk, command.replaces), "IdentityRefused")
+        refuse_if(owner not in (None, disk, command.replaces), "IdentityRefused")
         if command.replaces is not None and command.replaces != owner:
-            refuse(retired.get(command.replaces) != node, "IdentityRefused")
-        refuse(not command.feature_level_min <= self.data["level"] <= command.feature_level_max, "InvalidArgument")
+            refuse_if(retired.get(command.replaces) != node, "IdentityRefused")
+        refuse_if(not command.feature_level_min <= self.data["level"] <= command.feature_level_max, "InvalidArgument")
         levels = (command.feature_level_min, command.feature_level_max)
         kafka, rest = command.addresses.kafka, (command.host, replace(command.addresses, kafka=()), levels)
         told = {"epoch": command.boot_epoch, "rest": rest, "kafka": kafka, "levels": levels}
@@ -139,9 +139,9 @@ class Model:
         before = brokers.get(node)
         draining = bool(before and before["draining"]) if command.is_draining is None else command.is_draining
         if old is not None:
-            refuse(told["epoch"] < old["epoch"], "IdentityRefused")
-            refuse(told["epoch"] == old["epoch"] and told["rest"] != old["rest"], "IdentityRefused")
-            refuse(told["epoch"] == old["epoch"] and old["kafka"] not in ((), kafka), "IdentityRefused")
+            refuse_if(told["epoch"] < old["epoch"], "IdentityRefused")
+            refuse_if(told["epoch"] == old["epoch"] and told["rest"] != old["rest"], "IdentityRefused")
+            refuse_if(told["epoch"] == old["epoch"] and old["kafka"] not in ((), kafka), "IdentityRefused")
             if told["epoch"] == old["epoch"] and draining == old["draining"] and kafka == old["kafka"]:
                 return int(old["version"])
         if owner not in (None, disk):
@@ -158,42 +158,42 @@ class Model:
                     topic["versions"][number] = index
 
     def _raise_level(self, level: int) -> None:
-        refuse(level < self.data["level"], "InvalidArgument")
+        refuse_if(level < self.data["level"], "InvalidArgument")
         if level == self.data["level"]:
             return
         brokers = self.data["brokers"]
-        refuse(
+        refuse_if(
             any(not low <= level <= high for low, high in (each["levels"] for each in brokers.values())),
             "InvalidArgument",
         )
         seeds = self.data["bootstrap"].seeds
         missing = [seed for seed in seeds if seed.node_id not in brokers and seed.disk_uuid not in self.data["retired"]]
-        refuse(bool(missing), "ChangeRefused")
+        refuse_if(bool(missing), "ChangeRefused")
         self.data["level"] = level
 
     def _maintain(self, command: SetMaintenance, index: int) -> int:
         self._broker(command)
         rows, node = self.data["maintenance"], command.node_id
         is_on, version = rows.get(node, (False, 0))
-        refuse(command.expected_version not in (None, version), "VersionConflict")
+        refuse_if(command.expected_version not in (None, version), "VersionConflict")
         if is_on == command.is_on:
             return int(version)
         others = {other for other, (other_on, _) in rows.items() if other_on}
         if command.is_on:
-            refuse(len(self.data["brokers"]) == 1, "InvalidArgument")
+            refuse_if(len(self.data["brokers"]) == 1, "InvalidArgument")
             resting = {*others, node}
-            refuse(bool(others) and 2 * len(resting) >= len(self.data["brokers"]), "ChangeRefused")
+            refuse_if(bool(others) and 2 * len(resting) >= len(self.data["brokers"]), "ChangeRefused")
             for topic in self.data["topics"].values():
                 for replicas in topic["now"]:
                     among = [each for each, _ in replicas if each in resting]
                     is_here = (node, command.disk_uuid) in replicas
-                    refuse(is_here and len(among) > 1 and 2 * len(among) >= len(replicas), "ChangeRefused")
+                    refuse_if(is_here and len(among) > 1 and 2 * len(among) >= len(replicas), "ChangeRefused")
         rows[node] = (command.is_on, index)
         return index
 
     def _alter_cluster(self, command: AlterClusterConfig, index: int) -> int:
         configs, version = self.data["settings"]
-        refuse(command.expected_version not in (None, version), "VersionConflict")
+        refuse_if(command.expected_version not in (None, version), "VersionConflict")
         after = {name: value for name, value in configs.items() if name not in command.unset}
         after.update(command.configs)
         if after == configs:
@@ -208,11 +208,13 @@ class Model:
         return broker
 
     def _remove_broker(self, command: RemoveBroker) -> None:
-        refuse(self._owner(command.node_id) != command.disk_uuid, "UnknownBroker")
+        refuse_if(self._owner(command.node_id) != command.disk_uuid, "UnknownBroker")
         mine = (command.node_id, command.disk_uuid)
-        refuse(any(mine in group for topic in self.data["topics"].values() for group in topic["now"]), "ChangeRefused")
+        refuse_if(
+            any(mine in group for topic in self.data["topics"].values() for group in topic["now"]), "ChangeRefused"
+        )
         there = self.data["brokers"].get(command.node_id)
-        refuse(there is not None and not there["draining"], "ChangeRefused")
+        refuse_if(there is not None and not there["draining"], "ChangeRefused")
         self.data["brokers"].pop(command.node_id, None)
         self.data["maintenance"].pop(command.node_id, None)
         self.data["retired"][command.disk_uuid] = command.node_id
@@ -222,18 +224,18 @@ class Model:
         for node_id, disk in replicas:
             broker = self.data["brokers"].get(node_id)
             is_there = broker is not None and broker["disk"] == disk
-            refuse(not is_there and (node_id, disk) not in known, "UnknownBroker")
+            refuse_if(not is_there and (node_id, disk) not in known, "UnknownBroker")
             hosts += [broker["host"]] if is_there else []
-        refuse(len(hosts) != len(set(hosts)), "InvalidArgument")
+        refuse_if(len(hosts) != len(set(hosts)), "InvalidArgument")
 
     def _create(self, command: CreateTopic, index: int) -> None:
         topics = self.data["topics"]
-        refuse(command.topic_id in self.data["deleted"], "InvalidArgument")
+        refuse_if(command.topic_id in self.data["deleted"], "InvalidArgument")
         taken = command.topic_id in topics or any(topic["name"] == command.name for topic in topics.values())
-        refuse(taken, "TopicExists")
+        refuse_if(taken, "TopicExists")
         self._all_hosts(command.partitions)
         configs = dict(command.configs)
-        refuse(int(configs.get("min.insync.replicas", 1)) > command.replication_factor, "InvalidArgument")
+        refuse_if(int(configs.get("min.insync.replicas", 1)) > command.replication_factor, "InvalidArgument")
         now = [tuple(tuple(replica) for replica in replicas) for replicas in command.partitions]
         versions = [index] * len(now)
         self.data["created"].update({(command.topic_id, number): replicas for number, replicas in enumerate(now)})
@@ -251,16 +253,16 @@ class Model:
                 try:
                     self._hosts(replicas)
                 except Refused as refusal:
-                    refuse(str(refusal) == wanted, wanted)
+                    refuse_if(str(refusal) == wanted, wanted)
 
     def _add_partitions(self, command: AddPartitions, index: int) -> None:
-        refuse(self.data["level"] < 2, "InvalidArgument")
+        refuse_if(self.data["level"] < 2, "InvalidArgument")
         topic = self._topic(command)
-        refuse(command.name.startswith("__"), "InvalidArgument")
-        refuse(len(topic["now"]) != command.partition_count, "VersionConflict")
+        refuse_if(command.name.startswith("__"), "InvalidArgument")
+        refuse_if(len(topic["now"]) != command.partition_count, "VersionConflict")
         self._all_hosts(command.partitions)
         factor = len(command.partitions[0])
-        refuse(int(topic["configs"].get("min.insync.replicas", 1)) > factor, "InvalidArgument")
+        refuse_if(int(topic["configs"].get("min.insync.replicas", 1)) > factor, "InvalidArgument")
         for replicas in command.partitions:
             now = tuple(tuple(replica) for replica in replicas)
             self.data["created"][command.topic_id, len(topic["now"])] = now
@@ -270,26 +272,26 @@ class Model:
 
     def _topic(self, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> dict[str, Any]:
         topic: dict[str, Any] = self.data["topics"].get(command.topic_id, {"name": None})
-        refuse(topic["name"] != command.name, "UnknownTopic")
+        refuse_if(topic["name"] != command.name, "UnknownTopic")
         return topic
 
     def _alter(self, command: AlterTopicConfigs, index: int) -> None:
         topic = self._topic(command)
-        refuse(command.expected_version not in (None, topic["version"]), "VersionConflict")
+        refuse_if(command.expected_version not in (None, topic["version"]), "VersionConflict")
         for name in command.unset:
             topic["configs"].pop(name, None)
         topic["configs"].update(command.configs)
         wanted = int(topic["configs"].get("min.insync.replicas", 1))
-        refuse(any(wanted > len(replicas) for replicas in topic["now"]), "InvalidArgument")
+        refuse_if(any(wanted > len(replicas) for replicas in topic["now"]), "InvalidArgument")
         topic["version"] = index
 
     def _assign(self, command: SetAssignment, index: int) -> None:
         topic = self.data["topics"].get(command.topic_id)
-        refuse(topic is None, "UnknownTopic")
-        refuse(command.partition >= len(topic["now"]), "UnknownPartition")
-        refuse(command.expected_version != topic["versions"][command.partition], "VersionConflict")
+        refuse_if(topic is None, "UnknownTopic")
+        refuse_if(command.partition >= len(topic["now"]), "UnknownPartition")
+        refuse_if(command.expected_version != topic["versions"][command.partition], "VersionConflict")
         target = tuple(tuple(replica) for replica in command.replicas)
         self._hosts(target, topic["now"][command.partition])
         wanted = int(topic["configs"].get("min.insync.replicas", 1))
-        refuse(wanted > len(target), "InvalidArgument")
+        refuse_if(wanted > len(target), "InvalidArgument")
         topic["now"][command.partition], topic["versions"][command.partition] = target, index

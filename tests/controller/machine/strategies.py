@@ -1,4 +1,4 @@
-"""Commands drawn by hypothesis from a small world, so that they meet: five nodes, eight disks, four names and uuids.
+"""Commands drawn by hypothesis from a small set of names, so that they conflict: five nodes, eight disks, four names.
 
 `CURRENT` as an expected version, `CURRENT_COUNT` as a number of partitions, `ITS_NAME` as a name and `SOME_TOPIC` as a
 uuid stand for what holds when a command is proposed (`aimed`): otherwise most commands would be refused.
@@ -28,7 +28,7 @@ from raftlog.partitions.controller.machine import (
     UpdateBroker,
 )
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, disk, register, replica, topic_id
+from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, disk_uuid, register, replica, topic_id
 
 Compared: TypeAlias = UpdateBroker | AlterTopicConfigs | SetAssignment | SetMaintenance | AlterClusterConfig
 """Commands with an expected version."""
@@ -117,20 +117,20 @@ commands: st.SearchStrategy[Command] = st.one_of(
     additions(),
     st.builds(SetAssignment, topic_ids_or_some, st.integers(0, 3), replica_sets, versions),
     st.builds(SetAssignment, topic_ids_or_some, st.just(0), replica_sets, st.just(CURRENT)),
-    nodes.map(lambda node: UpdateBroker(NodeId(node), disk(node), True)),
+    nodes.map(lambda node: UpdateBroker(NodeId(node), disk_uuid(node), True)),
     st.builds(lambda who, *what: UpdateBroker(*who, *what), identities, st.booleans(), optional_versions),
     identities.map(lambda who: RemoveBroker(*who)),
     st.builds(lambda who, *what: AllocateProducerIds(*who, *what), identities, st.integers(1, 2), st.integers(1, 9)),
     st.builds(SetFeatureLevel, st.integers(1, 2)),
-    nodes.map(lambda node: SetMaintenance(NodeId(node), disk(node), True)),
+    nodes.map(lambda node: SetMaintenance(NodeId(node), disk_uuid(node), True)),
     st.builds(lambda who, *what: SetMaintenance(*who, *what), identities, st.booleans(), optional_versions),
     cluster_alterations(),
     st.sampled_from((BOOTSTRAP, Bootstrap(CLUSTER_ID, SEEDS[:2], 1, 1))),
 )
 
 
-def aimed(command: Command, state: ControllerState) -> Command:
-    """Return the command with the current name and version, where it has such fields."""
+def set_current_names(command: Command, state: ControllerState) -> Command:
+    """Return the command with the current topic name, id and version in its fields, if it has such fields."""
     if (
         isinstance(command, AddPartitions | DeleteTopic | AlterTopicConfigs | SetAssignment)
         and command.topic_id == SOME_TOPIC

@@ -1,4 +1,4 @@
-"""Random commands against a naive model; replicas, repetitions and snapshots must not make a difference."""
+"""Random commands compared with a naive model; replicas, repetitions and snapshots must give the same state."""
 
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -21,9 +21,9 @@ from raftlog.partitions.controller.machine import (
     state,
 )
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import BOOTSTRAP, Scribe, contents, create, register, replay, replica
+from tests.controller.machine.fleet import BOOTSTRAP, CommandLog, create, register, replay, replica, state_contents
 from tests.controller.machine.model import Model
-from tests.controller.machine.strategies import aimed, commands
+from tests.controller.machine.strategies import commands, set_current_names
 
 ANSWERS_MAX = 6
 Step = tuple[Command, int]
@@ -33,7 +33,7 @@ steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_memory() -> Iterator[None]:
-    """Provide a release that supports one feature level more."""
+    """Provide a release that supports one more feature level."""
     with (
         patch.object(state, "ANSWERS_MAX", ANSWERS_MAX),
         patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 2),
@@ -42,14 +42,14 @@ def _short_memory() -> Iterator[None]:
         yield
 
 
-def starts(knows_next: bool) -> list[Command]:
-    """Return the first commands of a cluster, of a release that knows one feature level more or of this one."""
+def first_commands(knows_next: bool) -> list[Command]:
+    """Return the first commands of a cluster, of this release or of one that knows one more feature level."""
     topics = [create("a", 1, (1, 2, 3), (3, 4, 5)), create("b", 2, (4, 5))]
     brokers = [register(node, levels=(1, 1 + knows_next)) for node in range(1, 6)]
     return [BOOTSTRAP, *brokers, *topics]
 
 
-def told(answer: CommandAnswer) -> object:
+def outcome_of(answer: CommandAnswer) -> object:
     return answer.value if answer.error is None else type(answer.error).__name__
 
 
@@ -94,7 +94,7 @@ def check(controller: ControllerState, model: Model) -> None:
         assert len(controller.groups_of(replica(node))) == load[0]
 
 
-def restored(controller: ControllerState, piece_bytes: int) -> ControllerState:
+def restore_snapshot(controller: ControllerState, piece_bytes: int) -> ControllerState:
     reader = SnapshotReader()
     *first, last = list(snapshot_payloads(controller, Index(1), piece_bytes))
     assert [reader.take(payload) for payload in first] == [None] * len(first)
@@ -105,20 +105,20 @@ def restored(controller: ControllerState, piece_bytes: int) -> ControllerState:
 
 @settings(max_examples=200, deadline=None)
 @given(steps, st.integers(0, 9).map(bool), st.booleans())
-def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool, is_new: bool) -> None:
-    scribe, model = Scribe(), Model(ANSWERS_MAX)
+def test_every_answer_equals_that_of_the_model(drawn: list[Step], is_started: bool, is_new: bool) -> None:
+    scribe, model = CommandLog(), Model(ANSWERS_MAX)
     requests: list[CommandRequest] = []
-    for command, ago in [(command, 0) for command in starts(is_new) if is_started] + drawn:
+    for command, ago in [(command, 0) for command in first_commands(is_new) if is_started] + drawn:
         if ago and len(requests) >= ago:
             request = requests[-ago]
         else:
-            request = scribe.request(aimed(command, scribe.state))
+            request = scribe.request(set_current_names(command, scribe.state))
             requests.append(request)
-        before = contents(scribe.state)
+        before = state_contents(scribe.state)
         answer = scribe.put(request)
-        assert told(answer) == model.apply(request, scribe.last_index)
+        assert outcome_of(answer) == model.apply(request, scribe.last_index)
         if answer.error is not None or answer.is_repeated:
-            assert contents(scribe.state) == before
+            assert state_contents(scribe.state) == before
         check(scribe.state, model)
 
 
@@ -127,33 +127,33 @@ def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool, 
 def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
     drawn: list[Step], data: st.DataObject, is_new: bool
 ) -> None:
-    scribe = Scribe()
-    for command in [*starts(is_new), *(command for command, _ in drawn)]:
-        scribe.put(scribe.request(aimed(command, scribe.state)))
+    scribe = CommandLog()
+    for command in [*first_commands(is_new), *(command for command, _ in drawn)]:
+        scribe.put(scribe.request(set_current_names(command, scribe.state)))
     assert replay(scribe.log).state_hash() == scribe.state.state_hash()
     cut = data.draw(st.integers(0, len(scribe.log)))
     middle = replay(scribe.log[:cut])
-    copy = restored(middle, data.draw(st.integers(1, 400)))
+    copy = restore_snapshot(middle, data.draw(st.integers(1, 400)))
     assert copy.state_hash() == middle.state_hash()
-    assert contents(copy) == contents(middle)
+    assert state_contents(copy) == state_contents(middle)
     rest = [scribe.state, middle, copy]
     for replica_state in rest[1:]:
         replay(scribe.log, replica_state)
     assert len({each.state_hash() for each in rest}) == 1
     assert len({b"".join(snapshot_payloads(each, Index(1))) for each in rest}) == 1
-    assert contents(copy) == contents(scribe.state)
+    assert state_contents(copy) == state_contents(scribe.state)
 
 
 @settings(max_examples=80, deadline=None)
 @given(steps, st.booleans())
 def test_the_hash_distinguishes_states(drawn: list[Step], is_new: bool) -> None:
-    scribe = Scribe()
+    scribe = CommandLog()
     seen: dict[bytes, object] = {}
-    for command, _ in [*((command, 0) for command in starts(is_new)), *drawn]:
-        scribe.put(CommandRequest(UUID(int=1), scribe.state.applied_index, aimed(command, scribe.state)))
+    for command, _ in [*((command, 0) for command in first_commands(is_new)), *drawn]:
+        scribe.put(CommandRequest(UUID(int=1), scribe.state.applied_index, set_current_names(command, scribe.state)))
         for row in list(scribe.state.answered):
             scribe.state.answered.remove(row.request_id)
         scribe.state.applied_index = Index(0)
         scribe.log.clear()
-        found = contents(scribe.state)
+        found = state_contents(scribe.state)
         assert seen.setdefault(scribe.state.state_hash(), found) == found

@@ -1,4 +1,4 @@
-"""Placement: distinct hosts always, balance where there can be one."""
+"""Placement: always distinct hosts, and balance wherever it is possible."""
 
 from collections import Counter
 from random import Random
@@ -15,7 +15,7 @@ from tests.controller.machine.fleet import replica
 Placed = tuple[tuple[ReplicaId, ...], ...]
 
 
-def candidates(hosts: int, brokers_per_host: int = 1) -> list[PlacementCandidate]:
+def make_candidates(hosts: int, brokers_per_host: int = 1) -> list[PlacementCandidate]:
     return [
         PlacementCandidate(replica(host + 1_000 * worker), f"host-{host}")
         for worker in range(brokers_per_host)
@@ -23,7 +23,7 @@ def candidates(hosts: int, brokers_per_host: int = 1) -> list[PlacementCandidate
     ]
 
 
-def spread(placed: Placed, among: list[PlacementCandidate]) -> tuple[int, int]:
+def measure_spread(placed: Placed, among: list[PlacementCandidate]) -> tuple[int, int]:
     """Return the difference between the maximum and the minimum: of replicas, and of leaders."""
     replicas = Counter(member for row in placed for member in row)
     leaders = Counter(row[0] for row in placed)
@@ -33,8 +33,8 @@ def spread(placed: Placed, among: list[PlacementCandidate]) -> tuple[int, int]:
     )
 
 
-def loaded(candidate: PlacementCandidate, row: tuple[ReplicaId, ...]) -> PlacementCandidate:
-    """Return the candidate with the load of one more partition placed so."""
+def add_load(candidate: PlacementCandidate, row: tuple[ReplicaId, ...]) -> PlacementCandidate:
+    """Return the candidate with the load of one more partition that has these replicas."""
     replicas = candidate.replicas + (candidate.replica in row)
     return candidate._replace(replicas=replicas, leaders=candidate.leaders + (candidate.replica == row[0]))
 
@@ -44,13 +44,13 @@ def loaded(candidate: PlacementCandidate, row: tuple[ReplicaId, ...]) -> Placeme
 def test_equal_brokers_get_equal_shares(hosts: int, workers: int, data: st.DataObject, seed: int) -> None:
     factor = data.draw(st.integers(1, hosts))
     count = data.draw(st.integers(1, 60))
-    among = candidates(hosts, workers)
+    among = make_candidates(hosts, workers)
     placed = place(count, factor, among, Random(seed))
     host_of = {each.replica: each.host for each in among}
     assert len(placed) == count
     for row in placed:
         assert len(row) == factor == len({host_of[member] for member in row})
-    replicas, leaders = spread(placed, among)
+    replicas, leaders = measure_spread(placed, among)
     assert replicas <= 1
     assert leaders <= 1
 
@@ -70,7 +70,7 @@ def test_two_replicas_never_share_a_host(drawn: list[tuple[int, int, int]], coun
         assert len({host_of[member] for member in row}) == factor
 
 
-def test_the_least_loaded_come_first() -> None:
+def test_the_least_loaded_brokers_are_chosen_first() -> None:
     among = [
         PlacementCandidate(replica(node), f"host-{node}", load, load)
         for node, load in ((1, 10), (2, 4), (3, 10), (4, 0))
@@ -81,7 +81,7 @@ def test_the_least_loaded_come_first() -> None:
     assert (members[replica(4)], members[replica(2)] >= 6) == (10, True), "until they have as many as the others"
 
 
-def test_of_equals_the_one_with_twice_the_room_comes_first_and_counts_outweigh_room() -> None:
+def test_free_space_decides_only_between_brokers_with_equal_counts() -> None:
     gib = 1 << 30
     among = [
         PlacementCandidate(replica(node), f"host-{node}", 4, 1, room * gib) for node, room in ((1, 3), (2, 90), (3, 5))
@@ -91,7 +91,7 @@ def test_of_equals_the_one_with_twice_the_room_comes_first_and_counts_outweigh_r
     assert replica(2) not in {place(1, 1, among, Random(seed))[0][0] for seed in range(20)}
 
 
-def test_disks_that_hardly_differ_leave_it_to_chance() -> None:
+def test_brokers_with_almost_equal_disks_are_chosen_at_random() -> None:
     among = [PlacementCandidate(replica(node), f"host-{node}", 0, 0, (300 << 30) + node) for node in (1, 2, 3)]
     assert {place(1, 1, among, Random(seed))[0][0] for seed in range(50)} == {each.replica for each in among}
 
@@ -104,32 +104,32 @@ def test_a_new_broker_does_not_lead_all_of_a_new_topic() -> None:
     assert set(single) == {replica(6)}, "between equals the one that leads least"
 
 
-def test_topics_one_after_another_stay_balanced() -> None:
-    among = candidates(5)
+def test_topics_created_one_after_another_stay_balanced() -> None:
+    among = make_candidates(5)
     for number in range(40):
         for row in place(number % 3 + 1, 3, among, Random(number)):
-            among = [loaded(each, row) for each in among]
+            among = [add_load(each, row) for each in among]
     assert max(each.replicas for each in among) - min(each.replicas for each in among) <= 1
     assert max(each.leaders for each in among) - min(each.leaders for each in among) <= 2
 
 
-def test_replica_sets_differ_so_that_the_leaders_of_a_dead_broker_go_to_many() -> None:
-    placed = place(600, 3, candidates(6), Random(1))
+def test_replica_sets_vary_so_that_a_crashed_broker_has_many_successors() -> None:
+    placed = place(600, 3, make_candidates(6), Random(1))
     heirs = Counter(member for row in placed if row[0] == replica(1) for member in row[1:])
     assert len(heirs) == 5
     assert len({frozenset(row) for row in placed}) == 20, "all sets of three of six"
 
 
-def test_the_same_seed_gives_the_same_placement_in_whatever_order_brokers_are_named() -> None:
-    among = candidates(5, 2)
+def test_the_same_seed_gives_the_same_placement_in_any_order_of_brokers() -> None:
+    among = make_candidates(5, 2)
     assert place(50, 3, among, Random(4)) == place(50, 3, among[::-1], Random(4))
 
 
 def test_an_impossible_placement_is_reported_with_numbers() -> None:
     with pytest.raises(PlacementImpossible, match=r"replication factor 3 needs as many hosts, and 2 have"):
-        place(1, 3, candidates(2, 4), Random(1))
+        place(1, 3, make_candidates(2, 4), Random(1))
     with pytest.raises(PlacementImpossible, match="and 0 have"):
         place(1, 1, [], Random(1))
     for count, factor in ((0, 1), (1, 0)):
         with pytest.raises(InvalidArgument):
-            place(count, factor, candidates(3), Random(1))
+            place(count, factor, make_candidates(3), Random(1))

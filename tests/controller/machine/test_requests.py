@@ -1,4 +1,4 @@
-"""Requests: their bytes, what is refused of them, and that each is applied once however often it is proposed."""
+"""Encoded requests: their bytes, refusals, and that each is applied once however often it is proposed."""
 
 from typing import Any
 from unittest.mock import patch
@@ -23,14 +23,23 @@ from raftlog.partitions.controller.machine import (
 )
 from raftlog.partitions.controller.machine.request import KINDS
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import BOOTSTRAP, cluster, contents, create, disk, register, replica, topic_id
+from tests.controller.machine.fleet import (
+    BOOTSTRAP,
+    create,
+    disk_uuid,
+    make_cluster,
+    register,
+    replica,
+    state_contents,
+    topic_id,
+)
 from tests.controller.machine.strategies import commands
 
 CREATION = CommandRequest(UUID(int=7), Index(3), create("t", 1, (1, 2, 3), (2, 3, 1), configs={"retention.ms": "5"}))
 
 
 @given(commands, st.uuids(), st.integers(0, (1 << 63) - 1).map(Index))
-def test_a_request_comes_back_from_its_bytes(command: Command, request_id: UUID, basis: Index) -> None:
+def test_a_request_is_decoded_from_its_bytes(command: Command, request_id: UUID, basis: Index) -> None:
     made = CommandRequest(request_id, basis, command)
     body = encode_request(made)
     assert decode_request(body) == made
@@ -38,7 +47,7 @@ def test_a_request_comes_back_from_its_bytes(command: Command, request_id: UUID,
     assert encode_request(decode_request(body)) == body
 
 
-def test_the_same_request_gives_the_same_bytes_whatever_its_objects_are() -> None:
+def test_equal_requests_have_equal_bytes() -> None:
     command = CREATION.command
     assert isinstance(command, CreateTopic)
     copies = tuple(tuple(replica(member.node_id) for member in row) for row in command.partitions)
@@ -54,14 +63,14 @@ def test_the_same_request_gives_the_same_bytes_whatever_its_objects_are() -> Non
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=80))
-def test_garbage_is_a_format_error(body: bytes) -> None:
+def test_garbage_raises_a_format_error(body: bytes) -> None:
     with pytest.raises(FormatError):
         decode_request(body)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())
-def test_a_damaged_request_is_a_format_error_or_another_request(data: st.DataObject) -> None:
+def test_a_damaged_request_raises_a_format_error_or_is_another_request(data: st.DataObject) -> None:
     body = bytearray(encode_request(CREATION))
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -71,7 +80,7 @@ def test_a_damaged_request_is_a_format_error_or_another_request(data: st.DataObj
         return
 
 
-def test_every_field_refuses_what_is_of_another_type() -> None:
+def test_every_field_refuses_values_of_other_types() -> None:
     texts: list[Any] = ["x" * 300, "", b"", b"x" * 16]
     lists: list[Any] = [[], [1], {}, [[[]], [[]]], [[[[], b""]], [[0]]]]
     junk: list[Any] = [None, True, -1, 1 << 63, 1.5, *texts, *lists]
@@ -87,7 +96,7 @@ def test_every_field_refuses_what_is_of_another_type() -> None:
                 assert msgpack.packb(packed) == encode_request(other), (place, value)
 
 
-def test_every_cut_is_a_format_error() -> None:
+def test_every_truncated_request_raises_a_format_error() -> None:
     body = encode_request(CREATION)
     for length in range(len(body)):
         with pytest.raises(FormatError):
@@ -109,7 +118,7 @@ def test_unknown_settings_are_named() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-def test_a_length_of_many_items_is_not_trusted() -> None:
+def test_a_too_large_length_is_refused_before_allocation() -> None:
     body = encode_request(CREATION)[:1] + b"\xdd\xff\xff\xff\xff" * 60
     with pytest.raises(FormatError):
         decode_request(body)
@@ -117,7 +126,7 @@ def test_a_length_of_many_items_is_not_trusted() -> None:
 
 def test_unknown_topic_settings_are_not_proposed_but_applied() -> None:
     for configs in ({"no.such.setting": "1"}, {"retention.ms": "soon"}):
-        scribe = cluster()
+        scribe = make_cluster()
         unknown = scribe.request(create("t", 1, configs=configs))
         with pytest.raises(InvalidArgument):
             encode_request(unknown)
@@ -125,15 +134,15 @@ def test_unknown_topic_settings_are_not_proposed_but_applied() -> None:
 
 
 def test_a_command_of_a_higher_feature_level_is_refused() -> None:
-    scribe = cluster()
+    scribe = make_cluster()
     with patch.dict(request.KINDS, {CreateTopic: KINDS[CreateTopic]._replace(feature_level=2)}):
-        assert "feature level 2" in str(scribe.refused(create("t", 1)))
-    scribe.tell(create("t", 1))
+        assert "feature level 2" in str(scribe.apply_refused(create("t", 1)))
+    scribe.apply(create("t", 1))
 
 
 def test_a_request_is_applied_once() -> None:
-    scribe = cluster()
-    ask = scribe.request(AllocateProducerIds(NodeId(1), disk(1), 1, 10))
+    scribe = make_cluster()
+    ask = scribe.request(AllocateProducerIds(NodeId(1), disk_uuid(1), 1, 10))
     first = scribe.put(ask)
     assert not first.is_repeated
     hashed = scribe.state.next_producer_id
@@ -142,45 +151,45 @@ def test_a_request_is_applied_once() -> None:
     assert scribe.state.next_producer_id == hashed == 10
 
 
-def test_a_refusal_stays_one_though_the_command_would_hold_later() -> None:
-    scribe = cluster()
-    scribe.tell(create("t", 1))
+def test_a_repeated_request_gets_its_first_refusal_again() -> None:
+    scribe = make_cluster()
+    scribe.apply(create("t", 1))
     late = scribe.request(create("t", 2))
     assert isinstance(scribe.put(late).error, TopicExists)
-    scribe.tell(DeleteTopic("t", topic_id(1)))
+    scribe.apply(DeleteTopic("t", topic_id(1)))
     again = scribe.put(late)
     assert isinstance(again.error, TopicExists)
     assert again.is_repeated
     assert scribe.state.topic_names() == []
 
 
-def test_a_request_that_may_have_been_forgotten_is_not_applied() -> None:
+def test_a_request_older_than_the_kept_answers_is_not_applied() -> None:
     with patch.object(state, "ANSWERS_MAX", 4):
-        scribe = cluster()
+        scribe = make_cluster()
         ask = scribe.request(create("t", 1))
         never = scribe.request(create("u", 2))._replace(request_id=UUID(int=1 << 90))
         scribe.put(ask)
         for _ in range(4):
-            scribe.tell(AllocateProducerIds(NodeId(1), disk(1), 1, 1))
+            scribe.apply(AllocateProducerIds(NodeId(1), disk_uuid(1), 1, 1))
         assert ask.request_id not in scribe.state.answered
-        scribe.tell(DeleteTopic("t", topic_id(1)))
-        before = contents(scribe.state)
+        scribe.apply(DeleteTopic("t", topic_id(1)))
+        before = state_contents(scribe.state)
         for request_ in (ask, never):
             answer = scribe.put(request_)
             assert isinstance(answer.error, OutcomeUnknown)
-        assert contents(scribe.state) == before
+        assert state_contents(scribe.state) == before
         assert len(scribe.state.answered) == 4
         assert scribe.put(never._replace(basis_index=scribe.state.applied_index)).error is None
 
 
-def test_a_basis_that_lies_ahead_is_refused() -> None:
-    scribe = cluster()
+def test_a_basis_ahead_of_the_log_is_refused() -> None:
+    scribe = make_cluster()
     ahead = scribe.request(create("t", 1))._replace(basis_index=Index(scribe.last_index + 1))
     assert isinstance(scribe.put(ahead).error, InvalidArgument)
 
 
 def test_entries_are_applied_in_order() -> None:
-    scribe = cluster()
+    scribe = make_cluster()
     with pytest.raises(AssertionError, match="comes after"):
         scribe.state.apply(CREATION, scribe.last_index)
     scribe.state.advance(Index(50))

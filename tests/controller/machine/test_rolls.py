@@ -1,4 +1,4 @@
-"""First rolls: the same bytes wherever and whenever they are derived."""
+"""First rolls: the same bytes at any place and time."""
 
 from raftlog.partitions.controller.machine import (
     AlterTopicConfigs,
@@ -15,10 +15,10 @@ from raftlog.partitions.controller.machine import (
 from raftlog.runtime.log.control_entries import configuration_of_roll
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.types import Index
-from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, cluster, create, replica, topic_id
+from tests.controller.machine.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, create, make_cluster, replica, topic_id
 
 
-def test_a_roll_repeats_the_creation() -> None:
+def test_a_first_roll_repeats_the_creation() -> None:
     creation = create("t", 1, (3, 1, 2), (2, 4, 1), configs={"segment.ms": "7", "retention.ms": "5"})
     roll = first_roll(TopicRow(creation, Index(9), (), Index(9)), 1)
     assert roll.group_id == GroupName(topic_id(1), 1).group_id
@@ -33,11 +33,11 @@ def test_a_roll_repeats_the_creation() -> None:
 
 
 def test_neither_time_nor_a_snapshot_changes_a_first_roll() -> None:
-    scribe = cluster()
+    scribe = make_cluster()
     creation = create("t", 1, (3, 1, 2), configs={"retention.ms": "5"})
-    version = Index(scribe.tell(creation))
-    scribe.tell(AlterTopicConfigs("t", topic_id(1), (("retention.ms", "6"),)))
-    scribe.tell(SetAssignment(topic_id(1), 0, (replica(4), replica(5)), version))
+    version = Index(scribe.apply(creation))
+    scribe.apply(AlterTopicConfigs("t", topic_id(1), (("retention.ms", "6"),)))
+    scribe.apply(SetAssignment(topic_id(1), 0, (replica(4), replica(5)), version))
     restoration = None
     reader = SnapshotReader()
     for payload in snapshot_payloads(scribe.state, Index(1)):
@@ -48,7 +48,7 @@ def test_neither_time_nor_a_snapshot_changes_a_first_roll() -> None:
         assert encode_roll(first_roll(state.topic("t"), 0)) == expected
 
 
-def test_the_controllers_group_begins_with_five_voters_at_most() -> None:
+def test_the_controllers_group_begins_with_at_most_five_voters() -> None:
     roll = first_controller_roll(BOOTSTRAP)
     assert roll.group_id == controller_group_id(CLUSTER_ID)
     assert configuration_of_roll(roll).voters == SEEDS

@@ -1,4 +1,4 @@
-"""Snapshots: bounded pieces, one map, and nothing that is not what it should be gets through."""
+"""Snapshots: bounded pieces of one map; damaged and invalid ones are refused."""
 
 import ast
 import os
@@ -26,39 +26,48 @@ from raftlog.partitions.controller.machine import (
 )
 from raftlog.partitions.controller.machine.snapshot import HEADER, _parts
 from raftlog.types import Index, NodeId
-from tests.controller.machine.fleet import Scribe, cluster, contents, create, disk, register, replica, topic_id
+from tests.controller.machine.fleet import (
+    CommandLog,
+    create,
+    disk_uuid,
+    make_cluster,
+    register,
+    replica,
+    state_contents,
+    topic_id,
+)
 from tests.layouts import layout
 
 
-def busy() -> Scribe:
-    scribe = cluster()
-    scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 4), configs={"retention.ms": "5"}))
-    scribe.tell(create("u", 2))
-    scribe.tell(SetAssignment(topic_id(1), 1, (replica(5), replica(1)), Index(7)))
-    scribe.tell(DeleteTopic("u", topic_id(2)))
-    scribe.tell(UpdateBroker(NodeId(2), disk(2), True))
-    scribe.tell(register(3, 33, replaces=3))
-    scribe.refused(create("t", 3))
-    scribe.tell(SetMaintenance(NodeId(1), disk(1), True))
-    scribe.tell(AlterClusterConfig((("balancer.mode", "off"),)))
+def make_busy_cluster() -> CommandLog:
+    scribe = make_cluster()
+    scribe.apply(create("t", 1, (1, 2, 3), (2, 3, 4), configs={"retention.ms": "5"}))
+    scribe.apply(create("u", 2))
+    scribe.apply(SetAssignment(topic_id(1), 1, (replica(5), replica(1)), Index(7)))
+    scribe.apply(DeleteTopic("u", topic_id(2)))
+    scribe.apply(UpdateBroker(NodeId(2), disk_uuid(2), True))
+    scribe.apply(register(3, 33, replaces=3))
+    scribe.apply_refused(create("t", 3))
+    scribe.apply(SetMaintenance(NodeId(1), disk_uuid(1), True))
+    scribe.apply(AlterClusterConfig((("balancer.mode", "off"),)))
     return scribe
 
 
-def whole(payloads: list[bytes]) -> dict[str, object]:
+def join_payloads(payloads: list[bytes]) -> dict[str, object]:
     fields: dict[str, object] = msgpack.unpackb(b"".join(payload[HEADER.size :] for payload in payloads))
     return fields
 
 
-def read(fields: object) -> ControllerState:
-    """Return the state of a map in one piece."""
+def read_map(fields: object) -> ControllerState:
+    """Return the state of a snapshot whose map is in one piece."""
     restoration = SnapshotReader().take(HEADER.pack(1, 1, 1, 0, 9) + bytes(msgpack.packb(fields)))
     assert restoration is not None
     return restoration.finish()
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 1 << 16])
-def test_pieces_are_bounded_and_come_back(piece_bytes: int) -> None:
-    scribe = busy()
+def test_pieces_are_bounded_and_can_be_restored(piece_bytes: int) -> None:
+    scribe = make_busy_cluster()
     payloads = list(snapshot_payloads(scribe.state, Index(77), piece_bytes))
     table = layout("snapshot")
     assert table.size == HEADER.size
@@ -73,21 +82,21 @@ def test_pieces_are_bounded_and_come_back(piece_bytes: int) -> None:
     assert restorations[-1] is not None
     state = restorations[-1].finish()
     assert state.state_hash() == scribe.state.state_hash()
-    assert contents(state) == contents(scribe.state)
+    assert state_contents(state) == state_contents(scribe.state)
 
 
-def test_pieces_show_the_state_as_it_was_when_they_were_asked_for() -> None:
-    scribe = busy()
+def test_pieces_show_the_state_at_the_time_of_their_request() -> None:
+    scribe = make_busy_cluster()
     expected = b"".join(snapshot_payloads(scribe.state, Index(1), 50))
     payloads = snapshot_payloads(scribe.state, Index(1), 50)
     taken = [next(payloads)]
-    scribe.tell(DeleteTopic("t", topic_id(1)))
-    scribe.tell(register(9))
+    scribe.apply(DeleteTopic("t", topic_id(1)))
+    scribe.apply(register(9))
     assert b"".join([*taken, *payloads]) == expected
 
 
 def test_a_large_state_is_restored_in_steps() -> None:
-    scribe = busy()
+    scribe = make_busy_cluster()
     [payload] = snapshot_payloads(scribe.state, Index(1))
     restoration = SnapshotReader().take(payload)
     assert restoration is not None
@@ -98,10 +107,10 @@ def test_a_large_state_is_restored_in_steps() -> None:
     assert state.state_hash() == scribe.state.state_hash()
 
 
-def test_a_run_that_begins_again_replaces_an_unfinished_one() -> None:
-    scribe = busy()
+def test_a_new_snapshot_replaces_an_unfinished_one() -> None:
+    scribe = make_busy_cluster()
     old = list(snapshot_payloads(scribe.state, Index(5), 100))
-    scribe.tell(register(9))
+    scribe.apply(register(9))
     new = list(snapshot_payloads(scribe.state, Index(9), 100))
     reader = SnapshotReader()
     for payload in [*old[:-1], *new[:-1]]:
@@ -111,8 +120,8 @@ def test_a_run_that_begins_again_replaces_an_unfinished_one() -> None:
     assert restoration.finish().state_hash() == scribe.state.state_hash()
 
 
-def test_pieces_that_do_not_follow_are_refused() -> None:
-    scribe = busy()
+def test_pieces_out_of_order_are_refused() -> None:
+    scribe = make_busy_cluster()
     one = list(snapshot_payloads(scribe.state, Index(5), 100))
     other = list(snapshot_payloads(scribe.state, Index(9), 100))
     for wrong in ([one[0], one[2]], [one[1]], [one[0], one[0], one[2]], [one[0], other[1]]):
@@ -131,9 +140,9 @@ def test_headers_of_another_kind_are_refused() -> None:
         SnapshotReader().take(b"\x01\x01")
 
 
-def test_a_map_that_is_not_what_it_should_be_is_refused() -> None:
-    [payload] = snapshot_payloads(busy().state, Index(9))
-    good = whole([payload])
+def test_an_invalid_map_is_refused() -> None:
+    [payload] = snapshot_payloads(make_busy_cluster().state, Index(9))
+    good = join_payloads([payload])
     topics = good["topics"]
     assert isinstance(topics, list)
     twice = [topics[0], [[*topics[0][0][:1], topic_id(9).bytes, *topics[0][0][2:]], *topics[0][1:]]]
@@ -156,17 +165,17 @@ def test_a_map_that_is_not_what_it_should_be_is_refused() -> None:
     ]
     for change in changes:
         with pytest.raises(FormatError):
-            read({**good, **change})
+            read_map({**good, **change})
     others: list[object] = [[], None, {name: value for name, value in good.items() if name != "topics"}]
     for fields in others:
         with pytest.raises(FormatError):
-            read(fields)
+            read_map(fields)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject) -> None:
-    scribe = busy()
+    scribe = make_busy_cluster()
     [payload] = snapshot_payloads(scribe.state, Index(9))
     damaged = bytearray(payload)
     damaged[data.draw(st.integers(HEADER.size, len(payload) - 1))] = data.draw(st.integers(0, 255))
@@ -190,7 +199,7 @@ print(place(9, 2, [PlacementCandidate(replica(node), f"h{node % 3}") for node in
 """
 
 
-def test_hash_seeds_make_no_difference() -> None:
+def test_hash_seeds_do_not_change_a_snapshot() -> None:
     root = Path(__file__).parents[3]
     told = {
         subprocess.run(
@@ -206,7 +215,7 @@ def test_hash_seeds_make_no_difference() -> None:
     assert len(told) == 1
 
 
-def test_the_room_imports_nothing_with_a_clock_a_socket_or_a_file() -> None:
+def test_the_state_machine_imports_no_clock_socket_or_file() -> None:
     impure = {"asyncio", "socket", "os", "time", "datetime", "threading", "pathlib", "io", "secrets"}
     sources = sorted(Path(control.__file__).parent.glob("*.py"))
     assert len(sources) > 10
@@ -218,7 +227,7 @@ def test_the_room_imports_nothing_with_a_clock_a_socket_or_a_file() -> None:
 
 
 def test_a_map_of_any_number_of_fields_can_be_read() -> None:
-    """Fifteen fit the short header; the sixteenth must not make an empty map of it."""
+    """Fifteen fields fit the short header of a map; the sixteenth needs the long one."""
     for count in (1, 15, 16, 300):
         fields = {f"field {number}": number for number in range(count)}
         assert msgpack.unpackb(b"".join(_parts(fields))) == fields

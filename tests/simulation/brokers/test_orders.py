@@ -13,16 +13,16 @@ from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import GroupName, SetAssignment, UpdateBroker
 from raftlog.raft import Configuration, Entry, EntryKind, ReplicaId
 from raftlog.types import Index, Term
-from tests.controller.machine.fleet import cluster, create, disk, topic_id
+from tests.controller.machine.fleet import create, disk_uuid, make_cluster, topic_id
 
 NAME = GroupName(topic_id(1), 0)
 KEY = NAME.group_id.bytes
 CONTROLLER = UUID(int=99)
-LEADER = Replica(ReplicaId(1, disk(1)), 1)
+LEADER = Replica(ReplicaId(1, disk_uuid(1)), 1)
 
 
 def replicas(*nodes: int) -> tuple[ReplicaId, ...]:
-    return tuple(ReplicaId(node, disk(node)) for node in nodes)
+    return tuple(ReplicaId(node, disk_uuid(node)) for node in nodes)
 
 
 def entry(index: int, voters: tuple[int, ...], learners: tuple[int, ...] = (), outgoing: tuple[int, ...] = ()) -> Entry:
@@ -34,15 +34,15 @@ class World:
     """A topic on brokers 1, 2, 3 of four, and a leader on broker 1 that has a copy of the orders."""
 
     def __init__(self) -> None:
-        self.scribe = cluster(4)
-        self.scribe.tell(create("orders", 1, (1, 2, 3)))
+        self.scribe = make_cluster(4)
+        self.scribe.apply(create("orders", 1, (1, 2, 3)))
         self.orders = Orders()
         self.orders.opened(LEADER, cast(ControllerHost, SimpleNamespace(state=self.scribe.state, group_id=CONTROLLER)))
         self.orders.applied(LEADER)
 
     def assign(self, *nodes: int) -> None:
         version = self.scribe.state.assignment(NAME).version
-        self.scribe.tell(SetAssignment(NAME.topic_id, 0, replicas(*nodes), version))
+        self.scribe.apply(SetAssignment(NAME.topic_id, 0, replicas(*nodes), version))
         self.orders.applied(LEADER)
 
     def change(self, before: Entry, after: Entry, key: bytes = KEY) -> None:
@@ -80,7 +80,7 @@ def test_the_controller_s_group_drops_only_draining_brokers() -> None:
     dropped = entry(2, (1, 2, 4), (3,), (1, 2, 3, 4))
     with pytest.raises(PropertyBroken, match="unordered-members"):
         world.change(entry(1, (1, 2, 3, 4)), dropped, CONTROLLER.bytes)
-    world.scribe.tell(UpdateBroker(3, disk(3), True, None))
+    world.scribe.apply(UpdateBroker(3, disk_uuid(3), True, None))
     world.change(entry(1, (1, 2, 3, 4)), dropped, CONTROLLER.bytes)
 
 

@@ -9,7 +9,7 @@ from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.virtual_time.loop import VirtualLoop
 from raftlog.partitions.controller.machine import DeleteTopic
 from raftlog.types import Offset
-from tests.controller.machine.fleet import cluster, create, topic_id
+from tests.controller.machine.fleet import create, make_cluster, topic_id
 
 KEY = UUID(int=5).bytes
 
@@ -25,10 +25,10 @@ def test_a_second_cluster(loop: VirtualLoop) -> None:
 
 def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
     watch = Watch(loop)
-    first, second = cluster(), cluster()
+    first, second = make_cluster(), make_cluster()
     watch.applied(loop.add_node("n1"), first.state)
-    first.tell(create("orders", 1, (1, 2, 3)))
-    second.tell(create("bills", 2, (1, 2, 3)))
+    first.apply(create("orders", 1, (1, 2, 3)))
+    second.apply(create("bills", 2, (1, 2, 3)))
     watch.applied(loop.add_node("n2"), first.state)
     with pytest.raises(PropertyBroken, match="controller-diverged"):
         watch.applied(loop.add_node("n3"), second.state)
@@ -36,14 +36,14 @@ def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
 
 def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
     watch, node = Watch(loop), loop.add_node("n1")
-    scribe = cluster()
-    scribe.tell(create("orders", 1, (1, 2, 3)))
+    scribe = make_cluster()
+    scribe.apply(create("orders", 1, (1, 2, 3)))
     row = scribe.state.topic("orders")
     watch.applied(node, scribe.state)
-    scribe.tell(DeleteTopic("orders", topic_id(1)))
+    scribe.apply(DeleteTopic("orders", topic_id(1)))
     watch.applied(node, scribe.state)
     assert watch.was_deleted(topic_id(1))
-    scribe.tell(create("bills", 2, (1, 2, 3)))
+    scribe.apply(create("bills", 2, (1, 2, 3)))
     scribe.state.put_topic(row)
     with pytest.raises(PropertyBroken, match="topic-resurrected"):
         watch.applied(node, scribe.state)

@@ -1,12 +1,13 @@
-"""A machine of groups with a clock and a log that tests move by hand: what it answers, and what it stores."""
+"""State machine of groups with a clock and a log that tests control: its answers and its stored records."""
 
 from collections.abc import Iterable
 from random import Random
 from typing import Any, TypeVar
 
+from raftlog.partitions.groups.take_effects import Alive, GroupAnswer, Result, Store, Token
+
 from raftlog.assignors import Subscription, encode_subscription
 from raftlog.errors import RaftlogError
-from raftlog.partitions.groups.effects import Alive, GroupAnswer, Result, Store, Token
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import GroupRecord, Protocol
 from raftlog.partitions.groups.results import (
@@ -28,12 +29,12 @@ REBALANCE_S = 60.0
 HOLD_S = 0.25
 
 
-def protocols(*topics: str, names: Iterable[str] = ("range",), **said: Any) -> tuple[Protocol, ...]:
+def make_protocols(*topics: str, names: Iterable[str] = ("range",), **said: Any) -> tuple[Protocol, ...]:
     return tuple(Protocol(name, encode_subscription(Subscription(topics or ("t",), **said))) for name in names)
 
 
-class Desk:
-    """`answers` by token; `log` is what was committed last of each group; `unstored` is on its way there."""
+class GroupHarness:
+    """Groups with `answers` by token, the last committed record of each group in `log`, and `unstored` records."""
 
     def __init__(self, settings: GroupSettings | None = None, partitions: dict[str, int] | None = None) -> None:
         self.settings = settings or GroupSettings()
@@ -52,8 +53,8 @@ class Desk:
     def _new_machine(self) -> Machine:
         return Machine(self.settings, self.random, self.partitions.get, lambda: 1_000_000 + round(self.now * 1000))
 
-    def effects(self) -> None:
-        """Take them; each answer is the first to its token."""
+    def take_effects(self) -> None:
+        """Take the machine's effects; check that each token is answered at most once."""
         for effect in self.machine.take_effects():
             match effect:
                 case GroupAnswer(token, outcome):
@@ -67,7 +68,7 @@ class Desk:
             self.store()
 
     def store(self, error: RaftlogError | None = None, count: int = -1) -> None:
-        """Report the outcome of unstored records: stored, or failed with the error."""
+        """Report the outcome of the next `count` unstored records: stored, or failed with the error."""
         while self.unstored and count != 0:
             count -= 1
             store = self.unstored.pop(0)
@@ -78,15 +79,15 @@ class Desk:
                 else:
                     self.log[store.group] = store.record
             self.machine.stored(store.group, store.ticket, error, self.now)
-            self.effects()
+            self.take_effects()
 
-    def after(self, seconds: float) -> None:
-        """Let time pass and fire each timer when it is due."""
+    def advance(self, seconds: float) -> None:
+        """Advance the clock and fire each timer when it is due."""
         end = self.now + seconds
         while (due := self.machine.next_timer()) is not None and due <= end:
             self.now = max(self.now, due)
             self.machine.tick(self.now)
-            self.effects()
+            self.take_effects()
         self.now = end
 
     def fail_over(self) -> None:
@@ -97,45 +98,45 @@ class Desk:
         for group, record in self.log.items():
             self.machine.load(group, record, self.now)
         self.machine.topics_changed(self.now)
-        self.effects()
+        self.take_effects()
 
     # requests; each gives its token
 
-    def token(self) -> Token:
+    def next_token(self) -> Token:
         self.tokens += 1
         return self.tokens
 
     def join(self, member_id: str = "", group: str = G, **join: Any) -> Token:
-        token = self.token()
-        join.setdefault("protocols", protocols())
+        token = self.next_token()
+        join.setdefault("protocols", make_protocols())
         self.machine.join(token, Join(group, member_id, **join), self.now)
-        self.effects()
+        self.take_effects()
         return token
 
     def sync(self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, **sync: Any) -> Token:
-        token = self.token()
+        token = self.next_token()
         given = tuple((assignments or {}).items())
         self.machine.sync(token, Sync(G, member_id, generation, assignments=given, **sync), self.now)
-        self.effects()
+        self.take_effects()
         return token
 
     def heartbeat(self, member_id: str, generation: int, **heartbeat: Any) -> Token:
-        token = self.token()
+        token = self.next_token()
         self.machine.heartbeat(token, GroupHeartbeat(G, member_id, generation, **heartbeat), self.now)
-        self.effects()
+        self.take_effects()
         return token
 
     def leave(self, *members: str | MemberToLeave) -> tuple[LeftMember, ...]:
-        token = self.token()
+        token = self.next_token()
         leaving = tuple(MemberToLeave(each) if isinstance(each, str) else each for each in members)
         self.machine.leave(token, Leave(G, leaving), self.now)
-        self.effects()
-        return self.said(token, tuple)
+        self.take_effects()
+        return self.answer_of(token, tuple)
 
     def delete(self, group: str = G) -> Token:
-        token = self.token()
+        token = self.next_token()
         self.machine.delete(token, group, self.now)
-        self.effects()
+        self.take_effects()
         return token
 
     def commit(self, member_id: str = "", generation: int = -1, instance_id: str | None = None) -> None:
@@ -144,17 +145,17 @@ class Desk:
     def cancel(self, token: Token) -> None:
         self.cancelled.add(token)
         self.machine.cancel(token, self.now)
-        self.effects()
+        self.take_effects()
 
     # what came of it
 
-    def said(self, token: Token, kind: type[R]) -> R:
+    def answer_of(self, token: Token, kind: type[R]) -> R:
         assert token in self.answers, "it still waits"
         outcome = self.answers[token]
         assert isinstance(outcome, kind), outcome
         return outcome
 
-    def waits(self, token: Token) -> bool:
+    def is_waiting(self, token: Token) -> bool:
         return token not in self.answers
 
     @property
@@ -175,22 +176,22 @@ class Desk:
     # whole rounds
 
     def form(self, count: int, **join: Any) -> list[JoinedGeneration]:
-        """Form a consumer group of so many up to the end of the join phase; the leader is first."""
-        return self.formed([self.join(**join) for _ in range(count)])
+        """Form a consumer group of `count` members up to the end of the join phase; the leader is first."""
+        return self.finish_joins([self.join(**join) for _ in range(count)])
 
-    def formed(self, tokens: Iterable[Token]) -> list[JoinedGeneration]:
+    def finish_joins(self, tokens: Iterable[Token]) -> list[JoinedGeneration]:
         if self.state == "PreparingRebalance":
-            self.after(3 * HOLD_S)
-        joined = [self.said(token, JoinedGeneration) for token in tokens]
+            self.advance(3 * HOLD_S)
+        joined = [self.answer_of(token, JoinedGeneration) for token in tokens]
         assert len({each.generation for each in joined}) == 1
         return sorted(joined, key=lambda each: each.member_id != each.leader)
 
-    def again(self, joined: Iterable[JoinedGeneration], **join: Any) -> list[JoinedGeneration]:
-        """Join once more as these members."""
+    def rejoin(self, joined: Iterable[JoinedGeneration], **join: Any) -> list[JoinedGeneration]:
+        """Join once more as these members; return the new generation of each."""
         tokens = [self.join(each.member_id, **join) for each in joined]
-        return self.formed(tokens)
+        return self.finish_joins(tokens)
 
-    def assigned(self, joined: Iterable[JoinedGeneration]) -> list[SyncedGeneration]:
+    def sync_all(self, joined: Iterable[JoinedGeneration]) -> list[SyncedGeneration]:
         """Sync all members, the leader last; each gets its own id as assignment."""
         joined = list(joined)
         given = {each.member_id: each.member_id.encode() for each in joined}
@@ -198,15 +199,15 @@ class Desk:
             each.member_id: self.sync(each.member_id, each.generation, given if each.members else None)
             for each in reversed(joined)
         }
-        return [self.said(tokens[each.member_id], SyncedGeneration) for each in joined]
+        return [self.answer_of(tokens[each.member_id], SyncedGeneration) for each in joined]
 
-    def stable(self, count: int, **join: Any) -> list[JoinedGeneration]:
-        """Form a stable consumer group of so many; the leader is first."""
+    def form_stable(self, count: int, **join: Any) -> list[JoinedGeneration]:
+        """Form a stable consumer group of `count` members; the leader is first."""
         joined = self.form(count, **join)
-        self.assigned(joined)
+        self.sync_all(joined)
         assert self.state == "Stable"
         return joined
 
-    def alive(self, *members: JoinedGeneration) -> None:
+    def check_alive(self, *members: JoinedGeneration) -> None:
         for each in members:
-            self.said(self.heartbeat(each.member_id, each.generation), Alive)
+            self.answer_of(self.heartbeat(each.member_id, each.generation), Alive)
