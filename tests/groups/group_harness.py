@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, TypeVar
 
-from raftlog.partitions.groups.take_effects import Alive, GroupAnswer, Result, Store, Token
-
 from raftlog.assignors import Subscription, encode_subscription
 from raftlog.errors import RaftlogError
+from raftlog.partitions.groups.effects import Alive, GroupAnswer, Result, Store, Token
 from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.groups.records import GroupRecord, Protocol
 from raftlog.partitions.groups.results import (

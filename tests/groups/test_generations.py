@@ -1,7 +1,6 @@
 """Sync, heartbeat, commit and leave: members, leader and end of a generation."""
 
 import pytest
-from raftlog.partitions.groups.take_effects import Alive, Deleted
 
 from raftlog.assignors import encode_assignment
 from raftlog.errors import (
@@ -13,6 +12,7 @@ from raftlog.errors import (
     StaleGeneration,
     UnknownMember,
 )
+from raftlog.partitions.groups.effects import Alive, Deleted
 from raftlog.partitions.groups.operations import describe_group
 from raftlog.partitions.groups.results import GroupDetails, JoinedGeneration, MemberIdGiven, SyncedGeneration
 from raftlog.partitions.groups.settings import GroupSettings

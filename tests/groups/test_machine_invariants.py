@@ -6,10 +6,10 @@ forgotten;   only a member of the stored generation commits"""
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from raftlog.partitions.groups.take_effects import Token
 
 from raftlog.assignors import ASSIGNORS, decode_assignment, decode_subscription, encode_assignment
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RaftlogError
+from raftlog.partitions.groups.effects import Token
 from raftlog.partitions.groups.results import JoinedGeneration, MemberToLeave, SyncedGeneration
 from raftlog.types import TopicPartition
 from tests.groups.group_harness import REBALANCE_S, SESSION_S, G, GroupHarness, make_protocols

@@ -1,9 +1,9 @@
 """KIP-345: static members rejoin without a rebalance, and their former processes are fenced."""
 
 import pytest
-from raftlog.partitions.groups.take_effects import Alive
 
 from raftlog.errors import FencedInstance, RebalanceInProgress, UnknownMember
+from raftlog.partitions.groups.effects import Alive
 from raftlog.partitions.groups.results import JoinedGeneration, MemberToLeave, SyncedGeneration
 from raftlog.types import TopicPartition
 from tests.groups.group_harness import REBALANCE_S, SESSION_S, GroupHarness, make_protocols

@@ -1,9 +1,9 @@
 """Generations and assignments are answered only once they are stored; a later coordinator reads the same state."""
 
 import pytest
-from raftlog.partitions.groups.take_effects import Alive
 
 from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RebalanceInProgress, StaleGeneration, UnknownMember
+from raftlog.partitions.groups.effects import Alive
 from raftlog.partitions.groups.results import JoinedGeneration, SyncedGeneration
 from tests.groups.group_harness import HOLD_S, REBALANCE_S, SESSION_S, GroupHarness, make_protocols
 
