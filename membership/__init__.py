@@ -1,4 +1,4 @@
-"""Membership by SWIM with the Lifeguard refinements. A hint about addresses and liveness, never more.
+"""Membership by SWIM with the Lifeguard refinements: a hint about addresses and liveness, never more.
 
 The core is pure: `swim` (the machine), `view` (states of all members), `states` (the table), `messages`, `encoding`
 and the pieces beside them take messages and the time, and return messages and changes. `agent`, `wire` and

@@ -1,8 +1,8 @@
-"""Driver of `Swim` on a loop, between the machine's values and the sealed bytes of a wire.
+"""Driver of `Swim` on an event loop: passes messages between the machine and the wire, which carries sealed bytes.
 
     wire = UdpWire(); await wire.start(host, port)        so that the port is known before the cluster is
     agent = Agent(speaker, address, description, keys, wire, random)
-    agent.start(addresses)                                then members(), describe(…), introduce(…), on_change
+    agent.start(addresses)                                then members(), describe(…), set_join_addresses(…), on_change
     agent.leave(); await agent.close()
 
 Nothing is decoded before its seal was verified. Input is bounded in size and in number a second, streams in number,
@@ -45,7 +45,7 @@ _FAREWELL_LOOK_S: Final = 0.02
 
 
 class AgentCounters(NamedTuple):
-    """Since the start. Bytes are those of datagrams and frames, without the headers below."""
+    """Counters since the start. Bytes are those of datagrams and frames, without the headers below."""
 
     swim: swim.SwimCounters
     datagrams_in: int
@@ -61,6 +61,8 @@ class AgentCounters(NamedTuple):
 
 @dataclass(slots=True)
 class _Traffic:
+    """Datagrams, streams and bytes counted since the start."""
+
     datagrams_in: int = 0
     datagrams_out: int = 0
     bytes_in: int = 0
@@ -71,7 +73,7 @@ class _Traffic:
 
 
 class Agent:
-    """Gossip of this process. `address` is the one at which the others reach its wire."""
+    """Gossip of this process. Other members reach its wire at `address`."""
 
     def __init__(
         self,
@@ -102,26 +104,26 @@ class Agent:
         """The second of the loop's clock, and the datagrams that arrived in it."""
         self._is_running = False
 
-    # life
+    # start and stop
 
     def start(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """Take part, beginning with the members at these addresses."""
+        """Join the gossip through the members at these addresses."""
         assert not self._is_running, "started twice"
         self._is_running = True
-        self._wire.on_datagram, self._wire.serve = self._datagram, self._serve
+        self._wire.on_datagram, self._wire.serve = self._receive_datagram, self._serve
         now = self._loop.time()
         self._swim.start(now)
         self._swim.join([Address(*each) for each in addresses], now)
         self._pump()
 
     def leave(self) -> None:
-        """Begin to announce that this member leaves; gossip continues until `close`."""
+        """Announce that this member leaves; gossip continues until `close`."""
         if self._is_running:
             self._swim.leave(self._loop.time())
             self._pump()
 
     async def close(self, farewell_s: float = 0.0) -> None:
-        """End; wait at most `farewell_s` until all news is sent."""
+        """Stop and close the wire, after at most `farewell_s` for pending news."""
         for _ in range(int(min(farewell_s, FAREWELL_S_MAX) / _FAREWELL_LOOK_S)):
             if not self._is_running or not self._swim.counters().broadcasts_waiting:
                 break
@@ -149,14 +151,14 @@ class Agent:
         self._swim.describe(description, self._loop.time())
         self._pump()
 
-    def introduce(self, addresses: Iterable[tuple[str, int]]) -> None:
-        """Replace the list of addresses where members may be."""
+    def set_join_addresses(self, addresses: Iterable[tuple[str, int]]) -> None:
+        """Replace the addresses that are tried to find members."""
         self._swim.join([Address(*each) for each in addresses], self._loop.time())
         self._pump()
 
-    def doubt(self, node: NodeId) -> None:
-        """Probe this member at once, upon an external sign of its failure."""
-        self._swim.doubt(node, self._loop.time())
+    def probe_now(self, node: NodeId) -> None:
+        """Probe this member at once, because a failure of it was noticed elsewhere."""
+        self._swim.probe_now(node, self._loop.time())
         self._pump()
 
     def counters(self) -> AgentCounters:
@@ -166,7 +168,7 @@ class Agent:
     # the machine
 
     def _pump(self) -> None:
-        """Carry out the machine's output, and plan its next tick."""
+        """Carry out the output of the machine, and plan its next tick."""
         for send in self._swim.take_sends():
             datagram = self._seal.seal(encode(self._cluster, send.messages))
             assert len(datagram) <= DATAGRAM_BYTES_MAX, f"a datagram of {len(datagram)} bytes"
@@ -179,9 +181,9 @@ class Agent:
             self.on_change(change)
         for conflict in self._swim.take_conflicts():
             self.on_conflict(conflict)
-        self._plan()
+        self._plan_tick()
 
-    def _plan(self) -> None:
+    def _plan_tick(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._is_running:
@@ -193,34 +195,35 @@ class Agent:
 
     # datagrams
 
-    def _datagram(self, data: bytes, source: tuple[str, int]) -> None:
+    def _receive_datagram(self, data: bytes, source: tuple[str, int]) -> None:
         if not self._is_running:
             return
         now = self._loop.time()
         self._traffic.datagrams_in += 1
         self._traffic.bytes_in += len(data)
         try:
-            self._admit(now)
-            sender, messages = self._opened(data, DATAGRAM_BYTES_MAX, source)
+            self._check_rate(now)
+            sender, messages = self._authenticate(data, DATAGRAM_BYTES_MAX, source)
         except AuthenticationError as refusal:
             self._refusals.note(refusal.reason, source[0], now)
             return
         self._swim.receive(messages, sender, now)
         self._pump()
 
-    def _admit(self, now: float) -> None:
+    def _check_rate(self, now: float) -> None:
+        """Raise `AuthenticationError` above `DATAGRAMS_PER_S_MAX`."""
         if int(now) != self._second:
             self._second, self._in_second = int(now), 0
         self._in_second += 1
         if self._in_second > DATAGRAMS_PER_S_MAX:
             raise AuthenticationError(RefusedDatagram.OVERLOADED)
 
-    def _opened(self, data: bytes, bytes_max: int, source: tuple[str, int]) -> tuple[Sender, list[Message]]:
-        """Authenticate and decode; raise `AuthenticationError`."""
+    def _authenticate(self, data: bytes, bytes_max: int, source: tuple[str, int]) -> tuple[Sender, list[Message]]:
+        """Authenticate and decode a datagram. Raises `AuthenticationError`."""
         opened = self._seal.open(data, bytes_max)
-        return Sender(opened.node_id, Address(*source)), self._decoded(opened.body)
+        return Sender(opened.node_id, Address(*source)), self._decode(opened.body)
 
-    def _decoded(self, payload: bytes) -> list[Message]:
+    def _decode(self, payload: bytes) -> list[Message]:
         try:
             return decode(payload, self._cluster)
         except FormatError:
@@ -228,7 +231,7 @@ class Agent:
 
     # streams
 
-    def _begin_conversation(self, wanted: swim.OpenStream) -> None:
+    def _begin_conversation(self, wanted: swim.OutgoingStream) -> None:
         if len(self._conversations) >= STREAMS_OUT_MAX:
             self._traffic.streams_failed += 1
             return
@@ -237,7 +240,7 @@ class Agent:
         self._conversations[task] = None
         task.add_done_callback(self._conversations.pop)
 
-    async def _converse(self, wanted: swim.OpenStream) -> None:
+    async def _converse(self, wanted: swim.OutgoingStream) -> None:
         try:
             async with asyncio.timeout(wanted.timeout_s):
                 stream = await self._wire.open(wanted.address)
@@ -255,7 +258,7 @@ class Agent:
         await self._answer(stream)
 
     async def _answer(self, stream: GossipStream) -> None:
-        """Hand incoming frames to the machine and send its answers, until it has no more."""
+        """Pass incoming frames to the machine and send its answers, until it has none."""
         for _ in range(ROUNDS_MAX):
             try:
                 sender, messages = await self._receive(stream)
@@ -271,7 +274,7 @@ class Agent:
             await self._send(stream, answer)
 
     async def _send(self, stream: GossipStream, messages: Sequence[Message]) -> None:
-        """Send one list of messages, in as many frames as it takes."""
+        """Send a list of messages, in as many frames as it needs."""
         for at in range(0, max(len(messages), 1), MESSAGES_PER_FRAME):
             is_last = at + MESSAGES_PER_FRAME >= len(messages)
             payload = encode(self._cluster, messages[at : at + MESSAGES_PER_FRAME])
@@ -280,7 +283,7 @@ class Agent:
             await stream.send(frame)
 
     async def _receive(self, stream: GossipStream) -> tuple[Sender, list[Message]]:
-        """Receive one list of messages, all frames of it from one sender; raise `AuthenticationError`."""
+        """Receive a list of messages in frames of one sender. Raises `AuthenticationError`."""
         messages: list[Message] = []
         first: NodeId | None = None
         for _ in range(FRAMES_PER_TURN_MAX):
@@ -290,7 +293,7 @@ class Agent:
             first = opened.node_id if first is None else first
             if opened.node_id != first or opened.body[:1] not in (_MORE, _LAST):
                 raise AuthenticationError(RefusedDatagram.MALFORMED)
-            messages += self._decoded(opened.body[1:])
+            messages += self._decode(opened.body[1:])
             if opened.body[:1] == _LAST:
                 return Sender(first, Address(*stream.peer)), messages
         raise AuthenticationError(RefusedDatagram.OVERSIZE)

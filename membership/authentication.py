@@ -1,11 +1,11 @@
-"""Authentication of datagrams: sealed by the sender, opened by the receiver, with no effect before. Pure.
+"""Authentication of datagrams: the sender seals them, the receiver opens them; a refused one has no effect. Pure.
 
      0  magic "RLG" and format version 1           4
      4  cluster id                                16
     20  node id of the sender, big endian           4
     24  its disk: first 8 bytes of the disk uuid    8
-    32  its life: boot epoch of the process         8
-    40  number: from 1 on in every life             8
+    32  boot epoch of the process                   8
+    40  number: from 1 on after every start         8
     48  body: messages
     -16 tag: HMAC-SHA256 over all before, cut to 16 bytes
 
@@ -36,7 +36,7 @@ _NUMBER_MAX: Final = (1 << 64) - 1
 
 
 class RefusedDatagram(Enum):
-    """Reasons to discard a datagram or frame; the values name the counters."""
+    """Reason for discarding a datagram or frame; the values name the counters."""
 
     TRUNCATED = "truncated"
     OVERSIZE = "oversize"
@@ -45,19 +45,19 @@ class RefusedDatagram(Enum):
     VERSION = "version"
     CLUSTER = "cluster"
     FORGED = "forged"
-    """The tag is wrong: another key, or changed on its way."""
+    """The tag is wrong: another key, or bytes changed in transit."""
     REFLECTED = "reflected"
-    """Our own, sent back."""
+    """Datagram of this process, sent back to it."""
     OLD_LIFE = "old_life"
     REPLAYED = "replayed"
     MALFORMED = "malformed"
-    """Authentic, and yet it cannot be read."""
+    """Authentic, but its messages cannot be decoded."""
     OVERLOADED = "overloaded"
     """More than is taken in a second, or at once."""
 
 
 class AuthenticationError(RaftlogError):
-    """Refusal of a received datagram or frame; the message has none of its content."""
+    """Refusal of a received datagram or frame; the error text has none of its content."""
 
     def __init__(self, reason: RefusedDatagram) -> None:
         super().__init__(f"refused: {reason.value}")
@@ -65,7 +65,7 @@ class AuthenticationError(RaftlogError):
 
 
 class SenderIdentity(NamedTuple):
-    """Identity of the sealing process."""
+    """Identity of the process that seals."""
 
     cluster_id: uuid.UUID
     node_id: NodeId
@@ -73,15 +73,15 @@ class SenderIdentity(NamedTuple):
     boot_epoch: int
 
 
-class Opened(NamedTuple):
-    """Body of a sealed message and its sender."""
+class OpenedMessage(NamedTuple):
+    """Body of a sealed datagram or frame, and its sender."""
 
     node_id: NodeId
     body: bytes
 
 
 class Seal:
-    """Both directions of one process."""
+    """Authenticator of one process: seals outgoing datagrams and frames, and opens received ones."""
 
     def __init__(self, me: SenderIdentity, keys: GossipKeys, guard: ReplayGuard | None = None) -> None:
         self._me, self._keys = me, keys
@@ -90,43 +90,46 @@ class Seal:
         self._number = 0
 
     def seal(self, body: bytes) -> bytes:
-        """Return the datagram or frame that carries a body; each call returns another one."""
+        """Return the datagram or frame that carries a body; its number differs in each call."""
         self._number += 1
-        assert self._number <= _NUMBER_MAX, "more datagrams in one life than there are numbers"
+        assert self._number <= _NUMBER_MAX, "more datagrams since the start than there are numbers"
         me = self._me
         header = _HEADER.pack(
             MAGIC, VERSION, me.cluster_id.bytes, me.node_id, self._mine.disk, me.boot_epoch, self._number
         )
         sealed = header + body
-        return sealed + _tag(self._keys.signing, sealed)
+        return sealed + _compute_tag(self._keys.signing, sealed)
 
-    def open(self, data: bytes, bytes_max: int) -> Opened:
-        """Check and unwrap. Raises `AuthenticationError`, and then nothing was noted."""
+    def open(self, data: bytes, bytes_max: int) -> OpenedMessage:
+        """Return the body and the sender of a datagram or frame.
+
+        Raises `AuthenticationError`, and then has recorded nothing.
+        """
         if len(data) > bytes_max:
             raise AuthenticationError(RefusedDatagram.OVERSIZE)
         if data[:3] != MAGIC[: len(data)]:
             raise AuthenticationError(RefusedDatagram.FOREIGN)
         if len(data) < OVERHEAD_BYTES:
             raise AuthenticationError(RefusedDatagram.TRUNCATED)
-        _, version, cluster_id, node_id, disk, life, number = _HEADER.unpack_from(data)
+        _, version, cluster_id, node_id, disk, boot_epoch, number = _HEADER.unpack_from(data)
         if version != VERSION:
             raise AuthenticationError(RefusedDatagram.VERSION)
         if cluster_id != self._me.cluster_id.bytes:
             raise AuthenticationError(RefusedDatagram.CLUSTER)
         sealed, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
-        if not any(hmac.compare_digest(_tag(key, sealed), tag) for key in self._keys.accepted):
+        if not any(hmac.compare_digest(_compute_tag(key, sealed), tag) for key in self._keys.accepted):
             raise AuthenticationError(RefusedDatagram.FORGED)
         sender = SenderKey(NodeId(node_id), disk)
         if sender == self._mine:
             raise AuthenticationError(
-                RefusedDatagram.REFLECTED if life == self._me.boot_epoch else RefusedDatagram.OLD_LIFE
+                RefusedDatagram.REFLECTED if boot_epoch == self._me.boot_epoch else RefusedDatagram.OLD_LIFE
             )
-        if self._guard.is_old_life(sender, life):
+        if self._guard.is_old_boot_epoch(sender, boot_epoch):
             raise AuthenticationError(RefusedDatagram.OLD_LIFE)
-        if not self._guard.note(sender, life, number):
+        if not self._guard.note(sender, boot_epoch, number):
             raise AuthenticationError(RefusedDatagram.REPLAYED)
-        return Opened(sender.node_id, sealed[HEADER_BYTES:])
+        return OpenedMessage(sender.node_id, sealed[HEADER_BYTES:])
 
 
-def _tag(key: bytes, sealed: bytes) -> bytes:
+def _compute_tag(key: bytes, sealed: bytes) -> bytes:
     return hmac.digest(key, sealed, hashlib.sha256)[:TAG_BYTES]

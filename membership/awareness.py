@@ -1,11 +1,11 @@
-"""Health of this process itself, by its missed answers (Lifeguard: local health awareness, LHA-Probe).
+"""Health of this process, measured by its missed answers (Lifeguard: local health awareness, LHA-Probe).
 
 A process that is short of CPU or cut off gets no answers and would suspect all others. So each sign of that makes it
 more patient, and each answer less. `0 ≤ score ≤ score_max`. Called by the machine."""
 
 
 class Awareness:
-    """The local health multiplier: 0 is healthy."""
+    """Local health multiplier; score 0 is healthy."""
 
     def __init__(self, score_max: int) -> None:
         self.score = 0
@@ -13,13 +13,13 @@ class Awareness:
 
     @property
     def factor(self) -> int:
-        """Multiplier of probe timeouts and periods."""
+        """Multiplier of probe timeouts and of the protocol period."""
         return 1 + self.score
 
     def worsen(self, by: int) -> None:
-        """Raise the score: by 1 for a failed probe, each silent helper, a suspicion of us, and a late call."""
+        """Raise the score: by 1 for a failed probe, a silent helper, a suspicion of this member, or a late call."""
         self.score = min(self.score + by, self._score_max)
 
     def improve(self) -> None:
-        """Lower the score by 1 after an answered probe."""
+        """Lower the score by 1, after an answered probe."""
         self.score = max(self.score - 1, 0)

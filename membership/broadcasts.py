@@ -1,4 +1,4 @@
-"""News that this member gossips: at most one claim about each member, each a bounded number of times (SWIM 4.1).
+"""Claims that this member gossips: at most one about each member, each sent a bounded number of times (SWIM 4.1).
 
 The least sent claim goes first, so that new news overtakes old; a newer claim about a member replaces the older. Sizes
 are those of the encoded claims: `take` never returns more bytes than there is room for. Bounded: past `items_max` the
@@ -17,6 +17,8 @@ MISFITS_MAX: Final = 8
 
 
 class _Item(NamedTuple):
+    """Claim and its encoded size."""
+
     claim: Claim
     size: int
 
@@ -33,10 +35,10 @@ class Broadcasts:
         return len(self._level_of)
 
     def add(self, claim: Claim) -> None:
-        """Add a claim; it replaces an earlier one about the same member."""
+        """Queue a claim; it replaces an earlier one about the same member."""
         self.drop(claim.node_id)
         if len(self._level_of) >= self._items_max:
-            self.drop(self._most_sent())
+            self.drop(self._find_most_sent())
         self._levels[0][claim.node_id] = _Item(claim, claim_bytes(claim))
         self._level_of[claim.node_id] = 0
 
@@ -63,10 +65,11 @@ class Broadcasts:
                 room -= item.size
                 taken.append((level, item))
         for level, item in taken:
-            self._sent(level, item, times_max)
+            self._count_sent(level, item, times_max)
         return [item.claim for _, item in taken]
 
-    def _sent(self, level: int, item: _Item, times_max: int) -> None:
+    def _count_sent(self, level: int, item: _Item, times_max: int) -> None:
+        """Move a claim to the next level, or drop it after `times_max` sends."""
         node_id = item.claim.node_id
         del self._levels[level][node_id]
         if level + 1 >= times_max:
@@ -77,5 +80,5 @@ class Broadcasts:
         self._levels[level + 1][node_id] = item
         self._level_of[node_id] = level + 1
 
-    def _most_sent(self) -> NodeId:
+    def _find_most_sent(self) -> NodeId:
         return next(next(iter(level)) for level in reversed(self._levels) if level)

@@ -1,4 +1,4 @@
-"""Changes of members and conflicts that the machine reports to its caller, besides messages to send."""
+"""Changes of members, and conflicts, that the machine reports to its caller."""
 
 from typing import Final, NamedTuple
 
@@ -21,21 +21,21 @@ class MemberChange(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Another process claims a node id whose holder is up. The holder keeps it until it is dead or left."""
+    """Claim of another process to a node id whose holder is up; the holder keeps it until it is dead or left."""
 
     known: GossipMember
     other: Claim
 
 
 class Conflicts:
-    """Conflicts to report, each pair of disks at most once a minute; bounded, as any process may claim anything."""
+    """Conflicts to report, each pair of disks at most once a minute; bounded, since claims are not trusted."""
 
     def __init__(self) -> None:
         self._waiting: list[Conflict] = []
         self._reported: dict[tuple[NodeId, bytes], float] = {}
 
     def note(self, conflict: Conflict, now: float) -> bool:
-        """Note a conflict; return whether it is to be reported."""
+        """Record a conflict; return whether it is to be reported."""
         key = (conflict.known.node_id, conflict.other.disk_uuid)
         reported_at = self._reported.get(key)
         if reported_at is not None and now - reported_at < CONFLICT_INTERVAL_S:

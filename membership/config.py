@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwimConfig:
-    """Settings; with the defaults a killed process of a small cluster is suspected within 2 s and dead within 6 s."""
+    """Settings of gossip. By default a killed process of a small cluster is suspected in 2 s and dead in 6 s."""
 
     period_s: float = 1.0
     """Protocol period, in which each member probes one other.
@@ -20,9 +20,9 @@ class SwimConfig:
     probe_timeout_s: float = 0.3
     """Time without an answer after which others are asked to probe, and a stream is tried.
 
-    Should be above the 99th percentile of round trips; lower means more helpers are troubled in vain."""
+    Should be above the 99th percentile of round trips; a lower value asks more helpers without need."""
     probe_deadline_s: float = 0.7
-    """Without an answer by any way until then, the member is suspected. Between the timeout and the period."""
+    """Time without any answer after which the member is suspected. Between the timeout and the period."""
     helpers: int = 3
     """Members that are asked to probe for this one (SWIM's k).
 

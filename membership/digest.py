@@ -1,4 +1,4 @@
-"""Comparison of two members' state by hashes, nearly free when both have the same (anti-entropy).
+"""Comparison of two members' states by hashes (anti-entropy): costs almost nothing when they are equal.
 
     here → there   my own claim, DigestRoot       one hash of everything; no answer if both are the same
     there → here   DigestBuckets                  64 hashes, by node id modulo 64
@@ -36,7 +36,7 @@ def bucket_of(node_id: NodeId) -> int:
 
 
 class Digest:
-    """Hashes of all members' states; each is the exclusive or of its members' hashes."""
+    """Hashes of the states of all members; each hash is the exclusive or of those of its members."""
 
     def __init__(self) -> None:
         self.root = 0
@@ -54,16 +54,17 @@ class Digest:
                 self.root ^= hashed
                 self._buckets[bucket_of(member.node_id)] ^= hashed
 
-    def differing(self, theirs: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the buckets that are not the same."""
+    def find_differences(self, theirs: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the buckets whose hashes differ."""
         pairs = enumerate(zip(self._buckets, theirs, strict=True))
         return tuple(number for number, (mine, other) in pairs if mine != other)
 
 
-def news(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
-    """Return the members of which we have newer state, and those of which they have.
+def compare_entries(mine: Iterable[GossipMember], theirs: Iterable[DigestEntry]) -> tuple[list[NodeId], list[NodeId]]:
+    """Return the ids of members whose state is newer here, and of those whose state is newer there.
 
-    Some may be in both (an older state, a newer description)."""
+    An id may be in both lists (an older state, a newer description).
+    """
     ours = {member.node_id: entry_of(member) for member in mine}
     other = {entry.node_id: entry for entry in theirs}
     to_send = [node_id for node_id, entry in ours.items() if _has_news(entry, other.get(node_id))]

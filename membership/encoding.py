@@ -17,8 +17,8 @@ from raftlog.membership.member import (
     DISK_UUID_BYTES,
     HOST_BYTES_MAX,
     INCARNATION_MAX,
-    About,
     Address,
+    Announcement,
     Claim,
     MemberState,
 )
@@ -37,29 +37,32 @@ from raftlog.membership.messages import (
 from raftlog.types import NodeId
 
 MESSAGES_MAX: Final = 8_192
-"""In one payload; and entries, or node ids, in one message."""
+"""Limit of messages in a payload, and of entries or node ids in a message."""
 FRAME_BYTES_MAX: Final = 262_144
-"""A payload on a stream, at most."""
+"""Largest payload on a stream."""
 SEQUENCE_MAX: Final = 2**32 - 1
 NODE_ID_MAX: Final = 2**31 - 1
 AGE_S_MAX: Final = 2**32 - 1
 HASH_MAX: Final = 2**64 - 1
 PAYLOAD_OVERHEAD_BYTES: Final = 9
-"""A payload's list header and fingerprint, at most."""
+"""Largest size of a payload's list header and fingerprint."""
 _BYTES_MAX: Final[Mapping[type[Message], int]] = {Ping: 30, Ack: 7, Nack: 7}
 
 _Check: TypeAlias = Callable[[Any], bool]
 
 
 def _number(most: int, least: int = 0) -> _Check:
+    """Return a check for whole numbers within bounds."""
     return lambda value: type(value) is int and least <= value <= most
 
 
 def _bytes(check: _Check) -> _Check:
+    """Return a check for bytes whose length passes `check`."""
     return lambda value: isinstance(value, bytes) and check(len(value))
 
 
 def _list(check: _Check, count_max: int = MESSAGES_MAX, count_min: int = 0) -> _Check:
+    """Return a check for lists whose items all pass `check`."""
     return lambda value: isinstance(value, list) and count_min <= len(value) <= count_max and all(map(check, value))
 
 
@@ -87,23 +90,23 @@ _disk_uuid = _bytes(lambda size: size == DISK_UUID_BYTES)
 
 
 def fingerprint(cluster_id: str) -> bytes:
-    """Return 4 bytes that distinguish two clusters' messages, also without checks of the wire."""
+    """Return 4 bytes that distinguish messages of different clusters, also where the wire checks nothing."""
     return hashlib.blake2b(cluster_id.encode(), digest_size=4).digest()
 
 
 def encode(cluster: bytes, messages: Iterable[Message]) -> bytes:
-    """Return a payload; `cluster` is a `fingerprint`."""
-    packed: bytes = msgpack.packb([cluster, *map(_listed, messages)])
+    """Encode messages as a payload; `cluster` is a `fingerprint`."""
+    packed: bytes = msgpack.packb([cluster, *map(_to_list, messages)])
     return packed
 
 
-def _listed(message: Message) -> list[object]:
+def _to_list(message: Message) -> list[object]:
     if isinstance(message, Claim):
-        return _listed_claim(message)
+        return _claim_to_list(message)
     return [KINDS[type(message)], *message]
 
 
-def _listed_claim(claim: Claim) -> list[object]:
+def _claim_to_list(claim: Claim) -> list[object]:
     listed: list[object] = [KINDS[Claim], *claim[:6]]
     if claim.about is not None:
         listed += (claim.about.incarnation, *claim.about.address, claim.about.description)
@@ -112,7 +115,7 @@ def _listed_claim(claim: Claim) -> list[object]:
 
 def claim_bytes(claim: Claim) -> int:
     """Return the size of a claim in a payload."""
-    return len(msgpack.packb(_listed_claim(claim)))
+    return len(msgpack.packb(_claim_to_list(claim)))
 
 
 def message_bytes_max(message: Message) -> int:
@@ -141,10 +144,10 @@ def decode(payload: bytes, cluster: bytes) -> list[Message]:
         raise FormatError("gossip: the messages are not a list")
     if listed[0] != cluster:
         raise FormatError("gossip: messages of another cluster")
-    return [_message(each) for each in listed[1:]]
+    return [_message_from_list(each) for each in listed[1:]]
 
 
-def _message(listed: object) -> Message:
+def _message_from_list(listed: object) -> Message:
     if not isinstance(listed, list) or not listed or not _kind(listed[0]):
         raise FormatError("gossip: a message is not a list that begins with its kind")
     kind, *fields = listed
@@ -161,8 +164,10 @@ def _message(listed: object) -> Message:
     return form.make(*fields)
 
 
-def _claim(node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *of: Any) -> Claim:
-    about = About(of[0], Address(of[1], of[2]), of[3]) if of else None
+def _to_claim(
+    node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: NodeId, age_s: int, *of: Any
+) -> Claim:
+    about = Announcement(of[0], Address(of[1], of[2]), of[3]) if of else None
     claim = Claim(node_id, disk_uuid, incarnation, MemberState(state), by, age_s, about)
     if claim.state is MemberState.ALIVE and (about is None or about.incarnation != incarnation):
         raise FormatError("gossip: a claim that a member is alive lacks its announcement at that incarnation")
@@ -171,19 +176,19 @@ def _claim(node_id: NodeId, disk_uuid: bytes, incarnation: int, state: int, by: 
     return claim
 
 
-def _digest_entries(buckets: list[int], entries: list[Any]) -> DigestEntries:
+def _build_entries(buckets: list[int], entries: list[Any]) -> DigestEntries:
     return DigestEntries(tuple(buckets), tuple(DigestEntry(*each) for each in entries))
 
 
 class _Form(NamedTuple):
-    """Form of a kind of message: the checks of its fields, and the function that makes it of them."""
+    """Form of a kind of message: checks of its fields, and the function that makes a message of them."""
 
     kind: int
     name: str
     checks: tuple[_Check, ...]
     make: Callable[..., Message]
     rest: tuple[_Check, ...] = ()
-    """Fields behind the others, of which either all or none are there."""
+    """Further fields: either all of them are present, or none."""
 
 
 _FORMS: Final[Mapping[type[Message], _Form]] = {
@@ -195,14 +200,14 @@ _FORMS: Final[Mapping[type[Message], _Form]] = {
         5,
         "claim",
         (_node_id, _disk_uuid, _incarnation, _state, _node_id, _number(AGE_S_MAX)),
-        _claim,
+        _to_claim,
         (_incarnation, _host, _port, _bytes(lambda size: size <= DESCRIPTION_BYTES_MAX)),
     ),
     DigestRoot: _Form(6, "digest root", (_hash,), DigestRoot),
     DigestBuckets: _Form(
         7, "digest buckets", (_list(_hash, BUCKETS, BUCKETS),), lambda buckets: DigestBuckets(tuple(buckets))
     ),
-    DigestEntries: _Form(8, "digest entries", (_list(_number(BUCKETS - 1), BUCKETS), _list(_entry)), _digest_entries),
+    DigestEntries: _Form(8, "digest entries", (_list(_number(BUCKETS - 1), BUCKETS), _list(_entry)), _build_entries),
     ClaimRequest: _Form(9, "wanted", (_list(_node_id),), lambda node_ids: ClaimRequest(tuple(node_ids))),
 }
 KINDS: Final[Mapping[type[Message], int]] = {message_type: form.kind for message_type, form in _FORMS.items()}

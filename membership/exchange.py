@@ -1,4 +1,4 @@
-"""One side of an exchange of digests; both sides are the same code, as each answer follows from its request.
+"""One side of a digest exchange; both sides run the same code, since each answer follows from its request.
 
 The meaning of the messages is in `membership.digest`. Bounded by the size of a frame: the rest comes with the next
 exchange. Called by the machine with the messages of one frame."""
@@ -6,7 +6,7 @@ exchange. Called by the machine with the messages of one frame."""
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from raftlog.membership.digest import entry_of, news
+from raftlog.membership.digest import compare_entries, entry_of
 from raftlog.membership.encoding import claim_bytes
 from raftlog.membership.member import Claim, GossipMember
 from raftlog.membership.messages import ClaimRequest, DigestBuckets, DigestEntries, DigestRoot, Message
@@ -17,21 +17,24 @@ CLAIMS_BYTES_MAX: Final = 200_000
 """Maximum size of the claims in one answer: less than a frame takes."""
 
 
-def opening(view: MembershipView, now: float) -> list[Message]:
-    """Return the first messages of an exchange: the own claim and a hash of all members."""
+def first_messages(view: MembershipView, now: float) -> list[Message]:
+    """Return the first messages of an exchange: the claim about this member, and a hash of all members."""
     return [view.claim_about(view.roster.myself, now, with_about=True), DigestRoot(view.roster.digest.root)]
 
 
 def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
-    """Answer one message of an exchange, after the claims beside it were processed; no answer is the end."""
+    """Return the answer to one message of an exchange; an empty one ends the exchange.
+
+    Claims in the same frame have to be processed before.
+    """
     digest = view.roster.digest
     match message:
         case DigestRoot(root) if root != digest.root:
             return [DigestBuckets(digest.buckets)]
         case DigestBuckets(buckets):
-            return _entries(view, digest.differing(buckets))
+            return _entries(view, digest.find_differences(buckets))
         case DigestEntries(buckets, entries):
-            to_send, to_request = news(view.roster.in_buckets(buckets), entries)
+            to_send, to_request = compare_entries(view.roster.in_buckets(buckets), entries)
             wanted: list[Message] = [ClaimRequest(tuple(to_request))] if to_request else []
             return [*_claims(view, to_send, now), *wanted]
         case ClaimRequest(node_ids):
@@ -41,21 +44,22 @@ def answer(message: Message, view: MembershipView, now: float) -> list[Message]:
 
 def _entries(view: MembershipView, buckets: Sequence[int]) -> list[Message]:
     if not buckets:
-        return []  # it came to the same meanwhile
+        return []  # the states became equal meanwhile
     members = view.roster.in_buckets(tuple(buckets))
     return [DigestEntries(tuple(buckets), tuple(map(entry_of, members)))]
 
 
 def _claims(view: MembershipView, node_ids: Iterable[NodeId], now: float) -> list[Message]:
     members = (view.roster.get(node_id) for node_id in node_ids)
-    return list(_fitting(view.claim_about(member, now, with_about=True) for member in _known(members)))
+    return list(_cut_to_frame(view.claim_about(member, now, with_about=True) for member in _drop_unknown(members)))
 
 
-def _known(members: Iterable[GossipMember | None]) -> Iterable[GossipMember]:
+def _drop_unknown(members: Iterable[GossipMember | None]) -> Iterable[GossipMember]:
     return (member for member in members if member is not None)
 
 
-def _fitting(claims: Iterable[Claim]) -> Iterable[Claim]:
+def _cut_to_frame(claims: Iterable[Claim]) -> Iterable[Claim]:
+    """Yield claims up to `CLAIMS_BYTES_MAX`."""
     room = CLAIMS_BYTES_MAX
     for claim in claims:
         room -= claim_bytes(claim)

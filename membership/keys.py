@@ -1,10 +1,10 @@
-"""The keys that gossip is signed with. Made by the composition root from the secret that the cluster shares."""
+"""Keys that sign gossip, derived by the composition root from the secret of the cluster."""
 
 from typing import NamedTuple
 
 
 class GossipKeys(NamedTuple):
-    """`signing` is the first of `accepted`. Its representation shows none of them."""
+    """Keys of gossip; `signing` is the first of `accepted`. The representation hides all of them."""
 
     accepted: tuple[bytes, ...]
 

@@ -1,4 +1,4 @@
-"""Members, and claims about them: the nouns of gossip.
+"""Members of the gossip, and claims about them.
 
 A member is one process on one disk under one node id. Its `incarnation` is raised only by itself, begins at
 `boot_epoch · 2³²`, so that a new start is newer than all earlier claims, and orders all claims about it.
@@ -18,22 +18,22 @@ BOOT_INCARNATIONS: Final = 2**32
 
 
 class MemberState(IntEnum):
-    """State of a member. At one incarnation a higher state beats a lower one (SWIM 4.2)."""
+    """State of a member. At the same incarnation a higher state replaces a lower one (SWIM 4.2)."""
 
     ALIVE = 0
     SUSPECT = 1
     DEAD = 2
     LEFT = 3
-    """Left by its own announcement: it need not be looked for."""
+    """Announced that it leaves: it is not searched for."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it is alive or suspect: it is probed, gets gossip, and keeps its name."""
+        """Whether the member is alive or suspected: it is probed, receives gossip, and keeps its node id."""
         return self <= MemberState.SUSPECT
 
 
 class Address(NamedTuple):
-    """Host and port of a member's datagrams and streams."""
+    """Host and port where a member receives datagrams and streams."""
 
     host: str
     port: int
@@ -47,24 +47,24 @@ class GossipIdentity(NamedTuple):
 
     node_id: NodeId
     disk_uuid: bytes
-    """16 bytes."""
+    """Disk uuid in 16 bytes."""
     address: Address
-    """Address at which the others reach it."""
+    """Address at which other members reach it."""
     boot_epoch: int
-    """Starts of this disk, from 1."""
+    """Number of starts of this disk, from 1."""
 
     @property
     def first_incarnation(self) -> int:
         return self.boot_epoch * BOOT_INCARNATIONS
 
 
-class About(NamedTuple):
-    """Address and description that a member announced at an incarnation; the highest incarnation holds."""
+class Announcement(NamedTuple):
+    """Address and description that a member announced at an incarnation; that of the highest incarnation is valid."""
 
     incarnation: int
     address: Address
     description: bytes
-    """Opaque here, at most 400 bytes."""
+    """Bytes that gossip does not interpret, at most 400."""
 
 
 class GossipMember(NamedTuple):
@@ -74,9 +74,9 @@ class GossipMember(NamedTuple):
     disk_uuid: bytes
     incarnation: int
     state: MemberState
-    about: About
+    about: Announcement
     since: float
-    """Start of the state on this process's clock, as far as known."""
+    """Time at which the state began, by this process's clock; may be inexact."""
 
     @property
     def address(self) -> Address:
@@ -88,15 +88,15 @@ class GossipMember(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Statement of some member about a member; it holds only if it is the newest."""
+    """Statement of a member about a member; only the newest one is valid."""
 
     node_id: NodeId
     disk_uuid: bytes
     incarnation: int
     state: MemberState
     by: NodeId
-    """Member that suspects it or found it dead; distinguishes independent suspicions."""
+    """Member that suspects the other or declared it dead; distinguishes independent suspicions."""
     age_s: int
     """Seconds since a dead or left member reached that state; 0 otherwise."""
-    about: About | None
+    about: Announcement | None
     """Description; always present for a live member, omitted by gossip about others."""

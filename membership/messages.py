@@ -1,4 +1,4 @@
-"""Messages of gossip, as values. `membership.encoding` writes and reads them as bytes.
+"""Messages of gossip, as values; `membership.encoding` converts them to bytes and back.
 
 A datagram or a frame of a stream carries a list of these. An answer repeats the `sequence` of its request."""
 
@@ -9,7 +9,7 @@ from raftlog.types import NodeId
 
 
 class Ping(NamedTuple):
-    """Probe; answered with `Ack` only by the named member on the named disk."""
+    """Probe of a member; only the named member on the named disk answers it with `Ack`."""
 
     sequence: int
     target: NodeId
@@ -17,13 +17,13 @@ class Ping(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """I am there; or, from a helper: the one you asked me to ping is."""
+    """Answer to a ping, from its target or from the helper that was asked to ping the target."""
 
     sequence: int
 
 
 class Nack(NamedTuple):
-    """From a helper: no answer from it so far, but you reach me (Lifeguard: LHA-Probe)."""
+    """Answer of a helper that has received none from the target so far (Lifeguard: LHA-Probe)."""
 
     sequence: int
 
@@ -39,30 +39,30 @@ class PingRequest(NamedTuple):
 
 
 class DigestRoot(NamedTuple):
-    """First message of an exchange: one hash of the sender's whole state. No answer if it is the same."""
+    """First message of an exchange: one hash of the sender's whole state; not answered if the receiver has the same."""
 
     root: int
 
 
 class DigestBuckets(NamedTuple):
-    """The hashes of the buckets that members fall into by node id."""
+    """Hashes of the buckets into which members fall by node id."""
 
     buckets: tuple[int, ...]
 
 
 class DigestEntry(NamedTuple):
-    """Member in a digest: enough to see which side has newer state."""
+    """Summary of a member in a digest: shows which side has the newer state."""
 
     node_id: NodeId
     incarnation: int
     state: int
     about_incarnation: int
     disk: int
-    """A hash of the disk uuid."""
+    """Hash of the disk uuid."""
 
 
 class DigestEntries(NamedTuple):
-    """All members that the sender has in these buckets; answered with claims that it lacks, and `ClaimRequest`."""
+    """All members of the sender in these buckets; answered with claims that the sender lacks, and `ClaimRequest`."""
 
     buckets: tuple[int, ...]
     entries: tuple[DigestEntry, ...]

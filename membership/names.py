@@ -1,4 +1,4 @@
-"""Host names of members as IP addresses, for datagrams: sending one must not wait for a resolver.
+"""Resolution of the host names of members, in the background: sending a datagram must not wait for a resolver.
 
 An unknown name, or one resolved more than `FRESH_S` ago, is resolved in the background; meanwhile a datagram to an
 unknown one is lost like any other, and an old address stays in use. Called by the wire."""
@@ -12,8 +12,8 @@ FRESH_S: Final = 30.0
 NAMES_MAX: Final = 1_024
 
 
-class Names:
-    """Resolver of host names, one for each wire, on one loop."""
+class NameResolver:
+    """Cache of resolved host names; one for each wire, on one loop."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str | None, float]] = {}
@@ -21,7 +21,7 @@ class Names:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def ip_of(self, host: str) -> str | None:
-        """Return the IP address, if it is resolved now."""
+        """Return the IP address of a host; None while it is not resolved."""
         found = self._found.get(host)
         if found is None and _is_ip(host):
             found = host, float("inf")

@@ -1,4 +1,4 @@
-"""Outgoing datagrams, filled up with news, and streams. Called by the machine, emptied by its caller.
+"""Outgoing datagrams, filled up with news, and outgoing streams. Filled by the machine, emptied by its caller.
 
 Each datagram is at most `config.payload_bytes_max`: first its purpose, then the accusation of its receiver, then
 news, which counts as sent."""
@@ -14,24 +14,24 @@ from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
 
-class SendDatagram(NamedTuple):
-    """One datagram: its messages together are at most `config.payload_bytes_max` when encoded."""
+class OutgoingDatagram(NamedTuple):
+    """One datagram: its encoded messages have at most `config.payload_bytes_max` bytes in total."""
 
     address: Address
     messages: tuple[Message, ...]
 
 
-class OpenStream(NamedTuple):
-    """Open a stream, send `messages` as one frame, and hand each frame that comes back to `converse`."""
+class OutgoingStream(NamedTuple):
+    """Stream to open: `messages` are its first frame, and each received frame goes to `converse`."""
 
     address: Address
     messages: tuple[Message, ...]
     timeout_s: float
-    """For all of it; failures need not be reported."""
+    """Timeout of the whole exchange; failures need not be reported."""
 
 
 class GossipOutbox:
-    """In the order in which it was sent."""
+    """Queue of datagrams and streams to send, in the order in which they were added."""
 
     def __init__(self, view: MembershipView, config: SwimConfig, random: Random) -> None:
         self._view = view
@@ -39,19 +39,19 @@ class GossipOutbox:
         self._news = view.broadcasts
         self._config = config
         self._random = random
-        self._sends: list[SendDatagram] = []
-        self._streams: list[OpenStream] = []
+        self._sends: list[OutgoingDatagram] = []
+        self._streams: list[OutgoingStream] = []
 
-    def take_sends(self) -> list[SendDatagram]:
+    def take_sends(self) -> list[OutgoingDatagram]:
         sends, self._sends = self._sends, []
         return sends
 
-    def take_streams(self) -> list[OpenStream]:
+    def take_streams(self) -> list[OutgoingStream]:
         streams, self._streams = self._streams, []
         return streams
 
     def send(self, address: Address, message: Message, about: GossipMember | None = None, now: float = 0.0) -> None:
-        """Send one message and as much news as fits.
+        """Queue a datagram with one message and as much news as fits.
 
         `about` is the receiver; a suspicion of it goes first (Lifeguard: buddy system)."""
         messages = [message]
@@ -61,10 +61,10 @@ class GossipOutbox:
             besides = about.node_id
         if self._news:
             messages += self._piggyback(self._config.payload_bytes_max - payload_bytes_max(messages), besides)
-        self._sends.append(SendDatagram(address, tuple(messages)))
+        self._sends.append(OutgoingDatagram(address, tuple(messages)))
 
     def gossip(self, now: float, fanout: int) -> None:
-        """Send news to random members, and to one that died lately, as it may be alive."""
+        """Queue news for random members, and for one that was declared dead lately, since it may be alive."""
         chosen = self._roster.draw(self._random, fanout)
         since = now - self._config.gossip_to_the_dead_s
         died_lately = [node_id for node_id in self._roster.dead if self._roster.known(node_id).since > since]
@@ -73,10 +73,10 @@ class GossipOutbox:
         for node_id in chosen:
             claims = self._piggyback(self._config.payload_bytes_max - PAYLOAD_OVERHEAD_BYTES)
             if claims:
-                self._sends.append(SendDatagram(self._roster.known(node_id).address, tuple(claims)))
+                self._sends.append(OutgoingDatagram(self._roster.known(node_id).address, tuple(claims)))
 
     def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
         return self._news.take(room, self._view.retransmits_max, besides)
 
     def open_stream(self, address: Address, messages: list[Message], timeout_s: float) -> None:
-        self._streams.append(OpenStream(address, tuple(messages), timeout_s))
+        self._streams.append(OutgoingStream(address, tuple(messages), timeout_s))

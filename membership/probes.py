@@ -1,10 +1,10 @@
-"""Probes under way, and pings that this member makes for others (SWIM 3.1; nacks: Lifeguard). Called by the machine.
+"""Running probes, and pings that this member sends for others (SWIM 3.1; nacks: Lifeguard). Called by the machine.
 
     0          the target is pinged
     silent_at  no answer: helpers are asked to ping it, and it is pinged on a stream
     over_at    no answer by any way: it is suspected
 
-All of it later by as much as local health asks, and by as long as this process was stopped.
+Bad local health and pauses of this process move all of these times back.
 """
 
 import math
@@ -23,7 +23,7 @@ RELAYS_MAX: Final = 256
 
 @dataclass(slots=True)
 class _Ping:
-    """Ping that was sent. `silent_at` is infinite once its time was dealt with."""
+    """Ping that was sent. `silent_at` becomes infinite once that time was handled."""
 
     silent_at: float
     over_at: float
@@ -31,7 +31,7 @@ class _Ping:
 
 @dataclass(slots=True)
 class Probe(_Ping):
-    """`nacks ≤ asked`. At `silent_at` helpers are asked; at `over_at` the probe failed."""
+    """Probe of a member: at `silent_at` helpers are asked, at `over_at` it has failed. `nacks ≤ asked`."""
 
     sequence: int
     target: NodeId
@@ -42,7 +42,7 @@ class Probe(_Ping):
 
     @property
     def missed(self) -> int:
-        """Signs that it is this process that does not do well: helpers without an answer, or a failure without any."""
+        """Points by which the failed probe raises the awareness score: silent helpers, or 1 if none was asked."""
         return self.asked - self.nacks if self.asked else 1
 
 
@@ -58,7 +58,7 @@ _P = TypeVar("_P", bound=_Ping)
 
 
 class _Pings(Generic[_P]):
-    """Pings that wait for their answers, by sequence number."""
+    """Pings without an answer so far, by sequence number."""
 
     def __init__(self, config: SwimConfig) -> None:
         self._config = config
@@ -70,30 +70,30 @@ class _Pings(Generic[_P]):
         self._waiting[sequence] = ping
         self.due = min(self.due, ping.silent_at)
 
-    def answered(self, sequence: int) -> _P | None:
-        """Remove and return the ping that this answers."""
+    def take_answered(self, sequence: int) -> _P | None:
+        """Remove and return the ping with this sequence number; None if it is unknown."""
         ping = self._waiting.pop(sequence, None)
         if ping is not None:
             self._set_due()
         return ping
 
     def take_silent(self, now: float) -> list[_P]:
-        """Return each ping without an answer until now, once."""
+        """Return the pings that are unanswered at `silent_at`; each is returned once."""
         silent = [ping for ping in self._waiting.values() if ping.silent_at <= now]
         for ping in silent:
             ping.silent_at = math.inf
         self._set_due()
         return silent
 
-    def take_over(self, now: float) -> list[_P]:
-        """Remove and return the pings whose time is over."""
+    def take_expired(self, now: float) -> list[_P]:
+        """Remove and return the pings whose `over_at` has passed."""
         over = [sequence for sequence, ping in self._waiting.items() if ping.over_at <= now]
         taken = [self._waiting.pop(sequence) for sequence in over]
         self._set_due()
         return taken
 
     def shift(self, by: float) -> None:
-        """Move all times by as much as this process was stopped."""
+        """Move all times by the duration of a pause of this process."""
         for ping in self._waiting.values():
             ping.silent_at += by
             ping.over_at += by
@@ -104,7 +104,7 @@ class _Pings(Generic[_P]):
 
 
 class Probes(_Pings[Probe]):
-    """By the sequence number of their ping."""
+    """Running probes, by the sequence number of their ping."""
 
     def begin(self, sequence: int, target: GossipMember, now: float, factor: int) -> None:
         if len(self._waiting) < PROBES_MAX:
@@ -112,7 +112,8 @@ class Probes(_Pings[Probe]):
             silent_at, over_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor
             self._add(sequence, Probe(silent_at, over_at, sequence, target.node_id, target.incarnation))
 
-    def nacked(self, sequence: int) -> None:
+    def note_nack(self, sequence: int) -> None:
+        """Count a nack of a helper."""
         probe = self._waiting.get(sequence)
         if probe is not None and probe.nacks < probe.asked:
             probe.nacks += 1
@@ -122,10 +123,10 @@ class Probes(_Pings[Probe]):
 
 
 class Relays(_Pings[Relay]):
-    """By the sequence number of our own ping."""
+    """Running relays, by the sequence number of the ping that this member sent."""
 
     def maybe_begin(self, sequence: int, request: PingRequest, origin: Address, now: float) -> bool:
-        """Begin a relay; return False when there is no room for one more."""
+        """Begin a relay; return False if there are `RELAYS_MAX` already."""
         if len(self._waiting) >= RELAYS_MAX:
             return False
         left_s = self._config.probe_deadline_s - self._config.probe_timeout_s
@@ -134,7 +135,7 @@ class Relays(_Pings[Relay]):
         return True
 
     def take_unanswered(self, now: float) -> list[Relay]:
-        """Return the relays whose origin gets a nack now; expired ones are dropped."""
+        """Return the relays whose origin is due a nack; drop the expired ones."""
         unanswered = self.take_silent(now)
-        self.take_over(now)
+        self.take_expired(now)
         return unanswered

@@ -1,4 +1,4 @@
-"""Counts of discarded datagrams by kind, with at most one line of the log a minute for each kind.
+"""Counts of discarded datagrams by reason, with at most one log line a minute for each reason.
 
 Time is a parameter. Called by the agent."""
 
@@ -20,7 +20,7 @@ _ADVICE: Final = {
 
 
 class Refusals:
-    """Counters of an agent's refusals."""
+    """Counters of the datagrams and frames that an agent refused."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(RefusedDatagram, 0)
@@ -28,11 +28,11 @@ class Refusals:
         """Time of the last line by kind, and the count then."""
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of all kinds."""
+        """Return the counts of all reasons."""
         return {reason.value: count for reason, count in self._counts.items()}
 
     def note(self, reason: RefusedDatagram, source: str, now: float) -> bool:
-        """Count; true when it was written to the log as well."""
+        """Count a refusal; return whether a log line was written too."""
         self._counts[reason] += 1
         logged_at, count = self._logged.get(reason, (float("-inf"), 0))
         if now - logged_at < LOG_INTERVAL_S:

@@ -1,9 +1,9 @@
 """Replay protection of authentic datagrams: a sliding window for each sender. Pure.
 
-    sender = node id and disk,   life = its start,   number = rises with every datagram of a life
+    sender = node id and disk,   boot epoch = number of its start,   number = rises with every datagram of a start
 
-    life below the newest received           refused: an earlier life of the process, or a stale copy of its disk
-    life above it                            the window starts again
+    boot epoch below the newest received     refused: an earlier start of the process, or a stale copy of its disk
+    boot epoch above it                      the window starts again
     number ≤ highest - WINDOW                refused: too old to decide whether it is a repetition
     number within the window and noted       refused: a repetition
 
@@ -20,20 +20,22 @@ SENDERS_MAX: Final = 4_096
 
 
 class SenderKey(NamedTuple):
-    """Key of a sender. `disk` distinguishes the directories of a node id; each counts its starts on its own."""
+    """Key of a sender; `disk` distinguishes the directories of a node id, since each counts its starts separately."""
 
     node_id: NodeId
     disk: bytes
 
 
 class _ReplayWindow:
-    __slots__ = ("highest", "life", "seen")
+    """Received numbers of one sender since its newest start."""
 
-    def __init__(self, life: int) -> None:
-        self.life = life
+    __slots__ = ("boot_epoch", "highest", "seen")
+
+    def __init__(self, boot_epoch: int) -> None:
+        self.boot_epoch = boot_epoch
         self.highest = -1
         self.seen = 0
-        """Bit i: the number `highest - i` was there."""
+        """Bit i: the number `highest - i` was received."""
 
 
 class ReplayGuard:
@@ -47,16 +49,17 @@ class ReplayGuard:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def is_old_life(self, sender: SenderKey, life: int) -> bool:
+    def is_old_boot_epoch(self, sender: SenderKey, boot_epoch: int) -> bool:
+        """Return whether the sender has sent under a newer boot epoch."""
         window = self._windows.get(sender)
-        return window is not None and life < window.life
+        return window is not None and boot_epoch < window.boot_epoch
 
-    def note(self, sender: SenderKey, life: int, number: int) -> bool:
-        """Take note of a datagram; false when it was there before, or may have been. Not for an old life."""
+    def note(self, sender: SenderKey, boot_epoch: int, number: int) -> bool:
+        """Record a datagram of the newest boot epoch; return False if it is or may be a repetition."""
         window = self._windows.pop(sender, None)
-        if window is None or life > window.life:
-            window = _ReplayWindow(life)
-        assert life == window.life, f"life {life} of {sender} below {window.life}"
+        if window is None or boot_epoch > window.boot_epoch:
+            window = _ReplayWindow(boot_epoch)
+        assert boot_epoch == window.boot_epoch, f"boot_epoch {boot_epoch} of {sender} below {window.boot_epoch}"
         self._windows[sender] = window
         if len(self._windows) > self._senders_max:
             del self._windows[next(iter(self._windows))]

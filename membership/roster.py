@@ -1,4 +1,4 @@
-"""All known members, with the live ones in the order of the ring, and the digest of all.
+"""All known members, the order of the live ones on a ring, and the digest of all.
 
 The ring puts the members that are up in one order that all of them compute alike, by a hash of the node id; each
 watches the next one on it. Changed by the machine alone, one member at a time, through `put` and `forget`."""
@@ -13,12 +13,12 @@ from raftlog.types import NodeId
 
 
 def ring_position(node_id: NodeId) -> int:
-    """Spread neighbouring ids, so that members on one host do not follow each other."""
+    """Return the position of a member on the ring: a hash, which separates neighbouring ids of one host."""
     return (node_id * 0x9E3779B1) & 0xFFFFFFFF
 
 
 class Roster:
-    """Members by node id, this one included and first; `up` counts it as long as it has not left."""
+    """Members by node id, this one first."""
 
     def __init__(self, me: GossipMember) -> None:
         self.me = me.node_id
@@ -40,8 +40,8 @@ class Roster:
     def get(self, node_id: NodeId) -> GossipMember | None:
         return self._members.get(node_id)
 
-    def known(self, node_id: NodeId) -> GossipMember:
-        """Return a member that is in the roster."""
+    def member(self, node_id: NodeId) -> GossipMember:
+        """Return a member. Raises `KeyError` for an unknown id."""
         return self._members[node_id]
 
     @property
@@ -50,12 +50,12 @@ class Roster:
 
     @property
     def up(self) -> int:
-        """Members that are alive or suspected, this one included."""
+        """Number of members that are alive or suspected, this one included."""
         return len(self._ring) + 1
 
     @property
     def alive(self) -> int:
-        """Number of the members that are up and not suspected."""
+        """Number of members that are up and not suspected."""
         return self.up - len(self._suspects)
 
     def in_buckets(self, buckets: tuple[int, ...]) -> list[GossipMember]:
@@ -68,7 +68,7 @@ class Roster:
         self._members[member.node_id] = member
         self.digest.replace(before, member)
         if member.node_id != self.me:
-            self._sort_in(member.node_id, None if before is None else before.state, member.state)
+            self._update_ring(member.node_id, None if before is None else before.state, member.state)
 
     def forget(self, member: GossipMember) -> None:
         assert not member.state.is_up, f"{member} is up"
@@ -77,7 +77,7 @@ class Roster:
         self.digest.replace(member, None)
         self.dead.pop(member.node_id, None)
 
-    def _sort_in(self, node_id: NodeId, before: MemberState | None, after: MemberState) -> None:
+    def _update_ring(self, node_id: NodeId, before: MemberState | None, after: MemberState) -> None:
         was_up = before is not None and before.is_up
         place = (ring_position(node_id), node_id)
         if after.is_up and not was_up:
@@ -92,10 +92,11 @@ class Roster:
             self.dead[node_id] = None
 
     def others_up(self) -> list[NodeId]:
+        """Return the other members that are up, in the order of the ring."""
         return [node_id for _, node_id in self._ring]
 
     def neighbour(self) -> NodeId | None:
-        """Return the next unsuspected member on the ring.
+        """Return the next member on the ring that is not suspected.
 
         Suspects are skipped: others confirm them, and the member behind a suspect keeps its watcher."""
         start = bisect_left(self._ring, (ring_position(self.me), self.me))
@@ -106,7 +107,7 @@ class Roster:
         return None
 
     def draw(self, random: Random, count: int, besides: NodeId | None = None) -> list[NodeId]:
-        """Return random other members that are up."""
+        """Return up to `count` random other members that are up, without `besides`."""
         others = len(self._ring)
         drawn = random.sample(range(others), min(count + 1, others))
         chosen = [self._ring[each][1] for each in drawn]

@@ -1,4 +1,4 @@
-"""Order of probes: each member once in each round, in a new random order (SWIM 4.3).
+"""Order of probes: each member once a round, in a new random order (SWIM 4.3).
 
 So a member is probed at most 2n - 1 turns after its last probe, and the pairs stay random. A joining member is put
 somewhere into the round that is under way. Called by the machine."""
@@ -10,7 +10,7 @@ from raftlog.types import NodeId
 
 
 class Rounds:
-    """Rest of the round in `_left`, the next member last; members that are not up any more are skipped."""
+    """Order of the probes. `_left` is the rest of the round, the next member last; it skips members that are not up."""
 
     def __init__(self, roster: Roster, random: Random) -> None:
         self._roster = roster
@@ -18,11 +18,11 @@ class Rounds:
         self._left: list[NodeId] = []
 
     def insert(self, node_id: NodeId) -> None:
-        """Put a member that came up into the present round."""
+        """Insert a member that became up into the present round."""
         self._left.insert(self._random.randint(0, len(self._left)), node_id)
 
     def next(self) -> NodeId | None:
-        """Return the next member to probe; None without others."""
+        """Return the next member to probe; None if there is no other member."""
         for _ in range(2):
             while self._left:
                 member = self._roster.get(self._left.pop())

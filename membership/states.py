@@ -1,4 +1,4 @@
-"""Transitions of a member by claims about it: one table, which tests walk and docs/MEMBERSHIP.md shows.
+"""Transitions of the state of a member by claims: one table, which tests check and docs/MEMBERSHIP.md shows.
 
 Claims of one member are ordered by incarnation, then by state; the table gives the same cell by cell, with further
 effects. So order, repetition and source of claims do not matter: all who received the same claims have the same
@@ -12,7 +12,7 @@ from raftlog.membership.member import Claim, GossipMember, MemberState
 
 
 class Order(Enum):
-    """Order of a claim's incarnation relative to the known one."""
+    """Order of the incarnation of a claim relative to the known one."""
 
     OLDER = "older"
     SAME = "same"
@@ -23,11 +23,11 @@ class Effect(Enum):
     """Effect of a claim besides a new state."""
 
     KEEP = "-"
-    """No effect: it is old, or known."""
+    """No effect: the claim is old, or known."""
     CONFIRM = "confirm"
-    """A further accuser: the suspicion gets shorter (Lifeguard: LHA-Suspicion)."""
+    """Confirmation by another accuser: the suspicion gets shorter (Lifeguard: LHA-Suspicion)."""
     CONFLICT = "conflict"
-    """Another process claims the name: the holder keeps it."""
+    """Claim of another process to the node id: the holder keeps it."""
 
 
 Verdict: TypeAlias = MemberState | Effect
@@ -68,16 +68,19 @@ TRANSITIONS: Final[Mapping[MemberState | None, Mapping[Order, Mapping[MemberStat
 
 
 def verdict_on(known: GossipMember | None, claim: Claim) -> Verdict:
-    """Return the verdict on a claim about another member."""
+    """Return the next state of another member by a claim, or an effect without a new state."""
     if known is None:
         return TRANSITIONS[None][NEWER][claim.state]
     if known.disk_uuid != claim.disk_uuid and known.state.is_up:
         return CONFLICT if claim.state.is_up else KEEP
-    return TRANSITIONS[known.state][order(known, claim)][claim.state]
+    return TRANSITIONS[known.state][compare_incarnations(known, claim)][claim.state]
 
 
-def order(known: GossipMember, claim: Claim) -> Order:
-    """Compare incarnations; between two disks of a name without a live holder, the greater uuid breaks a tie."""
+def compare_incarnations(known: GossipMember, claim: Claim) -> Order:
+    """Return the order of the incarnation of a claim.
+
+    Between two disks of a node id without a live holder, the greater uuid is newer.
+    """
     ours, theirs = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
     if ours == theirs:
         return SAME

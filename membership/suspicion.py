@@ -1,4 +1,4 @@
-"""A member's time to refute a suspicion before it is declared dead (SWIM 4.2; Lifeguard: LHA-Suspicion).
+"""Suspicion of a member: time to refute it before the member is declared dead (SWIM 4.2; Lifeguard: LHA-Suspicion).
 
 It begins long, because the accuser may be the unhealthy one, and shrinks as others come to the same suspicion by
 themselves:
@@ -13,7 +13,7 @@ from raftlog.types import NodeId
 
 
 class Suspicion:
-    """`accusers` are distinct; the first began it."""
+    """Suspicion of one member. `accusers` are distinct; the first one began it."""
 
     def __init__(self, first: NodeId, now: float) -> None:
         self.first = first
@@ -25,18 +25,19 @@ class Suspicion:
         return len(self._accusers) - 1
 
     def maybe_confirm(self, by: NodeId, wanted: int) -> bool:
-        """Return whether the accuser is new and still wanted, so that the claim is to be gossiped."""
+        """Add an accuser; return whether it is new and still wanted, and therefore gossiped."""
         if by in self._accusers or self.confirmations >= wanted:
             return False
         self._accusers.add(by)
         return True
 
     def deadline(self, min_s: float, max_s: float, wanted: int) -> float:
-        """Return the end of the suspicion: shortest with `wanted` confirmations (k), and if none is possible."""
+        """Return the end of the suspicion. It is earliest with `wanted` confirmations (k), and if none is possible."""
         return self.began + timeout_s(min_s, max_s, self.confirmations, wanted)
 
 
 def timeout_s(min_s: float, max_s: float, confirmations: int, wanted: int) -> float:
+    """Return the duration of a suspicion with this number of confirmations, by the formula of the module."""
     if confirmations >= wanted:
         return min_s
     return max(min_s, max_s - (max_s - min_s) * math.log(confirmations + 1) / math.log(wanted + 1))

@@ -1,4 +1,4 @@
-"""SWIM with the Lifeguard refinements as one machine without I/O: members and their states, by gossip.
+"""SWIM with the Lifeguard refinements as a machine without I/O: members and their states, by gossip.
 
 The agent (`membership.agent`) and the simulator drive it: they hand in arriving messages and the time, call `tick` at
 `due()`, and after every call carry out the results of `take_sends`, `take_streams`, `take_changes` and
@@ -19,22 +19,22 @@ from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import SEQUENCE_MAX
 from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.messages import Ack, Message, Nack, Ping, PingRequest
-from raftlog.membership.outbox import GossipOutbox, OpenStream, SendDatagram
+from raftlog.membership.outbox import GossipOutbox, OutgoingDatagram, OutgoingStream
 from raftlog.membership.probes import Probe, Probes, Relays
 from raftlog.membership.syncs import Syncs
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 
-__all__ = ["Conflict", "MemberChange", "OpenStream", "SendDatagram", "Sender", "Swim", "SwimCounters"]
+__all__ = ["Conflict", "MemberChange", "OutgoingDatagram", "OutgoingStream", "Sender", "Swim", "SwimCounters"]
 
 FAREWELLS: Final = 16
 """Members that are notified directly when this member leaves."""
 SUSPECT_PROBES: Final = 4
-"""Multiple of the needed confirmations: so many members that learn of a suspicion probe the suspect too."""
+"""Factor: this multiple of the needed confirmations is the number of members that also probe a suspect."""
 
 
 class Sender(NamedTuple):
-    """Sender of a message, as the wire has proved it."""
+    """Sender of a message, as authenticated by the wire."""
 
     node_id: NodeId
     address: Address
@@ -42,12 +42,12 @@ class Sender(NamedTuple):
 
 
 class SwimCounters(NamedTuple):
-    """Since the start, and sizes now."""
+    """Counters since the start, and present sizes."""
 
     probes: int
     probes_failed: int
     suspicions: int
-    """That began here, by whomever."""
+    """Suspicions that began in this view, by any accuser."""
     refutations: int
     """Refuted claims about this member."""
     syncs: int
@@ -56,7 +56,7 @@ class SwimCounters(NamedTuple):
 
 
 class Swim:
-    """View of all members by this one."""
+    """SWIM machine of this member: its view of all members, and the messages to send."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
@@ -78,15 +78,15 @@ class Swim:
     # calls of the driver
 
     def start(self, now: float) -> None:
-        """Begin to take part: alive at the first incarnation of this start."""
-        self._view.appear(now)
+        """Begin to gossip: this member is alive at the first incarnation of its boot epoch."""
+        self._view.announce_start(now)
         self._turn_at = now + self._random.random() * self._config.period_s / 2
         self._gossip_at = now
         self._reap_at = now + self._config.reap_s / 10
         self._syncs.start(now)
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
-        """Try addresses where members may be, at most 4,096.
+        """Set the addresses that are tried to find members, at most 4,096.
 
         Addresses of known members are skipped; the others are tried, one after the other, repeatedly, until each has a
         known member. A new call replaces the list."""
@@ -96,15 +96,15 @@ class Swim:
         """Announce a new description (at most 400 bytes) under a new incarnation; do nothing if it is the same."""
         assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
         self._view.describe(description)
-        self._expect_gossip(now)
+        self._schedule_gossip(now)
 
-    def doubt(self, node_id: NodeId, now: float) -> None:
-        """Probe a member at once, upon an external sign of its failure (a connection broke)."""
+    def probe_now(self, node_id: NodeId, now: float) -> None:
+        """Probe a member at once, because a failure of it was noticed elsewhere (a connection broke)."""
         if self._is_up(node_id) and not self._probes.has(node_id):
             self._probe(node_id, now)
 
     def leave(self, now: float) -> None:
-        """Announce that this member leaves. Let the machine run for a few `gossip_interval_s` before closing."""
+        """Announce that this member leaves; run the machine for a few more `gossip_interval_s` to spread it."""
         self._view.leave(now)
         self._turn_at = self._reap_at = math.inf
         self._syncs.stop()
@@ -122,7 +122,7 @@ class Swim:
             self._follow_up(now)
 
     def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
-        """Handle a frame of a stream, at either end; return the answer. Empty: close the stream."""
+        """Handle the messages of one frame of a stream, at either end; return the answer, empty to close the stream."""
         if now > self._turn_at + self._config.late_s:
             self._resume(now)
         before = len(self._view.changes)
@@ -142,7 +142,7 @@ class Swim:
         return answers
 
     def tick(self, now: float) -> None:
-        """Run all due work. An early call is harmless."""
+        """Run all due work; harmless when nothing is due."""
         if now > self.due() + self._config.late_s:
             self._resume(now)
         if now >= self._relays.due:
@@ -167,7 +167,7 @@ class Swim:
             self._gossip_at = now + self._config.gossip_interval_s if has_more else math.inf
 
     def due(self) -> float:
-        """Return the time of the next `tick`; it changes with every call of anything else."""
+        """Return the time of the next `tick`; every other call may change it."""
         view_at, probes_at, relays_at = self._view.suspicion_due, self._probes.due, self._relays.due
         return min(self._turn_at, self._gossip_at, self._syncs.due, self._reap_at, view_at, probes_at, relays_at)
 
@@ -193,21 +193,21 @@ class Swim:
             broadcasts_waiting=len(self._broadcasts),
         )
 
-    def take_sends(self) -> list[SendDatagram]:
-        """Return the datagrams to send now."""
+    def take_sends(self) -> list[OutgoingDatagram]:
+        """Take the datagrams to send now."""
         return self._outbox.take_sends()
 
-    def take_streams(self) -> list[OpenStream]:
-        """Return the stream exchanges to begin now; at most a few at a time."""
+    def take_streams(self) -> list[OutgoingStream]:
+        """Take the stream exchanges to begin now; at most a few at a time."""
         return self._outbox.take_streams()
 
     def take_changes(self) -> list[MemberChange]:
-        """Return the changes of other members, in order."""
+        """Take the changes of other members since the last call, in order."""
         changes, self._view.changes = self._view.changes, []
         return changes
 
     def take_conflicts(self) -> list[Conflict]:
-        """Return node ids that two processes claim; each pair of disks at most once a minute."""
+        """Take the conflicts over node ids; each pair of disks is reported at most once a minute."""
         return self._view.conflicts.take()
 
     # messages
@@ -220,7 +220,7 @@ class Swim:
         elif isinstance(message, Claim):
             self._handle_claim(message, sender, now)
         elif isinstance(message, Nack):
-            self._probes.nacked(message.sequence)
+            self._probes.note_nack(message.sequence)
         elif isinstance(message, PingRequest):
             self._handle_request(message, sender, now)
 
@@ -229,7 +229,7 @@ class Swim:
             return  # for the former process at this address
         known = self._roster.get(sender.node_id)
         if known is None:
-            self._syncs.meet(sender.address, now)
+            self._syncs.sync_with_unknown(sender.address, now)
         self._outbox.send(sender.address, Ack(ping.sequence), about=known, now=now)
 
     def _is_me(self, ping: Ping) -> bool:
@@ -237,17 +237,17 @@ class Swim:
         return ping.target == me.node_id and ping.disk_uuid == me.disk_uuid
 
     def _handle_ack(self, ack: Ack, now: float) -> None:
-        relay = self._relays.answered(ack.sequence)
+        relay = self._relays.take_answered(ack.sequence)
         if relay is not None:
             self._outbox.send(relay.origin, Ack(relay.origin_sequence))
-        elif self._probes.answered(ack.sequence) is not None:
+        elif self._probes.take_answered(ack.sequence) is not None:
             self._view.awareness.improve()
 
     def _handle_claim(self, claim: Claim, sender: Sender, now: float) -> None:
         self._view.handle_claim(claim, now)
         if claim.node_id == self._me.node_id and claim.state is not MemberState.ALIVE and self._view.supersedes(claim):
             mine = self._view.claim_about(self._roster.myself, now, with_about=True)
-            self._outbox.send(sender.address, mine)  # it may be the only one with that claim
+            self._outbox.send(sender.address, mine)  # only the sender may have that claim
 
     def _handle_request(self, request: PingRequest, sender: Sender, now: float) -> None:
         sequence = self._next_sequence()
@@ -259,7 +259,7 @@ class Swim:
     # probes
 
     def _take_turn(self, now: float) -> None:
-        """Probe by turns the next of the round and the neighbour on the ring; more rarely at bad local health.
+        """Probe the next member of the round or the neighbour on the ring, in turn; less often at bad local health.
 
         Rounds alone leave a dead member without a probe for t periods with a probability of e^-t; its neighbour is
         certain to probe it after two turns."""
@@ -296,7 +296,7 @@ class Swim:
     def _tick_probes(self, now: float) -> None:
         for probe in self._probes.take_silent(now):
             self._ask_helpers(probe)
-        for probe in self._probes.take_over(now):
+        for probe in self._probes.take_expired(now):
             self._fail(probe, now)
 
     def _fail(self, probe: Probe, now: float) -> None:
@@ -305,7 +305,7 @@ class Swim:
         self._view.suspect(probe.target, probe.incarnation, now)
 
     def _maybe_ping_dead(self, now: float) -> None:
-        """Ping a dead member, about once a second by all together, in case it is alive and was unreachable.
+        """Ping a dead member, about once a second in the whole cluster, in case it was only unreachable.
 
         The ping carries the claim that it is dead, which it can refute."""
         dead, up = list(self._roster.dead), self._roster.up
@@ -313,12 +313,12 @@ class Swim:
             self._ping(self._next_sequence(), self._roster.known(self._random.choice(dead)), now)
 
     def _probe_suspects(self, now: float) -> None:
-        """Probe newly suspected members at once, on a few members only, so that they are confirmed or refuted soon."""
+        """Probe newly suspected members at once, from a few members only, to confirm or refute the suspicion soon."""
         suspected, self._view.newly_suspected = self._view.newly_suspected, []
         wanted = SUSPECT_PROBES * self._config.confirmations
         for node_id in suspected:
             if self._random.random() * self._roster.up < wanted:
-                self.doubt(node_id, now)
+                self.probe_now(node_id, now)
 
     def _is_up(self, node_id: NodeId) -> bool:
         member = self._roster.get(node_id)
@@ -329,7 +329,7 @@ class Swim:
         return self._sequence
 
     def _resume(self, now: float) -> None:
-        """Shift all deadlines after a pause of this process: missing messages prove nothing about others."""
+        """Shift all deadlines after a pause of this process, since messages could not arrive meanwhile."""
         late_s = now - min(self.due(), now)
         self._probes.shift(late_s)
         self._relays.shift(late_s)
@@ -338,18 +338,18 @@ class Swim:
         if self._turn_at < now:
             self._turn_at = now
 
-    # news
+    # gossip
 
     def _follow_up(self, now: float) -> None:
-        """Act on processed claims: probe suspects and contested names, and schedule gossip."""
+        """Probe suspects and contested node ids after claims were processed, and schedule gossip."""
         if self._view.newly_suspected:
             self._probe_suspects(now)
         if self._view.contested:
             contested, self._view.contested = self._view.contested, []
             for node_id in contested:
-                self.doubt(node_id, now)
-        self._expect_gossip(now)
+                self.probe_now(node_id, now)
+        self._schedule_gossip(now)
 
-    def _expect_gossip(self, now: float) -> None:
+    def _schedule_gossip(self, now: float) -> None:
         if self._broadcasts and self._roster.up > 1 and self._gossip_at == math.inf:
             self._gossip_at = now + self._random.random() * self._config.gossip_interval_s

@@ -22,7 +22,7 @@ JOINS_AT_ONCE: Final = 3
 
 
 class Syncs:
-    """`due` is the first of both times; nothing is due before `start`."""
+    """Schedule of the digest exchanges. `due` is the earlier of both times; nothing is due before `start`."""
 
     def __init__(self, view: MembershipView, outbox: GossipOutbox, config: SwimConfig, random: Random) -> None:
         self._view = view
@@ -42,7 +42,7 @@ class Syncs:
         self._sync_at = self._join_at = self.due = math.inf
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
-        """Try these from now on, some at once."""
+        """Set the addresses to try, and try some of them at once."""
         self._addresses = list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
         self._random.shuffle(self._addresses)
         for _ in range(JOINS_AT_ONCE):
@@ -50,12 +50,12 @@ class Syncs:
         self._set_due()
 
     def hasten(self, now: float) -> None:
-        """Bring the next exchange forward, as one has brought news and there may be more."""
+        """Move the next exchange forward, because the last one brought news and there may be more."""
         self._sync_at = min(self._sync_at, now + self._config.join_interval_s)
         self._set_due()
 
-    def meet(self, address: Address, now: float) -> None:
-        """Begin an exchange with an unknown process that pings us: this member may have lost its state."""
+    def sync_with_unknown(self, address: Address, now: float) -> None:
+        """Begin an exchange with an unknown process that pings this member, which may have lost its state."""
         if now >= self._strangers_at:
             self._strangers_at = now + self._config.strangers_interval_s
             self._sync(address, now)
@@ -64,13 +64,13 @@ class Syncs:
         if now >= self._sync_at:
             self._sync_at = now + self._config.sync_interval_s * self._random.uniform(0.5, 1.5)
             for partner in self._view.roster.draw(self._random, 1):
-                self._sync(self._view.roster.known(partner).address, now)
+                self._sync(self._view.roster.member(partner).address, now)
         if now >= self._join_at:
             self._join_next(now)
         self._set_due()
 
     def _join_next(self, now: float) -> None:
-        """Try the next address without a known member, alive or dead: dead ones are looked for anyway."""
+        """Try the next address without a known member; dead members count as known, since they are pinged."""
         taken = {member.address for member in self._view.roster}
         free = [address for address in self._addresses if address not in taken]
         self._join_at = now + (self._config.join_interval_s if free else self._config.sync_interval_s)
@@ -81,7 +81,7 @@ class Syncs:
 
     def _sync(self, address: Address, now: float) -> None:
         self.count += 1
-        self._outbox.open_stream(address, exchange.opening(self._view, now), self._config.stream_timeout_s)
+        self._outbox.open_stream(address, exchange.first_messages(self._view, now), self._config.stream_timeout_s)
 
     def _set_due(self) -> None:
         self.due = min(self._sync_at, self._join_at)

@@ -1,4 +1,4 @@
-"""View of all members by this one: claims go in, the newest hold, and news is sent on.
+"""View of all members by this one: takes claims, keeps the newest, and gossips news.
 
 Nothing here sends or waits: the machine (`membership.swim`) calls it with claims from messages, from failed probes and
 from expired suspicions, and all of them go the same way through the table in `membership.states`. Only a
@@ -13,7 +13,7 @@ from raftlog.membership.awareness import Awareness
 from raftlog.membership.broadcasts import Broadcasts
 from raftlog.membership.changes import Conflict, Conflicts, MemberChange
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import INCARNATION_MAX, About, Claim, GossipIdentity, GossipMember, MemberState
+from raftlog.membership.member import INCARNATION_MAX, Announcement, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.roster import Roster
 from raftlog.membership.rounds import Rounds
 from raftlog.membership.states import Effect, verdict_on
@@ -25,12 +25,12 @@ EXPIRY_CHECK_INTERVAL_S: Final = 0.05
 
 
 class MembershipView:
-    """`suspicions` has exactly the members in state suspect, this one aside."""
+    """States of all members. `suspicions` has exactly the other members in state suspect."""
 
     def __init__(self, me: GossipIdentity, description: bytes, config: SwimConfig, random: Random) -> None:
         self._me = me
         self._config = config
-        about = About(me.first_incarnation, me.address, description)
+        about = Announcement(me.first_incarnation, me.address, description)
         self.roster = Roster(
             GossipMember(me.node_id, me.disk_uuid, me.first_incarnation, MemberState.ALIVE, about, 0.0)
         )
@@ -41,23 +41,24 @@ class MembershipView:
         self.suspicion_due = math.inf
         """Earliest time at which a suspicion may expire; checked again then."""
         self._wanted = 0
-        """Confirmations that `suspicion_due` reckons with."""
+        """Number of confirmations for which `suspicion_due` was computed."""
         self.newly_suspected: list[NodeId] = []
-        """Members suspected by others since the machine last took them; it may probe them itself."""
+        """Members suspected by others since the machine last took the list; it may probe them as well."""
         self.contested: list[NodeId] = []
-        """Names that another process claims, since the machine last took them; their holders are to be probed."""
+        """Node ids that another process has claimed since the machine last took the list; it probes their holders."""
         self.changes: list[MemberChange] = []
         self.conflicts = Conflicts()
         self.suspected_count = 0
         self.refuted_count = 0
-        self._may_contest_at = -math.inf
+        self._may_outbid_at = -math.inf
 
     # claims
 
     def handle_claim(self, claim: Claim, now: float, *, is_exchanged: bool = False) -> None:
-        """Process a claim, of another member or of this one.
+        """Process a claim about another member or this one.
 
-        A member that is new by an exchange of digests is not gossiped further: its source has gossiped it already."""
+        A member that is new by an exchange of digests is not gossiped further: its source has gossiped it already.
+        """
         if claim.node_id == self._me.node_id:
             self._handle_claim_about_me(claim, now)
             return
@@ -67,19 +68,19 @@ class MembershipView:
             self.broadcasts.drop(claim.node_id)
 
     def supersedes(self, claim: Claim) -> bool:
-        """Return whether a claim about us, or about a former disk of our name, is older than our own state."""
+        """Return whether the present state of this member is newer than a claim about it or about its former disk."""
         me = self.roster.myself
         is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
         return me.state is MemberState.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
 
     def suspect(self, node_id: NodeId, incarnation: int, now: float) -> None:
-        """Suspect a member that did not answer at that incarnation, or confirm its suspicion."""
+        """Suspect a member that did not answer at that incarnation, or confirm the suspicion."""
         member = self.roster.get(node_id)
         if member is not None and member.incarnation == incarnation:
             self._announce_state(node_id, MemberState.SUSPECT, now)
 
     def declare_dead(self, now: float) -> None:
-        """Declare the members dead whose suspicion has expired."""
+        """Declare dead the members whose suspicion has expired."""
         if now < self.suspicion_due:
             return
         ends = self._suspicion_ends()
@@ -95,7 +96,7 @@ class MembershipView:
             )
 
     def extend_suspicions(self, late_s: float) -> None:
-        """Extend all suspicions by the time for which this process was stopped."""
+        """Extend all suspicions by the duration of a pause of this process."""
         for suspicion in self.suspicions.values():
             suspicion.began += late_s
         self._set_suspicion_due()
@@ -105,7 +106,7 @@ class MembershipView:
         return self._config.retransmits_max(self.roster.up)
 
     def claim_about(self, member: GossipMember, now: float, *, with_about: bool) -> Claim:
-        """Return the present state of a member as a claim for others."""
+        """Return a claim with the present state of a member, to send to others."""
         suspicion = self.suspicions.get(member.node_id)
         by = self._me.node_id if suspicion is None else suspicion.first
         age_s = 0 if member.state.is_up else max(0, int(now - member.since))
@@ -122,16 +123,16 @@ class MembershipView:
                 self.contested.append(claim.node_id)
         elif known is not None and verdict is Effect.CONFIRM:
             self._confirm(claim)
-            self._maybe_learn_about(known, claim)
+            self._maybe_update_announcement(known, claim)
         elif known is not None and verdict is Effect.KEEP:
-            if known.state is MemberState.ALIVE and claim.state is MemberState.ALIVE and _is_twin(known, claim):
+            if known.state is MemberState.ALIVE and claim.state is MemberState.ALIVE and _is_copied_disk(known, claim):
                 self.conflicts.note(Conflict(known, claim), now)
-            self._maybe_learn_about(known, claim)
+            self._maybe_update_announcement(known, claim)
         elif isinstance(verdict, MemberState):
-            self._maybe_take(known, claim, verdict, now)
+            self._maybe_accept(known, claim, verdict, now)
 
-    def _maybe_take(self, known: GossipMember | None, claim: Claim, state: MemberState, now: float) -> None:
-        about = _newer_about(known, claim)
+    def _maybe_accept(self, known: GossipMember | None, claim: Claim, state: MemberState, now: float) -> None:
+        about = _newer_announcement(known, claim)
         if about is None or (known is None and not self._may_join(claim)):
             return  # the claim does not describe a new member: an exchange of digests will
         since = now - claim.age_s if known is None or known.state is not state else known.since
@@ -142,12 +143,12 @@ class MembershipView:
         self.broadcasts.add(claim)
 
     def _may_join(self, claim: Claim) -> bool:
-        """Return whether a new member is accepted; a dead one only until others would have forgotten it."""
+        """Return whether a new member is accepted; a dead one is not, once other members are about to forget it."""
         return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
 
-    def _maybe_learn_about(self, known: GossipMember, claim: Claim) -> None:
-        """Take a newer description from a claim; it may arrive later than other claims about the member."""
-        about = _newer_about(known, claim)
+    def _maybe_update_announcement(self, known: GossipMember, claim: Claim) -> None:
+        """Store a newer description from a claim; it may arrive after other claims about the member."""
+        about = _newer_announcement(known, claim)
         if about is not None and about is not known.about and known.disk_uuid == claim.disk_uuid:
             self._put(known, known._replace(about=about))
             self.broadcasts.add(claim._replace(incarnation=known.incarnation, state=known.state))
@@ -170,18 +171,18 @@ class MembershipView:
         self.suspected_count += 1
         if claim.by != self._me.node_id:
             self.newly_suspected.append(claim.node_id)
-        self._expect_end(claim.node_id)
+        self._note_end(claim.node_id)
 
     def _confirm(self, claim: Claim) -> None:
         if self.suspicions[claim.node_id].maybe_confirm(claim.by, self._confirmations_wanted()):
             self.broadcasts.add(claim)
-            self._expect_end(claim.node_id)
+            self._note_end(claim.node_id)
 
     def _confirmations_wanted(self) -> int:
-        """Return the wanted confirmations: only live members can confirm, and one of them suspected it first."""
+        """Return the number of confirmations that shorten a suspicion: only live members can confirm it."""
         return min(self._config.confirmations, self.roster.alive - 1)
 
-    def _expect_end(self, node_id: NodeId) -> None:
+    def _note_end(self, node_id: NodeId) -> None:
         self.suspicion_due = min(self.suspicion_due, self._suspicion_ends((node_id,))[node_id])
 
     def _set_suspicion_due(self) -> None:
@@ -201,30 +202,31 @@ class MembershipView:
         if me.state is MemberState.LEFT:
             return
         if claim.disk_uuid != me.disk_uuid:
-            self._handle_namesake(me, claim, now)
+            self._handle_other_disk(me, claim, now)
         elif claim.incarnation > me.incarnation and claim.state is MemberState.ALIVE:
-            self._contest(me, claim, now)
+            self._outbid(me, claim, now)
         elif claim.incarnation >= me.incarnation and claim.state is not MemberState.ALIVE:
             self.awareness.worsen(1)
             self.refuted_count += 1
             self._raise_incarnation(claim.incarnation)
 
-    def _handle_namesake(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """Process a claim about another disk of our node id: a live one keeps the node id, a dead one is superseded."""
+    def _handle_other_disk(self, me: GossipMember, claim: Claim, now: float) -> None:
+        """Process a claim about another disk of this node id; a live one keeps the node id."""
         if claim.state.is_up:
             self.conflicts.note(Conflict(me, claim), now)
         elif claim.incarnation >= me.incarnation:
             self._raise_incarnation(claim.incarnation)
 
-    def _contest(self, me: GossipMember, claim: Claim, now: float) -> None:
-        """Refute a claim in our name that we never made.
+    def _outbid(self, me: GossipMember, claim: Claim, now: float) -> None:
+        """Supersede a claim in the name of this member that it did not make, with a higher incarnation.
 
-        An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two do not
-        outbid each other without end."""
+        An earlier start of this disk may have made it, or a copy of the disk does: answered rarely, so that two
+        processes do not outbid each other without end.
+        """
         if claim.about is not None and claim.about.address != me.address:
             self.conflicts.note(Conflict(me, claim), now)
-        if now >= self._may_contest_at:
-            self._may_contest_at = now + self._config.period_s
+        if now >= self._may_outbid_at:
+            self._may_outbid_at = now + self._config.period_s
             self._raise_incarnation(claim.incarnation)
 
     def _raise_incarnation(self, above: int) -> None:
@@ -235,14 +237,14 @@ class MembershipView:
             about = me.about._replace(incarnation=incarnation)
             self._announce_self(me._replace(incarnation=incarnation, state=MemberState.ALIVE, about=about))
 
-    def appear(self, now: float) -> None:
-        """Begin: announce this member."""
+    def announce_start(self, now: float) -> None:
+        """Announce this member at its start."""
         self._announce_self(self.roster.myself._replace(since=now))
 
     def describe(self, description: bytes) -> None:
         me = self.roster.myself
         if description != me.description and me.state is not MemberState.LEFT:
-            about = About(me.incarnation + 1, me.address, description)
+            about = Announcement(me.incarnation + 1, me.address, description)
             self._announce_self(me._replace(incarnation=about.incarnation, about=about))
 
     def leave(self, now: float) -> None:
@@ -255,7 +257,7 @@ class MembershipView:
     # expiry
 
     def reap(self, now: float) -> None:
-        """Forget members that have been dead or left for long."""
+        """Forget members that have been dead or left for `reap_s`."""
         down = [member for member in self.roster if member.node_id != self._me.node_id and not member.state.is_up]
         for member in down:
             if now - member.since >= self._config.reap_s:
@@ -264,8 +266,8 @@ class MembershipView:
                 self.changes.append(MemberChange(member.node_id, member.state, None, member))
 
 
-def _newer_about(known: GossipMember | None, claim: Claim) -> About | None:
-    """Return the newer of the member's own announcements; those of another disk do not count."""
+def _newer_announcement(known: GossipMember | None, claim: Claim) -> Announcement | None:
+    """Return the newer of the member's announcements; those of another disk do not count."""
     if known is None or known.disk_uuid != claim.disk_uuid:
         return claim.about
     if claim.about is None or claim.about.incarnation <= known.about.incarnation:
@@ -277,7 +279,7 @@ def _is_newer(after: GossipMember, before: GossipMember) -> bool:
     return (after.incarnation, after.disk_uuid) != (before.incarnation, before.disk_uuid)
 
 
-def _is_twin(known: GossipMember, claim: Claim) -> bool:
+def _is_copied_disk(known: GossipMember, claim: Claim) -> bool:
     """Return whether two processes run on copies of one disk: the same incarnation at two addresses."""
     same = known.incarnation == claim.incarnation and known.disk_uuid == claim.disk_uuid
     return same and claim.about is not None and claim.about.address != known.address

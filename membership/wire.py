@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 from raftlog.errors import InvalidArgument
-from raftlog.membership.names import Names
+from raftlog.membership.names import NameResolver
 
 _logger = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ _RECEIVE_BUFFER_BYTES: Final = 1 << 20
 
 
 class StreamEnd(Exception):
-    """The other side closed the stream, or broke its rules."""
+    """End of a stream: the other side closed it, or broke the protocol."""
 
 
 class GossipStream(Protocol):
-    """One stream, from either end. Raises `OSError`, `TimeoutError` and `StreamEnd`."""
+    """Stream, seen from either end. Its methods raise `OSError`, `TimeoutError` and `StreamEnd`."""
 
     peer: Address
     """Address of the other end's socket."""
@@ -50,21 +50,21 @@ class GossipStream(Protocol):
 
 
 class Wire(Protocol):
-    """Network as the agent uses it."""
+    """Network interface of the agent."""
 
     on_datagram: Callable[[bytes, Address], None]
-    """Called on the loop for every datagram, also one that is longer than it may be."""
+    """Callback on the loop for every datagram, also for one that is too long."""
     serve: Callable[[GossipStream], Awaitable[None]]
     """Handler of every incoming stream; the stream ends when it returns."""
     address: Address | None
-    """Address on which it listens, once it was started."""
+    """Address on which the wire listens; None before `start`."""
     streams_refused: int
     """Streams that were closed because too many were open."""
 
     async def start(self, host: str, port: int) -> None: ...
 
     def send(self, datagram: bytes, address: Address) -> None:
-        """Send at once, without an error."""
+        """Send a datagram without waiting; failures are not reported."""
         ...
 
     async def open(self, address: Address) -> GossipStream:
@@ -75,7 +75,7 @@ class Wire(Protocol):
 
 
 class UdpWire(asyncio.DatagramProtocol):
-    """The real one; `start` on a running loop."""
+    """Wire over UDP and TCP; call `start` on a running loop."""
 
     def __init__(self) -> None:
         self.on_datagram: Callable[[bytes, Address], None] = lambda datagram, address: None
@@ -85,10 +85,10 @@ class UdpWire(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
-        self._names = Names()
+        self._names = NameResolver()
 
     async def start(self, host: str, port: int) -> None:
-        """Listen at an IP address; port 0: any that is free for both.
+        """Listen at an IP address; port 0 takes any port that is free for both protocols.
 
         Raises `InvalidArgument`, and `OSError` when it cannot be bound."""
         loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class UdpWire(asyncio.DatagramProtocol):
         self.address = host, int(udp.getsockname()[1])
 
     async def close(self) -> None:
-        """Close all sockets and streams; nothing more is accepted."""
+        """Close all sockets and streams, and accept nothing more."""
         self._names.close()
         if self._transport is not None:
             self._transport.close()
@@ -123,7 +123,7 @@ class UdpWire(asyncio.DatagramProtocol):
         self.on_datagram(data, (str(addr[0]), int(addr[1])))
 
     def error_received(self, exc: Exception) -> None:
-        """Ignore errors (a port without a listener, an unreachable network): missing answers show the same."""
+        """Ignore errors (a closed port, an unreachable network): missing answers show them as well."""
         _logger.debug("gossip: %s", exc)
 
     def send(self, datagram: bytes, address: Address) -> None:
@@ -191,13 +191,13 @@ async def _close_at_once(stream: GossipStream) -> None:
 
 
 def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """Return a datagram socket and a listening one on the same port."""
+    """Return a datagram socket and a listening socket on the same port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(_PORT_ATTEMPTS):
-        udp = _bound(family, socket.SOCK_DGRAM, host, port)
+        udp = _bind_one(family, socket.SOCK_DGRAM, host, port)
         chosen = int(udp.getsockname()[1])
         try:
-            tcp = _bound(family, socket.SOCK_STREAM, host, chosen)
+            tcp = _bind_one(family, socket.SOCK_STREAM, host, chosen)
         except OSError:
             udp.close()
             if port:
@@ -207,7 +207,7 @@ def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     raise InvalidArgument(f"no port of {host} is free for UDP and TCP; give --gossip with one")
 
 
-def _bound(family: int, kind: int, host: str, port: int) -> socket.socket:
+def _bind_one(family: int, kind: int, host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind)
     try:
         made.setblocking(False)

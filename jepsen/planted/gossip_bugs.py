@@ -7,7 +7,7 @@ from jepsen.planted.patch import replace_method
 from raftlog.membership import states, view
 from raftlog.membership.broadcasts import Broadcasts
 from raftlog.membership.member import Claim, GossipIdentity, GossipMember
-from raftlog.membership.states import Order, Verdict, order
+from raftlog.membership.states import Order, Verdict, compare_incarnations
 from raftlog.membership.swim import Sender, Swim
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
@@ -27,7 +27,11 @@ def ignore_incarnations() -> None:
     verdict_on = states.verdict_on
 
     def accept_as_newer(known: GossipMember | None, claim: Claim) -> Verdict:
-        if known is not None and order(known, claim) is Order.OLDER and known.disk_uuid == claim.disk_uuid:
+        if (
+            known is not None
+            and compare_incarnations(known, claim) is Order.OLDER
+            and known.disk_uuid == claim.disk_uuid
+        ):
             return claim.state
         return verdict_on(known, claim)
 

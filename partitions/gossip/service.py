@@ -152,7 +152,7 @@ class Gossip:
         addresses = self._registered() if self._agent is not None else []
         if self._agent is not None and addresses != self._introduced:
             self._introduced = addresses
-            self._agent.introduce(addresses)
+            self._agent.set_join_addresses(addresses)
 
     def _registered(self) -> list[Address]:
         me = self._node.identity.node_id
@@ -251,7 +251,7 @@ class Gossip:
     def _lost(self, node: NodeId) -> None:
         """Probe a member at once whose connection broke, instead of in its turn."""
         if self._agent is not None:
-            self._agent.doubt(node)
+            self._agent.probe_now(node)
 
     def _conflicts(self, conflict: Conflict) -> None:
         other = conflict.other.about

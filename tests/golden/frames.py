@@ -14,7 +14,7 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.membership import encoding as gossip
 from raftlog.membership.digest import BUCKETS
-from raftlog.membership.member import About, Address, Claim, MemberState
+from raftlog.membership.member import Address, Announcement, Claim, MemberState
 from raftlog.membership.messages import (
     Ack,
     ClaimRequest,
@@ -209,7 +209,7 @@ def _control_batch_samples() -> Iterator[Sample]:
 
 # gossip
 
-ABOUT = About(4, Address("10.0.0.1", 9001), b"described")
+ABOUT = Announcement(4, Address("10.0.0.1", 9001), b"described")
 GOSSIP: Sequence[Any] = (
     Ping(7, NodeId(2), disk_uuid(2).bytes),
     Ack(7),

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from raftlog.membership.member import About, Address, GossipMember, MemberState
+from raftlog.membership.member import Address, Announcement, GossipMember, MemberState
 from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
 from raftlog.partitions.gossip.description import Description, encode
 from raftlog.partitions.gossip.members import combined
@@ -33,7 +33,7 @@ def make_member(
     node: int = 1, disk: UUID = DISK, description: bytes | None = None, state: MemberState = MemberState.ALIVE
 ) -> GossipMember:
     told = encode(TOLD) if description is None else description
-    return GossipMember(NodeId(node), disk.bytes, 9, state, About(9, Address("g", 3), told), 100.0)
+    return GossipMember(NodeId(node), disk.bytes, 9, state, Announcement(9, Address("g", 3), told), 100.0)
 
 
 def test_a_registered_broker_that_gossips_has_fields_of_both_sources() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from random import Random
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import About, Address, Claim, GossipIdentity, GossipMember, MemberState
+from raftlog.membership.member import Address, Announcement, Claim, GossipIdentity, GossipMember, MemberState
 from raftlog.membership.messages import Message
-from raftlog.membership.swim import OpenStream, SendDatagram, Sender, Swim
+from raftlog.membership.swim import OutgoingDatagram, OutgoingStream, Sender, Swim
 from raftlog.types import NodeId
 
 CONFIG = SwimConfig()
@@ -24,8 +24,8 @@ def disk(node: int, number: int = 0) -> bytes:
     return node.to_bytes(8) + number.to_bytes(8)
 
 
-def about(incarnation: int, node: int, description: bytes = b"") -> About:
-    return About(incarnation, address(node), description)
+def about(incarnation: int, node: int, description: bytes = b"") -> Announcement:
+    return Announcement(incarnation, address(node), description)
 
 
 def claim(
@@ -86,7 +86,7 @@ def state_of(machine: Swim, node: int) -> MemberState | None:
 
 def sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
     """Take all messages to send; return those of a kind, with the node that each goes to."""
-    sends: list[SendDatagram] = machine.take_sends()
+    sends: list[OutgoingDatagram] = machine.take_sends()
     return [(send.address.port - 7000, each) for send in sends for each in send.messages if isinstance(each, kind)]
 
 
@@ -155,12 +155,12 @@ class Net:
             return None
         return self.machines.get(other)
 
-    def _deliver(self, node: int, send: SendDatagram) -> None:
+    def _deliver(self, node: int, send: OutgoingDatagram) -> None:
         receiver = self._receiver(node, send.address)
         if receiver is not None:
             receiver.receive(send.messages, sender(node), self.now)
 
-    def _talk(self, node: int, machine: Swim, stream: OpenStream) -> None:
+    def _talk(self, node: int, machine: Swim, stream: OutgoingStream) -> None:
         other, messages = self._receiver(node, stream.address), list(stream.messages)
         here, there = sender(node), sender(stream.address.port - 7000)
         while other is not None and messages and not self.lost(there.node_id, node):

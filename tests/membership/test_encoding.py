@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raftlog.errors import FormatError
 from raftlog.membership.digest import BUCKETS
 from raftlog.membership.encoding import FRAME_BYTES_MAX, KINDS, decode, encode, fingerprint, payload_bytes_max
-from raftlog.membership.member import INCARNATION_MAX, About, Address, Claim, MemberState
+from raftlog.membership.member import INCARNATION_MAX, Address, Announcement, Claim, MemberState
 from raftlog.membership.messages import (
     Ack,
     ClaimRequest,
@@ -39,7 +39,7 @@ ADDRESSES = st.builds(Address, HOSTS, PORTS)
 def claims(draw: st.DrawFn) -> Claim:
     incarnation, state = draw(INCARNATIONS), draw(st.sampled_from(MemberState))
     said_at = incarnation if state is ALIVE else draw(st.integers(0, incarnation))
-    words = About(said_at, draw(ADDRESSES), draw(st.binary(max_size=400)))
+    words = Announcement(said_at, draw(ADDRESSES), draw(st.binary(max_size=400)))
     about = words if state is ALIVE or draw(st.booleans()) else None
     return Claim(draw(NODES), draw(DISKS), incarnation, state, draw(NODES), draw(SEQUENCES), about)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.digest import Digest
 from raftlog.membership.encoding import FRAME_BYTES_MAX, encode, fingerprint
-from raftlog.membership.exchange import answer, opening
+from raftlog.membership.exchange import answer, first_messages
 from raftlog.membership.member import Claim, GossipIdentity, MemberState
 from raftlog.membership.messages import Message
 from raftlog.membership.view import MembershipView
@@ -33,7 +33,7 @@ def view(me: int, *claims: Claim) -> MembershipView:
 
 def talk(one: MembershipView, other: MembershipView) -> list[list[Message]]:
     """Run one exchange and return its frames."""
-    frames = [opening(one, 0.0)]
+    frames = [first_messages(one, 0.0)]
     listener, sender_identity = other, one
     while frames[-1]:
         for message in frames[-1]:
@@ -102,7 +102,7 @@ def test_a_digest_is_that_of_what_is_known_now() -> None:
     digest.replace(before, after)
     fresh.replace(None, after)
     assert (digest.root, digest.buckets) == (fresh.root, fresh.buckets)
-    assert digest.differing(fresh.buckets) == ()
+    assert digest.find_differences(fresh.buckets) == ()
     digest.replace(after, None)
     assert digest.root == 0
-    assert digest.differing(fresh.buckets) == (6,)
+    assert digest.find_differences(fresh.buckets) == (6,)

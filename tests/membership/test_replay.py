@@ -39,14 +39,14 @@ def test_a_new_life_begins_anew_and_the_old_one_is_over() -> None:
     guard = ReplayGuard()
     guard.note(ONE, 1, 9)
     assert guard.note(ONE, 2, 1)
-    assert guard.is_old_life(ONE, 1)
-    assert not guard.is_old_life(ONE, 2)
+    assert guard.is_old_boot_epoch(ONE, 1)
+    assert not guard.is_old_boot_epoch(ONE, 2)
 
 
 def test_another_disk_under_a_node_id_counts_its_starts_on_its_own() -> None:
     guard = ReplayGuard()
     guard.note(ONE, 7, 9)
-    assert not guard.is_old_life(OTHER, 1)
+    assert not guard.is_old_boot_epoch(OTHER, 1)
     assert guard.note(OTHER, 1, 9)
 
 
@@ -56,8 +56,8 @@ def test_senders_are_bounded_and_the_one_silent_longest_is_forgotten() -> None:
     for sender in (first, second, first, third):
         guard.note(sender, 1, 10 + len(guard))
     assert len(guard) == 2
-    assert guard.is_old_life(first, 0)
-    assert not guard.is_old_life(second, 0)
+    assert guard.is_old_boot_epoch(first, 0)
+    assert not guard.is_old_boot_epoch(second, 0)
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), max_size=60), st.integers(0, 1 << 62))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.member import Claim, GossipIdentity, MemberState
-from raftlog.membership.states import TRANSITIONS, Effect, Order, order, verdict_on
+from raftlog.membership.states import TRANSITIONS, Effect, Order, compare_incarnations, verdict_on
 from raftlog.membership.view import MembershipView
 from raftlog.types import NodeId
 from tests.membership.gossip import ALIVE, DEAD, LEFT, SUSPECT, address, claim, disk, member
@@ -54,8 +54,8 @@ def test_another_disk_of_the_same_name(known: MemberState, claimed: MemberState,
 
 def test_between_two_dead_disks_the_greater_uuid_breaks_a_tie() -> None:
     ours, theirs = member(7, DEAD, 5), claim(7, DEAD, 5, on=disk(7, 1))
-    assert order(ours, theirs) is Order.NEWER
-    assert order(ours._replace(disk_uuid=disk(7, 2)), theirs) is Order.OLDER
+    assert compare_incarnations(ours, theirs) is Order.NEWER
+    assert compare_incarnations(ours._replace(disk_uuid=disk(7, 2)), theirs) is Order.OLDER
 
 
 # what many claims come to

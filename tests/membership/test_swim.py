@@ -9,7 +9,7 @@ import pytest
 from raftlog.membership.encoding import payload_bytes_max
 from raftlog.membership.member import Claim
 from raftlog.membership.messages import Ack, DigestRoot, Ping
-from raftlog.membership.swim import OpenStream, Swim
+from raftlog.membership.swim import OutgoingStream, Swim
 from raftlog.types import NodeId
 from tests.membership.gossip import (
     ALIVE,
@@ -113,10 +113,10 @@ def test_addresses_are_tried_until_a_member_answers() -> None:
     assert len(exchanges(machine, 25.0)) == 1  # in case that there was more to hear
 
 
-def exchanges(machine: Swim, end: float) -> list[OpenStream]:
+def exchanges(machine: Swim, end: float) -> list[OutgoingStream]:
     """Return the exchanges that begin while all pings are answered."""
     drop(machine)
-    streams: list[OpenStream] = []
+    streams: list[OutgoingStream] = []
     while machine.due() < end:
         now = machine.due()
         machine.tick(now)

@@ -13,7 +13,7 @@ from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.membership.member import About, Address, GossipMember, MemberState
+from raftlog.membership.member import Address, Announcement, GossipMember, MemberState
 from raftlog.membership.swim import MemberChange
 from raftlog.types import NodeId
 
@@ -76,7 +76,7 @@ def change(
     node: int, before: MemberState | None, after: MemberState, incarnation: int = 1 << 32, disk: int = 0
 ) -> MemberChange:
     uuid = node.to_bytes(8) + disk.to_bytes(8)
-    about = About(incarnation, Address("10.0.0.1", 1), b"")
+    about = Announcement(incarnation, Address("10.0.0.1", 1), b"")
     return MemberChange(NodeId(node), before, after, GossipMember(NodeId(node), uuid, incarnation, after, about, 0.0))
 
 

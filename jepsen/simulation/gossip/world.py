@@ -18,7 +18,7 @@ from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import decode, encode, fingerprint, payload_bytes_max
 from raftlog.membership.member import Address
 from raftlog.membership.messages import Ack, Message, Nack, Ping
-from raftlog.membership.swim import MemberChange, OpenStream, SendDatagram
+from raftlog.membership.swim import MemberChange, OutgoingDatagram, OutgoingStream
 from raftlog.types import NodeId
 
 HEADERS_BYTES: Final = 28
@@ -148,7 +148,7 @@ class World:
         """Cut the links from the senders to the receivers, in this direction only."""
         self.blocked |= {(one.node_id, other.node_id) for one in senders for other in receivers}
 
-    def _send(self, process: Process, send: SendDatagram) -> None:
+    def _send(self, process: Process, send: OutgoingDatagram) -> None:
         messages = send.messages
         self.datagrams += 1
         size = self._small.get(type(messages[0])) if len(messages) == 1 else None
@@ -184,7 +184,7 @@ class World:
 
     # streams
 
-    def _open(self, process: Process, stream: OpenStream) -> None:
+    def _open(self, process: Process, stream: OutgoingStream) -> None:
         self.streams += 1
         other = self._by_address[stream.address]
         over_at = self.now + stream.timeout_s
