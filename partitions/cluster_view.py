@@ -76,18 +76,18 @@ class ClusterObserver:
 
     def outline(self, topic: Topic) -> TopicState:
         """Return the state of a topic as known here, without a request to other nodes."""
-        return _described(topic, self._versioned(topic, map(self._local_state, topic.partitions)))
+        return _topic_state(topic, self._add_versions(topic, map(self._local_state, topic.partitions)))
 
     def _local_state(self, partition: Partition) -> PartitionState:
-        row = self._local(partition)
+        row = self._local_row(partition)
         if row is None:
-            return _partition(partition, None)
+            return _partition_state(partition, None)
         *rest, _, damage = row
-        return _partition(partition, [*rest, () if damage is None else ((self._me, damage),)], is_local=True)
+        return _partition_state(partition, [*rest, () if damage is None else ((self._me, damage),)], is_local=True)
 
     def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """Return a topic that does not exist, as it would be created."""
-        return _shape(creation, config, dict(creation.configs), planned_states(creation.partitions))
+        return _make_topic_state(creation, config, dict(creation.configs), planned_states(creation.partitions))
 
     def grown(self, topic: Topic, command: AddPartitions) -> TopicState:
         """Return a topic with partitions that do not exist, as they would be added."""
@@ -99,12 +99,12 @@ class ClusterObserver:
         rows, _ = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         described = []
         for topic in topics:
-            seen = [self._seen(each, rows.get(each.group_id.bytes)) for each in topic.partitions]
-            described.append(_described(topic, self._versioned(topic, seen)))
+            seen = [self._merge_row(each, rows.get(each.group_id.bytes)) for each in topic.partitions]
+            described.append(_topic_state(topic, self._add_versions(topic, seen)))
             await asyncio.sleep(0)
         return described
 
-    def _versioned(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
+    def _add_versions(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
         """Add the versions of the assignments, unless the topic has just been deleted."""
         row = self._metadata.state.topics.get(topic.row.topic_id)
         if row is None:
@@ -114,9 +114,9 @@ class ClusterObserver:
             each._replace(version=assignment(GroupName(row.topic_id, each.partition)).version) for each in described
         ]
 
-    def _seen(self, partition: Partition, row: list[Any] | None) -> PartitionState:
+    def _merge_row(self, partition: Partition, row: list[Any] | None) -> PartitionState:
         """Return the state of a partition by the answers of the nodes, with a problem when its data may be lost."""
-        described = _partition(partition, row)
+        described = _partition_state(partition, row)
         if row is not None or not self._is_replaced(partition):
             return described
         return described._replace(
@@ -137,7 +137,7 @@ class ClusterObserver:
         """Return by group id the leader's row, and the ms for which no replica that answers has known a leader."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
         answers = await asyncio.gather(
-            *(self._ask_about(node, partitions, self._patience(node, deadline)) for node in nodes)
+            *(self._ask_about(node, partitions, self._answer_deadline(node, deadline)) for node in nodes)
         )
         best: dict[bytes, list[Any]] = {}
         leaderless: dict[bytes, int] = {}
@@ -156,7 +156,7 @@ class ClusterObserver:
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 
-    def _patience(self, node: NodeId, deadline: Deadline) -> Deadline:
+    def _answer_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
         """Return the deadline for an answer; a node that answers counts as up in any state by gossip."""
         patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(patience_ms)))
@@ -167,7 +167,7 @@ class ClusterObserver:
         asked = [each for each in partitions if any(replica.node_id == node for replica in each.assigned)]
         rows: dict[bytes, list[Any]] = {}
         if node == self._me:
-            for each, row in zip(asked, await self._locals(asked), strict=True):
+            for each, row in zip(asked, await self._local_rows(asked), strict=True):
                 if row is not None:
                     rows[each.group_id.bytes] = row
             return rows
@@ -183,16 +183,16 @@ class ClusterObserver:
                     rows[key] = row[:10]  # later releases may have more
         return rows
 
-    async def _locals(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
+    async def _local_rows(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
         """Return the rows of the replicas here; yield to the event loop now and then."""
         rows = []
         for number, partition in enumerate(partitions):
-            rows.append(self._local(partition))
+            rows.append(self._local_row(partition))
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         return rows
 
-    def _local(self, partition: Partition) -> list[Any] | None:
+    def _local_row(self, partition: Partition) -> list[Any] | None:
         replica = partition.replica
         if replica is None:
             return None
@@ -216,7 +216,7 @@ class ClusterObserver:
                     "release"
                 )
         partitions = [each for topic in self._topics for each in topic.partitions if each.group_id.bytes in wanted]
-        rows = zip([each.group_id.bytes for each in partitions], await self._locals(partitions), strict=True)
+        rows = zip([each.group_id.bytes for each in partitions], await self._local_rows(partitions), strict=True)
         found = dict(rows)
         return Answer([found.get(key) for key in wanted])
 
@@ -224,19 +224,23 @@ class ClusterObserver:
 
     async def brokers(self, deadline: Deadline) -> list[BrokerDescription]:
         """Return all registered brokers and their state."""
-        return (await self._seen_brokers(deadline))[0]
+        return (await self._collect_brokers(deadline))[0]
 
-    async def _seen_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int]:
+    async def _collect_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int]:
         """Return all brokers, and the number of pending reassignments of partitions that they lead."""
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
         resting = self._metadata.state.in_maintenance()
-        brokers = [_broker(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows]
+        brokers = [
+            _broker_state(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows
+        ]
         return brokers, sum(status["moving"] for status in statuses.values() if status is not None)
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
-        answers = await asyncio.gather(*(self._status_of(node, self._patience(node, deadline)) for node in nodes))
+        answers = await asyncio.gather(
+            *(self._status_of(node, self._answer_deadline(node, deadline)) for node in nodes)
+        )
         return dict(zip(nodes, answers, strict=True))
 
     async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:
@@ -270,14 +274,14 @@ class ClusterObserver:
 
     async def health(self, deadline: Deadline) -> ClusterHealth:
         """Return all problems of the cluster and their reasons."""
-        brokers, moving = await self._seen_brokers(deadline)
+        brokers, moving = await self._collect_brokers(deadline)
         topics = list(self._topics)
         rows, leaderless_ms = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         leaderless, electing, under_replicated, lagging, problems = [], [], [], [], []
         behind: list[ReplicaLag] = []
         for topic in topics:
             for partition in topic.partitions:
-                described = self._seen(partition, rows.get(partition.group_id.bytes))
+                described = self._merge_row(partition, rows.get(partition.group_id.bytes))
                 if described.leader is None:
                     electing.append(partition.name)
                     if self._is_leaderless(topic, partition, leaderless_ms.get(partition.group_id.bytes)):
@@ -303,11 +307,15 @@ class ClusterObserver:
         if unfinished is not None:
             reasons.append(unfinished)
         if leaderless:
-            reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_some(leaderless)}")
+            reasons.append(
+                f"{len(leaderless)} partitions have no leader and cannot be written: {_first_names(leaderless)}"
+            )
         if under_replicated:
-            reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_some(under_replicated)}")
+            reasons.append(
+                f"{len(under_replicated)} partitions lack replicas in sync: {_first_names(under_replicated)}"
+            )
         reasons += self._not_emptied_reasons(draining)
-        reasons += _catching_up(behind)
+        reasons += _describe_lag(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
         return ClusterHealth(
             not reasons,
@@ -358,7 +366,7 @@ def _rank(row: list[Any]) -> tuple[bool, int]:
     return (in_sync is not None, term)
 
 
-def _partition(partition: Partition, row: list[Any] | None, *, is_local: bool = False) -> PartitionState:
+def _partition_state(partition: Partition, row: list[Any] | None, *, is_local: bool = False) -> PartitionState:
     """Convert a row to the state of a partition; with `is_local`, a follower's row also names the leader."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
@@ -383,7 +391,7 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_local: bool = 
     )
 
 
-def _catching_up(behind: Iterable[ReplicaLag]) -> list[str]:
+def _describe_lag(behind: Iterable[ReplicaLag]) -> list[str]:
     """Return a line for each node that catches up."""
     by_node: dict[int, list[ReplicaLag]] = {}
     for lag in behind:
@@ -396,15 +404,15 @@ def _catching_up(behind: Iterable[ReplicaLag]) -> list[str]:
     ]
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
-def _described(topic: Topic, partitions: Iterable[PartitionState]) -> TopicState:
-    return _shape(topic.row.creation, topic.config, topic.overrides, partitions)
+def _topic_state(topic: Topic, partitions: Iterable[PartitionState]) -> TopicState:
+    return _make_topic_state(topic.row.creation, topic.config, topic.overrides, partitions)
 
 
-def _shape(
+def _make_topic_state(
     creation: CreateTopic, config: TopicConfig, overrides: Mapping[str, str], partitions: Iterable[PartitionState]
 ) -> TopicState:
     return TopicState(
@@ -419,7 +427,9 @@ def _shape(
     )
 
 
-def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None, rack: str | None) -> BrokerDescription:
+def _broker_state(
+    row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None, rack: str | None
+) -> BrokerDescription:
     host, _, port = row.addresses.rpc.rpartition(":")
     known = BrokerDescription(
         node_id=row.node_id,

@@ -115,7 +115,7 @@ class MetricSources:
             if replica is not None:
                 figures.unavailable += group.damage is not None or group.is_closed or group.stopped is not None
                 figures.waiting_fetches += replica.waiting_count
-                figures.replicas.append(_figures(group, replica.name, status))
+                figures.replicas.append(_replica_figures(group, replica.name, status))
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         figures.replicas.sort()
@@ -130,7 +130,7 @@ def _is_whole(status: Status, lag_ticks_max: int) -> bool:
     return all(voter in in_sync for voter in status.configuration.voters)
 
 
-def _figures(group: PartitionReplica, name: str, status: Status | None) -> ReplicaFigures:
+def _replica_figures(group: PartitionReplica, name: str, status: Status | None) -> ReplicaFigures:
     topic, _, number = name.rpartition("/")
     last = group.log.last_index
     lags = (

@@ -75,11 +75,11 @@ class TopicChanges:
         if self._metadata.state.has_topic(name):
             raise TopicExists(f"topic {name!r} exists already")
         if assignments is None:
-            factor = await self._hosts_for(replication_factor, deadline)
+            factor = await self._wait_for_hosts(replication_factor, deadline)
             placed = place(count, factor, self._candidates(factor), self._random)
         else:
-            placed = _assigned(self._metadata.state, name, assignments, range(count), len(assignments[0]))
-        command = self._command(name, placed, overrides)
+            placed = _assigned_replicas(self._metadata.state, name, assignments, range(count), len(assignments[0]))
+        command = self._make_command(name, placed, overrides)
         if not validate_only:
             await self._metadata.submit(command, deadline)
         return command
@@ -90,9 +90,9 @@ class TopicChanges:
             await self._metadata.barrier(deadline)
         if name not in self._topics:
             try:
-                factor = await self._hosts_for(None, deadline)
+                factor = await self._wait_for_hosts(None, deadline)
                 placed = place(count, factor, self._candidates(factor), self._random)
-                await self._metadata.submit(self._command(name, placed, config), deadline)
+                await self._metadata.submit(self._make_command(name, placed, config), deadline)
             except TopicExists:  # another node created it first
                 await self._metadata.barrier(deadline)
         return self._topics.find(name)
@@ -106,7 +106,7 @@ class TopicChanges:
             raise InvalidArgument(f"replication factor {factor} is out of range: it must be at least 1")
         self._settings.topic_config.updated(overrides)
 
-    async def _hosts_for(self, factor: int | None, deadline: Deadline) -> int:
+    async def _wait_for_hosts(self, factor: int | None, deadline: Deadline) -> int:
         """Return the replication factor, once so many brokers are registered.
 
         In a cluster that is being founded, wait for seeds that are still starting."""
@@ -118,7 +118,7 @@ class TopicChanges:
                 return wanted
             await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
 
-    def _command(
+    def _make_command(
         self, name: str, placed: tuple[tuple[ReplicaId, ...], ...], overrides: Mapping[str, str]
     ) -> CreateTopic:
         self._check_insync(self._settings.topic_config.updated(overrides), len(placed[0]))
@@ -166,7 +166,7 @@ class TopicChanges:
         check_topic_name(name)
         await self._metadata.barrier(deadline)
         for attempt in range(_ATTEMPTS_MAX):
-            command = await self._addition(name, total, assignments, deadline)
+            command = await self._make_addition(name, total, assignments, deadline)
             check_level(command, self._metadata.state.feature_level)
             if validate_only:
                 return command
@@ -180,12 +180,12 @@ class TopicChanges:
                 return command
         raise AssertionError("the last attempt returns or raises")
 
-    async def _addition(
+    async def _make_addition(
         self, name: str, total: int, assignments: Sequence[Sequence[int]] | None, deadline: Deadline
     ) -> AddPartitions:
         factor = len(self._metadata.state.replicas_of(self._metadata.state.topic(name))[0])
         if assignments is None:
-            await self._hosts_for(factor, deadline)
+            await self._wait_for_hosts(factor, deadline)
         state = self._metadata.state
         topic = state.topic(name)
         present, most = topic.partition_count, self._settings.partitions_per_topic_max
@@ -197,7 +197,7 @@ class TopicChanges:
             led = Counter(replicas[0] for replicas in state.replicas_of(topic))
             placed = place(total - present, factor, self._candidates(factor), self._random, led)
         else:
-            placed = _assigned(state, name, assignments, range(present, total), factor)
+            placed = _assigned_replicas(state, name, assignments, range(present, total), factor)
         return AddPartitions(name, topic.topic_id, present, placed, self._wall_ms())
 
     async def delete(self, name: str, deadline: Deadline) -> None:
@@ -229,7 +229,7 @@ class TopicChanges:
         await self._metadata.submit(command, deadline)
 
 
-def _assigned(
+def _assigned_replicas(
     state: ControllerState, topic: str, assignments: Sequence[Sequence[int]], numbers: range, factor: int
 ) -> tuple[tuple[ReplicaId, ...], ...]:
     """Return the replicas of new partitions on named nodes. Raises `InvalidArgument`; the controller checks the hosts.

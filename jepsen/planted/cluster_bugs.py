@@ -52,7 +52,7 @@ def route_to_deposed_leader() -> None:
 
     replace_method(PartitionRouter, "call", call_first)
     replace_method(Replica, "readable_end", readable_end)
-    replace_method(Replica, "_know_the_end", believe_any)
+    replace_method(Replica, "_wait_for_own_term", believe_any)
     replace_method(Replica, "_confirm", believe_any)
 
 

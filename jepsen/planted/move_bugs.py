@@ -25,7 +25,7 @@ from raftlog.types import Index
 
 def gossip_edits_voters() -> None:
     """Remove the votes of a dead gossip member from all Raft groups led by a node that learns of the death."""
-    changed = Gossip._changed
+    changed = Gossip._on_change
 
     def drop_the_dead(self: Gossip, change: MemberChange) -> None:
         changed(self, change)
@@ -37,7 +37,7 @@ def gossip_edits_voters() -> None:
             if group.core.role is Role.LEADER and voters and voters != members.voters:
                 _change(group, ConfigurationChange(voters, members.learners, members.index))
 
-    replace_method(Gossip, "_changed", drop_the_dead)
+    replace_method(Gossip, "_on_change", drop_the_dead)
 
 
 def moves_change_twice() -> None:
@@ -45,7 +45,7 @@ def moves_change_twice() -> None:
     two_changes_at_once()
 
     def step_on(self: Moves, group: PartitionReplica) -> bool:
-        core, wanted = group.core, self._wanted(group)
+        core, wanted = group.core, self._assigned_replicas(group)
         before = core.configuration
         if wanted is None or not core.has_own_term_commit:
             return False
@@ -54,7 +54,7 @@ def moves_change_twice() -> None:
             wanted,
             me=self._node.identity.replica,
             reachable=self._reachable(group, wanted),
-            near=self._near(group),
+            near=self._caught_up_members(group),
         )
         if change is not None:
             _change(group, change)
@@ -113,7 +113,7 @@ def transfer_to_just_promoted() -> None:
     def may_stand(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
         return True
 
-    replace_method(Moves, "_near", all_members)
+    replace_method(Moves, "_caught_up_members", all_members)
     replace_method(Leader, "_maybe_leave_joint", leave_and_hand_over)
     replace_method(leader, "transfer_refusal", no_reason)
     replace_method(Transfer, "maybe_ask", ask_at_once)

@@ -47,7 +47,7 @@ def damaged_journal_begins_anew() -> None:
         directory.disk.rename(f"{journals}/{mine}", f"{journals}/{mine}-{directory.identity.boot_epoch}")
         directory._save(directory.identity._replace(has_journal=False))
 
-    replace_method(opening, "_become_another", begin_anew)
+    replace_method(opening, "_take_new_disk", begin_anew)
 
 
 def accept_stale_disk() -> None:

@@ -52,11 +52,11 @@ class InitialPositions:
                 self._positions.begin(partition, offset)
             else:
                 undecided.append(partition)
-        for some in _by(_ASKED_AT_ONCE, undecided):
-            await asyncio.gather(*(self._begin(partition, begun, deadline) for partition in some))
+        for some in _split(_ASKED_AT_ONCE, undecided):
+            await asyncio.gather(*(self._begin_by_policy(partition, begun, deadline) for partition in some))
         return begun
 
-    async def _begin(self, partition: TopicPartition, begun: DecidedPositions, deadline: Deadline) -> None:
+    async def _begin_by_policy(self, partition: TopicPartition, begun: DecidedPositions, deadline: Deadline) -> None:
         try:
             bounds = await self._host.reader.offsets(*partition, deadline=deadline)
         except RaftlogError:
@@ -79,7 +79,7 @@ class InitialPositions:
     async def resolve(self, chosen: Sequence[Chosen], deadline: Deadline) -> dict[TopicPartition, Offset]:
         """Return the offsets that a client's choices mean. Raises the errors of the partitions' leaders."""
         found: dict[TopicPartition, Offset] = {}
-        for some in _by(_ASKED_AT_ONCE, chosen):
+        for some in _split(_ASKED_AT_ONCE, chosen):
             offsets = await asyncio.gather(*(self._resolve_one(each, deadline) for each in some))
             found |= {each.partition: offset for each, offset in zip(some, offsets, strict=True)}
         return found
@@ -102,5 +102,5 @@ def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition
     return NOTHING_COMMITTED if found is None else found.offset
 
 
-def _by(count: int, items: Sequence) -> list[Sequence]:  # type: ignore[type-arg]
+def _split(count: int, items: Sequence) -> list[Sequence]:  # type: ignore[type-arg]
     return [items[first : first + count] for first in range(0, len(items), count)]

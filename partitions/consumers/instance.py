@@ -74,7 +74,7 @@ class Instance:
         self._positions = FetchPositions(host.catalogue.topic_id)
         settings = stored.settings
         self._initial_positions = InitialPositions(host, group, settings.reset, self._positions)
-        self._commits = InstanceCommits(host, group, name, self._positions, self._identity, self._settled)
+        self._commits = InstanceCommits(host, group, name, self._positions, self._identity, self._wait_for_assignment)
         self._deliveries = Deliveries(host, settings, self._positions, self._initial_positions)
         self._background: dict[asyncio.Task[None], None] = {}
 
@@ -107,8 +107,8 @@ class Instance:
         `is_wanted`: its client has processed all delivered records, so these are committed."""
         if self.stored.settings.auto_commit:
             offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
-            await self._commits.try_to_commit(offers, _soon(deadline))
-        async with self._holding_turn():
+            await self._commits.try_to_commit(offers, _closing_deadline(deadline))
+        async with self._turn_held():
             await self._host.coordinator.store_instance(self.group, self.name, None, deadline=deadline)
             self._over = why
         self._stop()
@@ -120,12 +120,12 @@ class Instance:
         self._stops = True
         self._interrupted.set()
 
-    def _check(self) -> None:
+    def _check_usable(self) -> None:
         if self._over is not None:
             raise copied_error(self._over)
 
     @asynccontextmanager
-    async def _holding_turn(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
+    async def _turn_held(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
         """Hold the turn during the block. `is_urgent`: a poll that holds it ends."""
         self._wanting += is_urgent
         if is_urgent:
@@ -137,7 +137,7 @@ class Instance:
             if not self._wanting and not self._stops:
                 self._interrupted.clear()
         try:
-            self._check()
+            self._check_usable()
             yield
         finally:
             self._turn.release()
@@ -154,9 +154,9 @@ class Instance:
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name=f"consumer {self.group}/{self.name}")
         self._background[task] = None
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         del self._background[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("%s failed", task.get_name(), exc_info=error)
@@ -203,9 +203,11 @@ class Instance:
 
     async def unsubscribe(self, deadline: Deadline) -> None:
         """Leave the group, or drop the partitions that were assigned by hand."""
-        async with self._holding_turn():
+        async with self._turn_held():
             if self.stored.settings.auto_commit:
-                await self._commits.commit_before_revocation(self._positions.acknowledged(), _soon(deadline))
+                await self._commits.commit_before_revocation(
+                    self._positions.acknowledged(), _closing_deadline(deadline)
+                )
             await self._store(
                 lambda now: now._replace(topics=(), pattern=None, assigned=(), member_id="", anchors={}), deadline
             )
@@ -223,10 +225,12 @@ class Instance:
         wanted = tuple(sorted(set(partitions)))
         for partition in wanted:
             await self._host.catalogue.check(partition, deadline)
-        async with self._holding_turn():
+        async with self._turn_held():
             if self.stored.is_subscribed:
                 raise ConsumerState(f"{self.name} is subscribed; delete its subscription first")
-            await self._store(lambda now: now._replace(assigned=wanted, anchors=_only(now.anchors, wanted)), deadline)
+            await self._store(
+                lambda now: now._replace(assigned=wanted, anchors=_select_anchors(now.anchors, wanted)), deadline
+            )
             self._positions.own(wanted, keep=True)
         self._in_background(self._decide())
 
@@ -252,25 +256,25 @@ class Instance:
 
     async def revoked(self) -> None:
         """See `member.MemberListener`."""
-        async with self._holding_turn():
+        async with self._turn_held():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_revocation(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
     async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
         """See `member.MemberListener`."""
-        async with self._holding_turn():
+        async with self._turn_held():
             self._positions.own(partitions, keep=keep)
         self._in_background(self._decide())
 
     async def lost(self) -> None:
         """See `member.MemberListener`."""
-        async with self._holding_turn():
+        async with self._turn_held():
             self._positions.own((), keep=False)
 
     async def _decide(self) -> None:
         """Decide the initial positions now instead of with the first poll, so that no later record is skipped."""
         try:
-            async with self._holding_turn(is_urgent=False):
+            async with self._turn_held(is_urgent=False):
                 await self._ensure_positions(deadline_in(_CLOSING_MS))
         except RaftlogError as error:
             _logger.debug("%s/%s finds its positions with its next poll: %s", self.group, self.name, error)
@@ -278,7 +282,7 @@ class Instance:
     def _identity(self) -> MemberIdentity | None:
         return None if self._member is None else self._member.identity
 
-    async def _settled(self, deadline: Deadline) -> None:
+    async def _wait_for_assignment(self, deadline: Deadline) -> None:
         """Wait until the group has an assignment.
 
         Raises `RebalanceInProgress` at the deadline, and the member's error."""
@@ -290,7 +294,7 @@ class Instance:
                     await member.settled.wait()
         except TimeoutError:
             raise RebalanceInProgress(f"group {self.group} rebalances; retry") from None
-        self._check()
+        self._check_usable()
         if member is not None and member.problem is not None:
             raise copied_error(member.problem)
         if member is None and not self.stored.assigned:
@@ -311,7 +315,7 @@ class Instance:
         number = self._polls
         longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
         until = deadline_in(min(wait_ms, longest_ms))
-        async with self._holding_turn():
+        async with self._turn_held():
             if poll_id == self._last_poll:
                 self._positions.take_back()
             else:
@@ -330,10 +334,10 @@ class Instance:
         moved: list[Moved] = []
         while True:
             try:
-                await self._settled(until)
+                await self._wait_for_assignment(until)
             except RebalanceInProgress:
                 return self._deliveries.nothing
-            async with self._holding_turn():
+            async with self._turn_held():
                 refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
                 if refused:
                     return PollDelivery(self.stored.settings.format, (), refused)
@@ -342,7 +346,7 @@ class Instance:
                 )
             moved += delivery.moved
             if not delivery.pieces:
-                self._check()  # the client retries at the new coordinator, which may wait longer
+                self._check_usable()  # the client retries at the new coordinator, which may wait longer
             is_over = number != self._polls or self._stops or self._loop.time() >= until
             if delivery.pieces or is_over or any(each.to is None for each in moved):
                 return delivery._replace(moved=moved)
@@ -354,7 +358,7 @@ class Instance:
         begun = await self._initial_positions.decide(self.stored.anchors, deadline)
         if begun.anchors:
             try:
-                await self._anchor(begun.anchors, deadline)
+                await self._store_anchors(begun.anchors, deadline)
             except RaftlogError:
                 for partition in begun.anchors:
                     self._positions.forget(partition)
@@ -365,14 +369,14 @@ class Instance:
 
     async def seek(self, chosen: Sequence[Chosen], deadline: Deadline) -> None:
         """Set positions. Raises `ConsumerState` for a partition that is not assigned to it, and then sets none."""
-        await self._settled(deadline)
+        await self._wait_for_assignment(deadline)
         self._check_owned(each.partition for each in chosen)
         found = await self._initial_positions.resolve(chosen, deadline)
-        async with self._holding_turn():
+        async with self._turn_held():
             self._check_owned(found)
             await self._commits.quiet()
             committed = await self._host.offsets.committed(self.group, deadline=deadline)
-            await self._anchor(
+            await self._store_anchors(
                 {each: Anchor(offset, committed_offset(committed, each)) for each, offset in found.items()}, deadline
             )
             for partition, offset in found.items():
@@ -383,9 +387,11 @@ class Instance:
         if foreign:
             raise ConsumerState(f"{min(foreign)} is not assigned to {self.name}; its position cannot be set")
 
-    async def _anchor(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> None:
+    async def _store_anchors(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> None:
         owned = self._positions.owned
-        await self._store(lambda now: now._replace(anchors=_only({**now.anchors, **anchors}, owned)), deadline)
+        await self._store(
+            lambda now: now._replace(anchors=_select_anchors({**now.anchors, **anchors}, owned)), deadline
+        )
 
     async def commit(
         self, consumed: Sequence[Consumed] | None, is_waited_for: bool, deadline: Deadline
@@ -408,11 +414,11 @@ class Instance:
         return [CommittedHere(*partition, each.offset, each.metadata) for partition, each in found if each is not None]
 
 
-def _soon(deadline: Deadline) -> Deadline:
+def _closing_deadline(deadline: Deadline) -> Deadline:
     return Deadline(min(deadline, deadline_in(_CLOSING_MS)))
 
 
-def _only(
+def _select_anchors(
     anchors: Mapping[TopicPartition, Anchor], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Anchor]:
     wanted = set(partitions)

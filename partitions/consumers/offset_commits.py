@@ -77,7 +77,7 @@ class InstanceCommits:
                 await asyncio.sleep(_PAUSE_S)  # the member is notified at once, and its `settled` is cleared
 
     async def _commit_once(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        taken = self._taken(offers)
+        taken = self._select_owned(offers)
         committed = {}
         if taken:
             committed = await self._host.offsets.commit(self._group, taken, member=self._identity(), deadline=deadline)
@@ -85,12 +85,12 @@ class InstanceCommits:
             self._positions.note_committed(partition, offer)
         return self._outcomes(offers, {each: found.offset for each, found in committed.items() if each in taken})
 
-    def _taken(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
+    def _select_owned(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
         """Return the offers that the instance may commit. Raises `ConsumerState` when there are only others."""
         owned = set(self._positions.owned)
         taken = {partition: offer for partition, offer in offers.items() if partition in owned}
         if offers and not taken:
-            raise ConsumerState(f"{self._foreign(next(iter(offers)))}; nothing was committed")
+            raise ConsumerState(f"{self._refusal_text(next(iter(offers)))}; nothing was committed")
         return taken
 
     def _outcomes(self, offers: Offers, committed: Mapping[TopicPartition, int]) -> list[CommitOutcome]:
@@ -100,12 +100,12 @@ class InstanceCommits:
                 *partition,
                 offer.offset - 1,
                 committed.get(partition),
-                None if partition in owned or partition in committed else self._foreign(partition),
+                None if partition in owned or partition in committed else self._refusal_text(partition),
             )
             for partition, offer in sorted(offers.items())
         ]
 
-    def _foreign(self, partition: TopicPartition) -> str:
+    def _refusal_text(self, partition: TopicPartition) -> str:
         return f"{partition} is not assigned to {self._name} in {self._group} now"
 
     # in the background
@@ -113,7 +113,7 @@ class InstanceCommits:
     async def commit_later(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
         """Begin to commit like `commit`, and return at once. Raises `Overloaded` when too many commits are pending."""
         await self._settled(deadline)
-        self._taken(offers)
+        self._select_owned(offers)
         if len(self._later) >= _LATER_MAX:
             raise Overloaded(
                 f"{len(self._later)} commits of {self._name} are pending; nothing was committed. Retry later"
@@ -126,9 +126,9 @@ class InstanceCommits:
 
     async def try_to_commit(self, offers: Offers, deadline: Deadline) -> None:
         """Commit if possible; log a failure instead of raising it."""
-        await self._try(self.commit, offers, deadline)
+        await self._log_failure(self.commit, offers, deadline)
 
-    async def _try(
+    async def _log_failure(
         self, commit: Callable[[Offers, Deadline], Awaitable[object]], offers: Offers, deadline: Deadline
     ) -> None:
         try:
@@ -161,7 +161,7 @@ class InstanceCommits:
 
     async def commit_before_revocation(self, offers: Offers, deadline: Deadline) -> None:
         """Commit offsets of partitions that are about to be revoked, in the present generation; log a failure."""
-        await self._try(self._commit_once, offers, deadline)
+        await self._log_failure(self._commit_once, offers, deadline)
 
     def stop(self) -> None:
         """Discard pending commits."""

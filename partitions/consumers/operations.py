@@ -42,21 +42,21 @@ A = TypeVar("A")
 Handler: TypeAlias = Callable[[Registry, GroupCoordinator, Any, Deadline], Awaitable[A]]
 
 
-def _at(method: Callable[..., Awaitable[A]]) -> Handler[A]:
+def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
     """Return a handler that passes the request's fields and the deadline to a method of the named instance."""
 
     async def served(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
-        async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked[:2]) as instance:
+        async with _confirm_on_error(coordinator, deadline), registry.using(coordinator, *asked[:2]) as instance:
             return await method(instance, *asked[2:], deadline)
 
     return served
 
 
-def _state(read: Callable[[Instance], A]) -> Handler[A]:
+def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
     """Return a handler that reads the named instance's state, and checks that this is still the coordinator."""
 
     async def served(registry: Registry, coordinator: GroupCoordinator, asked: InstanceNamed, deadline: Deadline) -> A:
-        async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked) as instance:
+        async with _confirm_on_error(coordinator, deadline), registry.using(coordinator, *asked) as instance:
             found = read(instance)
             await coordinator.confirm(deadline)
             return found
@@ -65,7 +65,7 @@ def _state(read: Callable[[Instance], A]) -> Handler[A]:
 
 
 @asynccontextmanager
-async def _confirmed(coordinator: GroupCoordinator, deadline: Deadline) -> AsyncIterator[None]:
+async def _confirm_on_error(coordinator: GroupCoordinator, deadline: Deadline) -> AsyncIterator[None]:
     """Confirm the coordinator before a request error is returned.
 
     A deposed coordinator must not report the state of its instances: another one may have created, changed or
@@ -79,13 +79,13 @@ async def _confirmed(coordinator: GroupCoordinator, deadline: Deadline) -> Async
 
 
 async def _create(registry: Registry, coordinator: GroupCoordinator, asked: CreateInstance, deadline: Deadline) -> None:
-    async with _confirmed(coordinator, deadline):
+    async with _confirm_on_error(coordinator, deadline):
         settings = read_settings(asked.settings)
         await registry.create(coordinator, asked.group, asked.name, settings, deadline)
 
 
 async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: InstanceNamed, deadline: Deadline) -> None:
-    async with _confirmed(coordinator, deadline), registry.using(coordinator, *asked) as instance:
+    async with _confirm_on_error(coordinator, deadline), registry.using(coordinator, *asked) as instance:
         await registry.delete(coordinator, instance, is_wanted=True, deadline=deadline)
 
 
@@ -134,20 +134,20 @@ class _PackedDelivery(msgspec.Struct, array_like=True):
 _DELIVERIES: Final = msgspec.msgpack.Decoder(_PackedDelivery)
 CREATE: Final = CoordinatorOperation("consumers.create", _create, CreateInstance, is_repeatable=False)
 DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceNamed, is_repeatable=False)
-SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _at(Instance.subscribe), Subscribe)
+SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _on_instance(Instance.subscribe), Subscribe)
 SUBSCRIPTION: Final = CoordinatorOperation(
-    "consumers.subscription", _state(lambda instance: instance.subscribed), InstanceNamed, Subscribed
+    "consumers.subscription", _read_state(lambda instance: instance.subscribed), InstanceNamed, Subscribed
 )
-UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _at(Instance.unsubscribe), InstanceNamed)
-ASSIGN: Final = CoordinatorOperation("consumers.assign", _at(Instance.assign), Assign)
+UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _on_instance(Instance.unsubscribe), InstanceNamed)
+ASSIGN: Final = CoordinatorOperation("consumers.assign", _on_instance(Instance.assign), Assign)
 ASSIGNMENT: Final = CoordinatorOperation(
-    "consumers.assignment", _state(lambda instance: list(instance.assignment)), InstanceNamed, list[TopicPartition]
+    "consumers.assignment", _read_state(lambda instance: list(instance.assignment)), InstanceNamed, list[TopicPartition]
 )
-SEEK: Final = CoordinatorOperation("consumers.seek", _at(Instance.seek), Seek)
-POLL: Final = _PollOperation("consumers.poll", _at(_poll), InstancePoll)
+SEEK: Final = CoordinatorOperation("consumers.seek", _on_instance(Instance.seek), Seek)
+POLL: Final = _PollOperation("consumers.poll", _on_instance(_poll), InstancePoll)
 COMMIT: Final = CoordinatorOperation(
-    "consumers.commit", _at(Instance.commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
+    "consumers.commit", _on_instance(Instance.commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
 )
 COMMITTED: Final = CoordinatorOperation(
-    "consumers.committed", _at(Instance.committed), CommittedOf, list[CommittedHere]
+    "consumers.committed", _on_instance(Instance.committed), CommittedOf, list[CommittedHere]
 )

@@ -79,10 +79,10 @@ class Poll:
     async def run(self, standings: Sequence[FetchPosition]) -> Polled:
         """Fetch from these positions, in the order given."""
         try:
-            await self._look(standings)
-            await self._wait(standings)
+            await self._fetch_at_once(standings)
+            await self._fetch_later(standings)
         finally:
-            self._drop()
+            self._cancel_fetches()
             await asyncio.gather(*self._dropped, return_exceptions=True)
         return Polled(self._taken, self._failed)
 
@@ -105,38 +105,38 @@ class Poll:
 
     # without waiting
 
-    async def _look(self, standings: Sequence[FetchPosition]) -> None:
+    async def _fetch_at_once(self, standings: Sequence[FetchPosition]) -> None:
         honest = Deadline(max(self._until, self._loop.time() + _LEAST_ANSWER_S))
         left = list(reversed(standings))
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
-            wave = {self._ask(standing, 0, honest, share=len(some)) for standing in some}
+            wave = {self._begin_fetch(standing, 0, honest, share=len(some)) for standing in some}
             soon = Deadline(min(honest, self._loop.time() + _STRAGGLER_S))
             while not wave.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
-                await self._answers(soon)
+                await self._process_fetches(soon)
         honest = Deadline(min(honest, self._loop.time() + _LEAST_ANSWER_S))
         while self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < honest:
-            await self._answers(honest)  # some leaders are not found yet
+            await self._process_fetches(honest)  # some leaders are not found yet
         for partition, _ in self._asked.values():
             self._failed[partition] = Unavailable(f"{partition}: its leader did not answer in time")
-        self._drop()
+        self._cancel_fetches()
 
     # waiting
 
-    async def _wait(self, standings: Sequence[FetchPosition]) -> None:
-        quiet = [standing for standing in standings if self._may_come(standing.partition)]
+    async def _fetch_later(self, standings: Sequence[FetchPosition]) -> None:
+        quiet = [standing for standing in standings if self._may_have_records(standing.partition)]
         while not self._is_enough and not self._is_over and not self._needs_decision:
             now = self._loop.time()
             slice_end = Deadline(min(self._until, now + _WAIT_S))
             some = quiet[:_WAITING_AT_ONCE]
             for standing in some:
-                self._ask(standing, 1, slice_end, share=len(some))
+                self._begin_fetch(standing, 1, slice_end, share=len(some))
             while not self._is_enough and not self._is_over and self._loop.time() < slice_end:
-                await self._answers(slice_end)
-            self._drop()
-            quiet = [standing for standing in quiet[len(some) :] + some if self._may_come(standing.partition)]
+                await self._process_fetches(slice_end)
+            self._cancel_fetches()
+            quiet = [standing for standing in quiet[len(some) :] + some if self._may_have_records(standing.partition)]
 
-    def _may_come(self, partition: TopicPartition) -> bool:
+    def _may_have_records(self, partition: TopicPartition) -> bool:
         """Return whether the partition delivered nothing yet, and its error, if any, may be temporary."""
         failed = self._failed.get(partition)
         is_hopeless = failed is not None and not isinstance(failed, Unavailable)
@@ -144,13 +144,15 @@ class Poll:
 
     # fetches
 
-    def _drop(self) -> None:
+    def _cancel_fetches(self) -> None:
         for task in self._asked:
             task.cancel()
         self._dropped += self._asked
         self._asked.clear()
 
-    def _ask(self, standing: FetchPosition, min_bytes: int, deadline: Deadline, *, share: int) -> asyncio.Task[Fetched]:
+    def _begin_fetch(
+        self, standing: FetchPosition, min_bytes: int, deadline: Deadline, *, share: int
+    ) -> asyncio.Task[Fetched]:
         (topic, number), offset = standing
         room = max(1, min(self._limits.stored_bytes_max - self._stored, 2 * self._room + _FRAMING_BYTES) // share)
         fetching = self._reader.fetch(topic, number, offset, max_bytes=room, min_bytes=min_bytes, deadline=deadline)
@@ -162,7 +164,7 @@ class Poll:
     def _room(self) -> int:
         return max(0, self._limits.max_bytes - self._size)
 
-    async def _answers(self, until: Deadline) -> None:
+    async def _process_fetches(self, until: Deadline) -> None:
         """Process the next completed fetches; return at the deadline or at an interruption as well."""
         interruption = self._loop.create_task(self._interrupted.wait())
         try:
@@ -170,11 +172,11 @@ class Poll:
             await asyncio.wait((*self._asked, interruption), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             for task, standing in [(task, self._asked[task]) for task in self._asked if task.done()]:
                 del self._asked[task]
-                await self._answered(standing, task)
+                await self._take_records(standing, task)
         finally:
             interruption.cancel()
 
-    async def _answered(self, standing: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
+    async def _take_records(self, standing: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
         """Take records from a completed fetch, up to the room that is left."""
         try:
             fetched = task.result()

@@ -69,7 +69,7 @@ class Registry:
         self._instances[coordinator] = {}
         for (group, name), record in coordinator.instances.items():
             try:
-                self._begin(coordinator, group, name, from_record(record))
+                self._begin_instance(coordinator, group, name, from_record(record))
             except FormatError as error:
                 _logger.error("consumer instance %s/%s cannot be used by this broker: %s", group, name, error)
 
@@ -85,13 +85,13 @@ class Registry:
         for instance in self:
             instance.interrupt()
 
-    def _begin(self, coordinator: GroupCoordinator, group: str, name: str, stored: StoredInstance) -> None:
+    def _begin_instance(self, coordinator: GroupCoordinator, group: str, name: str, stored: StoredInstance) -> None:
         instance = Instance(self._hosts[coordinator], group, name, stored)
         self._instances[coordinator][group, name] = instance
         if self.is_stopping:
             instance.interrupt()
         instance.begin()
-        self._note(instance.used_at + self._idle_s)
+        self._schedule_expiry(instance.used_at + self._idle_s)
 
     # instances
 
@@ -138,7 +138,7 @@ class Registry:
         try:
             await coordinator.store_instance(group, name, stored.as_record(), deadline=deadline)
             if coordinator in self._instances:
-                self._begin(coordinator, group, name, stored)
+                self._begin_instance(coordinator, group, name, stored)
         finally:
             self._coming.discard(key)
 
@@ -154,7 +154,7 @@ class Registry:
 
     # idle instances
 
-    def _note(self, at: float) -> None:
+    def _schedule_expiry(self, at: float) -> None:
         if self._sweep is None:
             self._sweep = DeadlineSweep(self._expire)
         self._sweep.note(at)

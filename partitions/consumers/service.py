@@ -101,9 +101,9 @@ class Consumers:
             return
         self._has_news = True
         if self._following is None or self._following.done():
-            self._following = asyncio.get_running_loop().create_task(self._follow_topics(), name="topic patterns")
+            self._following = asyncio.get_running_loop().create_task(self._match_patterns(), name="topic patterns")
 
-    async def _follow_topics(self) -> None:
+    async def _match_patterns(self) -> None:
         while self._has_news:
             self._has_news = False
             for instance in list(self._registry):

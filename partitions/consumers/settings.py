@@ -71,7 +71,7 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _one_of(*possible: str) -> Callable[[str, Any], str]:
+def _choice_reader(*possible: str) -> Callable[[str, Any], str]:
     def read(name: str, value: Any) -> str:
         if value not in possible:
             raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be {', '.join(possible)}")
@@ -80,14 +80,14 @@ def _one_of(*possible: str) -> Callable[[str, Any], str]:
     return read
 
 
-def _boolean(name: str, value: Any) -> bool:
+def _read_boolean(name: str, value: Any) -> bool:
     found = _BOOLEANS.get(value.lower()) if type(value) is str else value
     if type(found) is not bool:
         raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be true or false")
     return found
 
 
-def _number(high: int) -> Callable[[str, Any], int]:
+def _number_reader(high: int) -> Callable[[str, Any], int]:
     def read(name: str, value: Any) -> int:
         number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
         if type(number) is not int or not 0 <= number <= high:
@@ -98,12 +98,12 @@ def _number(high: int) -> Callable[[str, Any], int]:
 
 
 _SETTINGS: Final[Mapping[str, tuple[str, Callable[[str, Any], Any]]]] = {
-    "format": ("format", _one_of(*FORMATS)),
-    "auto.offset.reset": ("reset", _one_of(*RESETS)),
-    "auto.commit.enable": ("auto_commit", _boolean),
-    "fetch.min.bytes": ("fetch_min_bytes", _number(FETCH_MIN_BYTES_MAX)),
-    "consumer.request.timeout.ms": ("request_timeout_ms", _number(REQUEST_TIMEOUT_MS_MAX)),
-    "partition.assignment.strategy": ("strategy", _one_of(*ASSIGNORS)),
+    "format": ("format", _choice_reader(*FORMATS)),
+    "auto.offset.reset": ("reset", _choice_reader(*RESETS)),
+    "auto.commit.enable": ("auto_commit", _read_boolean),
+    "fetch.min.bytes": ("fetch_min_bytes", _number_reader(FETCH_MIN_BYTES_MAX)),
+    "consumer.request.timeout.ms": ("request_timeout_ms", _number_reader(REQUEST_TIMEOUT_MS_MAX)),
+    "partition.assignment.strategy": ("strategy", _choice_reader(*ASSIGNORS)),
 }
 """Attribute and reader of a value, by the REST Proxy's names."""
 NAMES: Final = tuple(_SETTINGS)

@@ -51,7 +51,7 @@ async def take(
             end = Offset(header.next_offset)
             continue
         begin = Offset(max(offset, header.base_offset))
-        counted = _Counting(begin, room - size, is_first=at_least_one and not records)
+        counted = _RecordCounter(begin, room - size, is_first=at_least_one and not records)
         try:
             await in_slices(counted.count(await opener.open(batch)))
         except UndecodableBatch as error:
@@ -67,7 +67,7 @@ async def take(
     return Taken(offset, end, taken, records, size, epoch)
 
 
-class _Counting:
+class _RecordCounter:
     """Counter of the records of one batch from `begin` on, until the room is full."""
 
     def __init__(self, begin: Offset, room: int, *, is_first: bool) -> None:

@@ -53,7 +53,7 @@ class _DiskReport(NamedTuple):
     why: str
 
 
-class _Asked(NamedTuple):
+class _RequestTimes(NamedTuple):
     """Times of the first and the last request of a disk."""
 
     since: float
@@ -66,7 +66,7 @@ class DiskReplacement:
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
         self._logged: str | None = None
-        self._asked: dict[ReplicaId, _Asked] = {}
+        self._request_times: dict[ReplicaId, _RequestTimes] = {}
         """Disks that asked this leader for a node id; at most `_ASKED_MAX`."""
         node.on_request(REPLACE, self._serve, is_open=True)
 
@@ -82,7 +82,7 @@ class DiskReplacement:
         while True:
             report = await self._ask_all([silence_ms, command.packed()], addresses)
             if report.verdict is _Verdict.DONE:
-                _logger.info("node %s: the disk %s has replaced %s", *_names(command))
+                _logger.info("node %s: the disk %s has replaced %s", *_disks_of(command))
                 return
             self._log_reason(f"node {command.node_id} waits to replace the disk {command.replaces}: {report.why}")
             if report.verdict is not _Verdict.ALIVE:
@@ -122,8 +122,8 @@ class DiskReplacement:
     # a member
 
     async def _serve(self, request: Request) -> Answer:
-        silence_ms, command = _asked_by(request)
-        refusal = _answer_of(self._alive_report(command))
+        silence_ms, command = _parse_request(request)
+        refusal = _answer_of(self._report_if_alive(command))
         if refusal is not None:
             return refusal
         group = self._copy.group
@@ -134,7 +134,9 @@ class DiskReplacement:
             if request.stranger is None:
                 raise NoLeader(f"node {self._node.identity.node_id} does not lead the controller any more")
             return await self._node.ask(leadership.leader.node_id, REPLACE, request.header, (), request.deadline)
-        refusal = _answer_of(self._later_report(command, max(silence_ms, self._settings.replace_silence_ms) / 1000))
+        refusal = _answer_of(
+            self._report_if_too_early(command, max(silence_ms, self._settings.replace_silence_ms) / 1000)
+        )
         if refusal is not None:
             return refusal
         await self._proposals.submit(command, request.deadline)
@@ -147,7 +149,7 @@ class DiskReplacement:
     def _state(self) -> ControllerState:
         return self._copy.state
 
-    def _alive_report(self, command: RegisterBroker) -> _DiskReport | None:
+    def _report_if_alive(self, command: RegisterBroker) -> _DiskReport | None:
         node_id = NodeId(command.node_id)
         if self._is_done(command):
             return None
@@ -163,12 +165,12 @@ class DiskReplacement:
             f"{self._state.disk_of(node_id)}",
         )
 
-    def _later_report(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
+    def _report_if_too_early(self, command: RegisterBroker, silence_s: float) -> _DiskReport | None:
         """Return the leader's refusal while the old disk has not been silent for long enough."""
         if self._is_done(command):
             return None
         now = self._node.loop.time()
-        asked_since = self._asked_since(ReplicaId(NodeId(command.node_id), command.disk_uuid), now)
+        asked_since = self._find_first_request(ReplicaId(NodeId(command.node_id), command.disk_uuid), now)
         heard_at = self._node.heard_at(NodeId(command.node_id))
         quiet_since = asked_since if heard_at is None else max(heard_at, asked_since)
         if now - quiet_since >= silence_s:
@@ -177,13 +179,13 @@ class DiskReplacement:
             _Verdict.LATER, f"the old disk may have been heard recently; it has to be silent for {silence_s:g} s"
         )
 
-    def _asked_since(self, stranger: ReplicaId, now: float) -> float:
+    def _find_first_request(self, stranger: ReplicaId, now: float) -> float:
         """Return the time since when it has asked without a pause, in which this process may have been stopped."""
-        asked = self._asked.pop(stranger, None)
+        asked = self._request_times.pop(stranger, None)
         since = now if asked is None or now - asked.at > _ASKED_PAUSE_S else asked.since
-        self._asked[stranger] = _Asked(since, now)
-        while len(self._asked) > _ASKED_MAX:
-            del self._asked[next(iter(self._asked))]
+        self._request_times[stranger] = _RequestTimes(since, now)
+        while len(self._request_times) > _ASKED_MAX:
+            del self._request_times[next(iter(self._request_times))]
         return since
 
 
@@ -195,7 +197,7 @@ def removed(node_id: NodeId) -> IdentityRefused:
     )
 
 
-def _asked_by(request: Request) -> tuple[int, RegisterBroker]:
+def _parse_request(request: Request) -> tuple[int, RegisterBroker]:
     match request.header:
         case [int(silence_ms), list(fields)]:
             pass
@@ -213,7 +215,7 @@ def _asked_by(request: Request) -> tuple[int, RegisterBroker]:
     return silence_ms, command
 
 
-def _names(command: RegisterBroker) -> tuple[Any, ...]:
+def _disks_of(command: RegisterBroker) -> tuple[Any, ...]:
     return command.node_id, command.disk_uuid, command.replaces
 
 

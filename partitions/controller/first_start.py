@@ -114,7 +114,7 @@ class FirstStart:
         picture: Callable[[], tuple[Phase, list[BootstrapMember]]],
     ) -> None:
         self._node, self._settings, self._file = node, settings, file
-        self._picture = picture
+        self._phase_and_members = picture
         """Source of the phase, from FOUNDED on, and the members; EMPTY for all earlier phases."""
         self._seeds = canonical(settings.seeds)
         self._address: str | None = None
@@ -141,7 +141,7 @@ class FirstStart:
         pause_s = self._settings.look_ms / 1000
         while True:
             self._news.clear()
-            views = await self._look()
+            views = await self._probe_all()
             if self._file.record is not None and self._file.record.names(me):
                 if self._is_begun(views) or await self._send_record(views):
                     return None
@@ -158,7 +158,7 @@ class FirstStart:
                 elif self._may_found(views):
                     self._make_record(views)
                     continue
-            await self._wait(pause_s)
+            await self._wait_for_news(pause_s)
             pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
 
     def _found_alone(self) -> None:
@@ -168,7 +168,7 @@ class FirstStart:
         if self._file.is_lost:
             raise lost_alone(data_dir, self._node.identity.cluster_id)
         if record is None:
-            self._keep(self._new_record([self._member()], ()))
+            self._store_record(self._new_record([self._own_member()], ()))
             if self._address:
                 self._log_info(
                     f"node {self._node.identity.node_id} was started without seeds, and founds cluster "
@@ -184,7 +184,7 @@ class FirstStart:
 
     # the record
 
-    def _member(self) -> BootstrapMember:
+    def _own_member(self) -> BootstrapMember:
         assert self._address is not None, "a seed before its start"
         return BootstrapMember(*self._node.identity.replica, self._address)
 
@@ -198,7 +198,7 @@ class FirstStart:
             FEATURE_LEVEL_KNOWN,
         )
 
-    def _keep(self, record: BootstrapRecord) -> None:
+    def _store_record(self, record: BootstrapRecord) -> None:
         self._file.keep(record)
         self._node.join_cluster(str(record.cluster_id))
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
@@ -209,7 +209,7 @@ class FirstStart:
         for view in views.values():
             record = None if view is None else view.record
             if record is not None and record.names(me) and cluster_id in (None, str(record.cluster_id)):
-                self._keep(record)
+                self._store_record(record)
                 return True
         waits = f"node {me.node_id} waits for a member of cluster {cluster_id or '(not known)'} at {', '.join(views)}"
         self._log_info(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
@@ -227,31 +227,31 @@ class FirstStart:
         members = [member.address for member in self._file.members if member.address]
         return tuple(sorted({*members, *record.addresses, *self._seeds}))
 
-    async def _look(self) -> dict[str, StartView | None]:
+    async def _probe_all(self) -> dict[str, StartView | None]:
         """Return the report of the process at each address; None without a readable answer."""
         addresses = self._addresses()
-        views = await asyncio.gather(*(self._look_at(address) for address in addresses))
+        views = await asyncio.gather(*(self._probe(address) for address in addresses))
         found = dict(zip(addresses, views, strict=True))
         absent = [f"{address} ({self._errors[address]})" for address, view in found.items() if view is None]
         if absent:
             self._log_info(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
         return found
 
-    async def _look_at(self, address: str) -> StartView | None:
+    async def _probe(self, address: str) -> StartView | None:
         deadline = deadline_in(self._settings.probe_ms)
         try:
             identity, answer = await self._node.probe(parse_address(address), JOIN, None, deadline)
             return view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
         except HandshakeRefused as refusal:
             if refusal.reason == Reason.SELF:
-                return self._own_view()
+                return self._own_report()
             self._errors[address] = str(refusal)
         except (RaftlogError, OSError) as error:
             self._errors[address] = str(error) or type(error).__name__
         return None
 
-    def _own_view(self) -> StartView:
-        phase, members = self._picture()
+    def _own_report(self) -> StartView:
+        phase, members = self._phase_and_members()
         identity, record = self._node.identity, self._file.record
         if phase is Phase.EMPTY and (record is not None or self._file.is_lost):
             is_seed = record is not None and record.names(identity.replica)
@@ -314,7 +314,7 @@ class FirstStart:
         if given is not None:
             self._node.join_cluster(given)
         members = [BootstrapMember(*view.replica, view.address) for view in present.values()]
-        self._keep(self._new_record(members, self._seeds))
+        self._store_record(self._new_record(members, self._seeds))
 
     def _is_begun(self, views: dict[str, StartView | None]) -> bool:
         """Return whether another seed reports that the controller's group of our record was begun."""
@@ -357,7 +357,7 @@ class FirstStart:
         if (identity.node_id, identity.disk_uuid) == view.replica:
             self._holders[view.replica] = None
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_for_news(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -365,9 +365,9 @@ class FirstStart:
     # requests of others
 
     async def _serve_join(self, request: Request) -> Answer:
-        if self._address is None and self._picture()[0] is Phase.EMPTY:
+        if self._address is None and self._phase_and_members()[0] is Phase.EMPTY:
             raise Unavailable(f"node {self._node.identity.node_id} is starting")
-        return Answer(self._own_view().packed())
+        return Answer(self._own_report().packed())
 
     async def _serve_bootstrap(self, request: Request) -> Answer:
         """Store the record made by its first seed; durable before the answer."""
@@ -379,7 +379,7 @@ class FirstStart:
         if why is not None:
             raise InvalidArgument(f"node {self._node.identity.node_id} refused the bootstrap record: {why}")
         if self._file.record is None:
-            self._keep(record)
+            self._store_record(record)
             self._news.set()
         return Answer()
 
@@ -389,7 +389,7 @@ class FirstStart:
             return "it is starting"
         if self._file.record is not None:
             return None if self._file.record == record else f"it holds that of {self._file.record.cluster_id}"
-        if self._picture()[0] is not Phase.EMPTY:
+        if self._phase_and_members()[0] is not Phase.EMPTY:
             return "it belongs to a cluster"
         if not record.names(identity.replica):
             return "it is not in there with its disk"

@@ -37,7 +37,7 @@ class ForeignSeeds:
     async def check(self) -> None:
         """Return once no seed that answers belongs to another cluster. Raises `IdentityRefused`; see the module."""
         said_at = float("-inf")
-        while self._is_alone() and (found := await self._look()) is not None:
+        while self._is_alone() and (found := await self._find_foreign()) is not None:
             address, why = found
             if self._state().topic_names():
                 raise IdentityRefused(f"{why}. {self._advice_with_topics()}")
@@ -52,12 +52,12 @@ class ForeignSeeds:
         state = self._state()
         return len(state.brokers) == 1 and not any(state.absent_seeds())
 
-    async def _look(self) -> tuple[str, str] | None:
+    async def _find_foreign(self) -> tuple[str, str] | None:
         """Return the first seed of another cluster and the words of the refusal, if there is one."""
-        seen = await asyncio.gather(*map(self._look_at, self._settings.seeds))
+        seen = await asyncio.gather(*map(self._probe, self._settings.seeds))
         return next((each for each in seen if each is not None), None)
 
-    async def _look_at(self, seed: Address) -> tuple[str, str] | None:
+    async def _probe(self, seed: Address) -> tuple[str, str] | None:
         address = address_text(seed)
         try:
             await self._node.probe(seed, JOIN, None, deadline_in(self._settings.probe_ms))

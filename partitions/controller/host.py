@@ -74,14 +74,14 @@ class ControllerHost:
         self._node, self._settings = node, settings
         self._file = BootstrapFile(node.environment.disk, node.settings.data_dir)
         self._copy = LocalCopy(settings.fold_ms, node.fail)
-        self._copy.on_applied = self._applied
+        self._copy.on_applied = self._on_applied
         self._proposals = CommandProposals(node, self._copy, settings.attempt_ms)
-        self._first_start = FirstStart(node, settings, self._file, self._picture)
+        self._first_start = FirstStart(node, settings, self._file, self._phase_and_members)
         self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
         self._duties = LeaderDuties(node, self._copy, self._file, self._proposals, settings)
         self._replacement = DiskReplacement(node, self._copy, self._proposals, settings)
         self._registration = BrokerRegistration(node, self._copy, self._proposals, settings)
-        self.introductions = Introductions(node, settings, self._away, self._update_peers)
+        self.introductions = Introductions(node, settings, self._unconnected_members, self._update_peers)
         self._heard_at: float | None = None
         """Time when an earlier leader of the controller was last heard."""
         self._peers: PeerAddresses | None = None
@@ -136,7 +136,7 @@ class ControllerHost:
     def _follow(self, group: PartitionReplica) -> None:
         group.is_essential = True
         self._copy.attach(group)
-        self._node.watch(group.group_id, self._stepped)
+        self._node.watch(group.group_id, self._on_step)
         self._copy.follow()
 
     # state
@@ -355,13 +355,13 @@ class ControllerHost:
 
     # callbacks
 
-    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
+    def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self._leader_heard_at()
             self._duties.look_soon()
         self._copy.follow()
 
-    def _applied(self) -> None:
+    def _on_applied(self) -> None:
         if self._is_removed():
             self._node.fail(removed(self._node.identity.node_id))
         self._update_peers()
@@ -382,7 +382,7 @@ class ControllerHost:
             self._peers = peers
             self._node.set_peers(peers.addresses, peers.disks)
 
-    def _away(self) -> dict[ReplicaId, BootstrapMember | None]:
+    def _unconnected_members(self) -> dict[ReplicaId, BootstrapMember | None]:
         """Return unconnected members of the controller's group, each with its node as far as known.
 
         Among them count its leader (the one that another node named, if none is known here), and processes that
@@ -403,7 +403,7 @@ class ControllerHost:
         known = peers_of(self.state, self._file, me, {}) if away else None
         return {member: None if known is None else known.member(member.node_id) for member in away}
 
-    def _picture(self) -> tuple[Phase, list[BootstrapMember]]:
+    def _phase_and_members(self) -> tuple[Phase, list[BootstrapMember]]:
         """Return phase and members for the report to other processes."""
         state = self.state
         if self._copy.group is None:

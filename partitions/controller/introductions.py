@@ -43,14 +43,14 @@ class NodeIntroduction(NamedTuple):
     instead_of: BootstrapMember | None
 
 
-class _Heard(NamedTuple):
+class _NamedMembers(NamedTuple):
     """Members named in an answer. `is_certain`: from a member's copy of the state; else from the handshake alone."""
 
     members: Sequence[BootstrapMember]
     is_certain: bool
 
 
-_NOBODY = _Heard((), False)
+_NOBODY = _NamedMembers((), False)
 
 
 class Introductions(BackgroundLoop):
@@ -86,23 +86,23 @@ class Introductions(BackgroundLoop):
 
     async def _ask_nodes(self) -> None:
         peers = [peer.node for peer in self._node.transport.peers() if self._node.is_connected(peer.node)]
-        told = [self._members_of(node) for node in peers]
+        told = [self._ask_members(node) for node in peers]
         known = [parse_address(member.address) for member in self._away().values() if member is not None]
         hinted = [address for replica in self._away() if (address := self.hint(replica)) is not None]
-        found = [self._at(address) for address in dict.fromkeys((*self._settings.seeds, *known, *hinted))]
-        joined = [] if peers else [self._outsider(identity) for identity in self._node.transport.outsiders()]
-        self._note(await asyncio.gather(*told, *found, *joined))
+        found = [self._probe(address) for address in dict.fromkeys((*self._settings.seeds, *known, *hinted))]
+        joined = [] if peers else [self._ask_unknown(identity) for identity in self._node.transport.outsiders()]
+        self._apply_answer(await asyncio.gather(*told, *found, *joined))
 
-    async def _members_of(self, node: NodeId) -> _Heard:
+    async def _ask_members(self, node: NodeId) -> _NamedMembers:
         """Return the members that a reachable node has."""
         try:
             answer = await self._node.ask(node, JOIN, None, (), deadline_in(self._settings.probe_ms))
-            return _Heard(view_of(self._node.identity.replica, None, answer.value).members, True)
+            return _NamedMembers(view_of(self._node.identity.replica, None, answer.value).members, True)
         except RaftlogError as error:
             _logger.debug("node %s did not name its members: %s", node, error)
             return _NOBODY
 
-    async def _at(self, address: Address) -> _Heard:
+    async def _probe(self, address: Address) -> _NamedMembers:
         """Return the process at an address, and the members that it has if it is a member itself."""
         text = address_text(address)
         try:
@@ -112,20 +112,20 @@ class Introductions(BackgroundLoop):
             _logger.debug("no process at %s can be probed: %s", text, error)
             return _NOBODY
         if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
-            return _Heard(met_at(view, text).members, True)
-        return _Heard((BootstrapMember(*view.replica, text),), False)
+            return _NamedMembers(met_at(view, text).members, True)
+        return _NamedMembers((BootstrapMember(*view.replica, text),), False)
 
-    async def _outsider(self, identity: PeerIdentity) -> _Heard:
+    async def _ask_unknown(self, identity: PeerIdentity) -> _NamedMembers:
         """Return the members that an unknown process names, if this disk is among them."""
         try:
-            heard = await self._at(parse_address(identity.rpc_address))
+            heard = await self._probe(parse_address(identity.rpc_address))
         except InvalidArgument as error:
             _logger.debug("node %s cannot be probed: %s", identity.node_id, error)
             return _NOBODY
         knows_us = any(member.replica == self._node.identity.replica for member in heard.members)
         return heard if heard.is_certain and knows_us else _NOBODY
 
-    def _note(self, heard: Sequence[_Heard]) -> None:
+    def _apply_answer(self, heard: Sequence[_NamedMembers]) -> None:
         away = self._away()
         known = {replica.node_id: member for replica, member in away.items()}
         news: dict[NodeId, NodeIntroduction | None] = {}
@@ -135,7 +135,7 @@ class Introductions(BackgroundLoop):
                 is_wanted = node in known and (is_certain or member.replica in away)
                 if not is_wanted or not member.address or self._node.transport.memory.is_retired(member.disk_uuid):
                     continue
-                introduction = self._introduction(member, known[node])
+                introduction = self._find_change(member, known[node])
                 if introduction != self.known.get(node):
                     news.setdefault(node, introduction)
         for node, introduction in news.items():
@@ -150,7 +150,7 @@ class Introductions(BackgroundLoop):
         if news:
             self._learned()
 
-    def _introduction(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
+    def _find_change(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
         """Return the description that is valid for the node from now on; None if it is already known."""
         if member != before:
             return NodeIntroduction(member, before)

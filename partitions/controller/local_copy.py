@@ -139,7 +139,7 @@ class LocalCopy:
             self._fail(StorageError(f"the controller's log cannot be applied: {error!r}"))
             raise
         if self.state is not before or self.state.applied_index != applied:
-            self._wake()
+            self._complete_waits()
             self.on_applied()
         self.follow()
 
@@ -148,13 +148,13 @@ class LocalCopy:
             if self._restoration is not None:
                 self._restore_some(self._restoration)
             elif self._chunk:
-                self._take(self._chunk.popleft())
+                self._fold_entry(self._chunk.popleft())
             else:
-                self._read()
+                self._read_entries()
             if is_over():
                 return
 
-    def _read(self) -> None:
+    def _read_entries(self) -> None:
         assert self.group is not None, "reads without a replica"
         try:
             self._chunk.extend(self.group.committed_entries(self._next, _READ_BYTES))
@@ -162,7 +162,7 @@ class LocalCopy:
             self._next = Index(self.group.log.boundary.index + 1)
             self._reader = SnapshotReader()
 
-    def _take(self, entry: CommittedEntry) -> None:
+    def _fold_entry(self, entry: CommittedEntry) -> None:
         assert entry.index == self._next, f"entry {entry.index} where {self._next} follows"
         self._next = Index(entry.index + 1)
         if entry.kind is ControlKind.SNAPSHOT:
@@ -188,14 +188,14 @@ class LocalCopy:
         [record] = read_records(entry.batch)
         request = decode_request(record.value or b"")
         answer = self.state.apply(request, entry.index)
-        if answer.error is None and answer.value == entry.index and self._is_led(entry):
+        if answer.error is None and answer.value == entry.index and self._is_own_decision(entry):
             write_event(request.command, self.state)
         for future in self._expected.pop(request.request_id, ()):
             if not future.done():
                 future.set_result(Decided(entry.index, answer))
         self._compare_hash()
 
-    def _is_led(self, entry: CommittedEntry) -> bool:
+    def _is_own_decision(self, entry: CommittedEntry) -> bool:
         """Return whether the entry was committed by this process's replica, and it still leads."""
         core = None if self.group is None else self.group.core
         return core is not None and core.role is Role.LEADER and core.term == entry.term
@@ -217,14 +217,14 @@ class LocalCopy:
             if known is not None:
                 for future in self._expected.pop(request_id):
                     if not future.done():
-                        future.set_result(_decided(known))
+                        future.set_result(_make_decision(known))
 
     # waiting
 
     def decided(self, request_id: UUID) -> Decided | None:
         """Return the result of a request that was applied here, if it is remembered."""
         known = self.state.answered.get(request_id)
-        return None if known is None else _decided(known)
+        return None if known is None else _make_decision(known)
 
     def expect(self, request_id: UUID) -> "asyncio.Future[Decided]":
         """Return a future that completes when the request is applied here; release it with `forget`."""
@@ -252,7 +252,7 @@ class LocalCopy:
             future.cancel()
         return self.state.applied_index >= index
 
-    def _wake(self) -> None:
+    def _complete_waits(self) -> None:
         left = []
         for index, future in self._waiting:
             if future.done():
@@ -290,5 +290,5 @@ class LocalCopy:
         return False
 
 
-def _decided(known: AnsweredRequest) -> Decided:
+def _make_decision(known: AnsweredRequest) -> Decided:
     return Decided(known.version, CommandAnswer(known.value, known.failure(), is_repeated=True))

@@ -29,7 +29,7 @@ def next_change(
     configuration = core.configuration
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
         return None
-    wanted = _wanted(state)
+    wanted = _wanted_members(state)
     staying = [replica for replica in wanted if not _is_draining(state, replica)]
     status = core.status()
     active = (each for each in status.followers if each.is_active or core.is_quiesced)
@@ -37,14 +37,14 @@ def next_change(
     least_index = max(configuration.index, core.committed_index - caught_up_entries)
     near = [each.member for each in there if each.match_index >= least_index]
     least = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))
-    voters = _voters(configuration, staying, near, {status.me, *(each.member for each in there)}, least)
+    voters = _next_voters(configuration, staying, near, {status.me, *(each.member for each in there)}, least)
     learners = [replica for replica in wanted if replica not in voters]
     if sorted(voters) == list(configuration.voters) and sorted(learners) == list(configuration.learners):
         return None
     return ConfigurationChange(tuple(voters), tuple(learners), configuration.index)
 
 
-def _wanted(state: ControllerState) -> list[ReplicaId]:
+def _wanted_members(state: ControllerState) -> list[ReplicaId]:
     """Return all brokers, and seeds that have not registered yet."""
     return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
 
@@ -70,7 +70,7 @@ def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, me:
     return None if best is None else best.member
 
 
-def _voters(
+def _next_voters(
     configuration: Configuration,
     staying: list[ReplicaId],
     near: list[ReplicaId],

@@ -72,24 +72,24 @@ class CommandProposals:
             check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.environment.random)
         if basis is None:
-            basis = await self._basis(deadline)
+            basis = await self._find_basis(deadline)
         packed = encode_request(CommandRequest(request_id, basis, command))
         decided = await self._decide(request_id, packed, deadline)
         value = decided.answer.result()
         if self._copy.group is not None and not await self._copy.reached(decided.index, deadline):
             raise DeadlineExceeded(
-                f"{_name(command)} was executed, but this node had not applied it before the deadline"
+                f"{_command_name(command)} was executed, but this node had not applied it before the deadline"
             )
         return value
 
-    async def _basis(self, deadline: Deadline) -> Index:
+    async def _find_basis(self, deadline: Deadline) -> Index:
         """Return the applied index; that of another node when the copy here may be far behind."""
         if self.is_fit:
             return self._copy.state.applied_index
         while True:
-            for node in self._others():
+            for node in self._connected_nodes():
                 try:
-                    answer = await self._node.ask(node, BASIS, None, (), self._attempt_until(deadline))
+                    answer = await self._node.ask(node, BASIS, None, (), self._attempt_deadline(deadline))
                 except RaftlogError as error:
                     _logger.debug("node %s did not return its applied index: %s", node, error)
                     continue
@@ -105,7 +105,7 @@ class CommandProposals:
         try:
             while True:
                 try:
-                    return await self._attempt(request_id, packed, self._attempt_until(deadline))
+                    return await self._attempt(request_id, packed, self._attempt_deadline(deadline))
                 except RaftlogError as error:
                     last = error
                     is_unknown |= error.outcome == "unknown"
@@ -114,7 +114,7 @@ class CommandProposals:
                 if is_unknown and expected.done():
                     return expected.result()
                 if self._is_over(deadline):
-                    raise _outcome(last, is_unknown)
+                    raise _final_error(last, is_unknown)
                 await self._pause(pause_s, deadline)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         finally:
@@ -136,7 +136,7 @@ class CommandProposals:
         except RaftlogError:
             self._hint = None
             raise
-        return _decided_of(answer)
+        return _read_decision(answer)
 
     async def _find_leader(self, until: Deadline) -> NodeId | None:
         """Return the node to ask: the leader known here, one that another node named, or any connected node."""
@@ -152,11 +152,11 @@ class CommandProposals:
                 return known.leader.node_id  # without one, the leader may have another address of this process
         if self._hint is not None and self._hint != me:
             return self._hint
-        others = self._others()
+        others = self._connected_nodes()
         self._turn += 1
         return others[self._turn % len(others)] if others else None
 
-    def _others(self) -> list[NodeId]:
+    def _connected_nodes(self) -> list[NodeId]:
         return [peer.node for peer in self._node.transport.peers() if peer.raft.is_connected]
 
     # at the leader
@@ -169,13 +169,13 @@ class CommandProposals:
             return decided
         expected = self._copy.expect(request_id)
         try:
-            proposed = self._proposed_once(group, request_id, packed)
-            await self._first_of(until, expected, proposed)
+            proposed = self._propose_once(group, request_id, packed)
+            await self._wait_for_first(until, expected, proposed)
             if expected.done():
                 return expected.result()
             if proposed.done():
                 proposed.result()
-                await self._first_of(until, expected)
+                await self._wait_for_first(until, expected)
                 if expected.done():
                     return expected.result()
             raise OutcomeUnknown("the controller's leader has proposed the request, and it is not committed yet")
@@ -188,24 +188,26 @@ class CommandProposals:
             raise NotLeader(f"node {self._node.identity.node_id} has no replica of the controller's group")
         return group
 
-    def _proposed_once(self, group: PartitionReplica, request_id: UUID, packed: bytes) -> "asyncio.Future[Committed]":
+    def _propose_once(self, group: PartitionReplica, request_id: UUID, packed: bytes) -> "asyncio.Future[Committed]":
         known = self._proposed.get(request_id)
         if known is not None and not known.done():
             return known
         now_ms = self._node.environment.wall_ms()
         proposed = group.propose([build_batch([NewRecord(packed, None, now_ms)])])
-        proposed.add_done_callback(lambda done: self._settled(request_id, done))
+        proposed.add_done_callback(lambda done: self._on_outcome(request_id, done))
         if len(self._proposed) < _PROPOSED_MAX:
             self._proposed[request_id] = proposed
         return proposed
 
-    def _settled(self, request_id: UUID, done: "asyncio.Future[Committed]") -> None:
+    def _on_outcome(self, request_id: UUID, done: "asyncio.Future[Committed]") -> None:
         if self._proposed.get(request_id) is done:
             del self._proposed[request_id]
         if not done.cancelled():
             done.exception()  # waiting requests have it already
 
-    async def _first_of(self, until: Deadline, *futures: "asyncio.Future[Decided] | asyncio.Future[Committed]") -> None:
+    async def _wait_for_first(
+        self, until: Deadline, *futures: "asyncio.Future[Decided] | asyncio.Future[Committed]"
+    ) -> None:
         timeout = max(0.0, until - self._node.loop.time())
         await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
@@ -237,7 +239,7 @@ class CommandProposals:
 
     # time
 
-    def _attempt_until(self, deadline: Deadline) -> Deadline:
+    def _attempt_deadline(self, deadline: Deadline) -> Deadline:
         return Deadline(min(deadline, self._node.loop.time() + self._attempt_s))
 
     def _is_over(self, deadline: Deadline) -> bool:
@@ -252,7 +254,7 @@ class CommandProposals:
             await self._node.leader_changed(self._copy.group.group_id, until)
 
 
-def _decided_of(answer: Answer) -> Decided:
+def _read_decision(answer: Answer) -> Decided:
     match answer.value:
         case [int(index), int(value), fields, *_]:
             error = None if fields is None else from_fields(fields)
@@ -265,7 +267,7 @@ def _is_retryable(error: RaftlogError) -> bool:
     return error.outcome == "unknown" or isinstance(error, Unavailable)
 
 
-def _outcome(last: RaftlogError, is_unknown: bool) -> RaftlogError:
+def _final_error(last: RaftlogError, is_unknown: bool) -> RaftlogError:
     if is_unknown:
         return DeadlineExceeded(f"the outcome at the controller is unknown at the deadline: {last}")
     return (
@@ -275,5 +277,5 @@ def _outcome(last: RaftlogError, is_unknown: bool) -> RaftlogError:
     )
 
 
-def _name(command: Command) -> str:
+def _command_name(command: Command) -> str:
     return type(command).__name__

@@ -36,13 +36,13 @@ class BrokerRegistration:
             identity.disk_uuid,
             identity.boot_epoch,
             self._node.settings.host_label,
-            self._allowed(),
+            self._allowed_addresses(),
             FEATURE_LEVEL_LEAST,
             FEATURE_LEVEL_KNOWN,
             replaces=replaces,
         )
 
-    def _allowed(self) -> Addresses:
+    def _allowed_addresses(self) -> Addresses:
         is_allowed = self.addresses.level_needed() <= self._copy.state.feature_level
         return self.addresses if is_allowed else replace(self.addresses, kafka=())
 
@@ -59,7 +59,7 @@ class BrokerRegistration:
         registered = self._copy.state.broker_of(identity.replica)
         if registered is None or registered.boot_epoch != identity.boot_epoch:
             return False
-        return registered.addresses != self._allowed()
+        return registered.addresses != self._allowed_addresses()
 
     async def register(self) -> None:
         """Retry the registration until it succeeds; every attempt has a deadline, and a repetition changes nothing."""
@@ -87,7 +87,7 @@ class BrokerRegistration:
 
     def log_withheld(self) -> None:
         """Log that addresses wait for a higher feature level, if any do."""
-        if self._allowed() != self.addresses:
+        if self._allowed_addresses() != self.addresses:
             _logger.warning(
                 "clients of the Kafka protocol get no addresses below feature level %s, and the cluster runs at %s: "
                 "finish the upgrade (`raftlog cluster upgrade --finish`)",

@@ -36,7 +36,7 @@ def is_due(group: PartitionReplica, copy: LocalCopy, snapshot_log_bytes: int) ->
 
 async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Deadline) -> None:
     """Write a snapshot and trim the log to it. Raises `RaftlogError` when it was abandoned; then no data is lost."""
-    roll_index, base_offset = await _roll(group)
+    roll_index, base_offset = await _find_roll(group)
     if not await copy.reached(roll_index, deadline):
         raise Unavailable("the roll for a snapshot of the controller's state was not applied in time")
     waiting: list[tuple[ControlKind, bytes]] = []
@@ -55,7 +55,7 @@ async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Dea
     _logger.info("a snapshot of the controller's state, %d bytes, stands behind entry %d", total, roll_index)
 
 
-async def _roll(group: PartitionReplica) -> tuple[Index, Offset]:
+async def _find_roll(group: PartitionReplica) -> tuple[Index, Offset]:
     """Return a committed roll with which the newest segment begins; one without records behind it is reused."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:

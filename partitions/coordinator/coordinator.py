@@ -52,7 +52,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         """Error of a log that this release cannot read."""
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self.writer = LogWriter(replica, self.term, folded, wall_ms, self._reach)
+        self.writer = LogWriter(replica, self.term, folded, wall_ms, self._fold_up_to)
         self.leads = self.writer.leads
         """Whether this replica leads, in the term of this coordinator."""
         self._over: NotLeader | None = None
@@ -117,13 +117,13 @@ class PartitionCoordinator(ABC, Generic[F]):
         """End it; `leader` is the next leader as far as known."""
         if self._over is not None:
             return
-        self._over = self._elsewhere(leader)
+        self._over = self._moved_error(leader)
         self.stop(self._over)
         self.replica.group.unreadable.pop(_PART, None)  # from now on the next leader's broker reports it
         if not self._readiness.done():
             self._readiness.set_result(None)
 
-    def _elsewhere(self, leader: object) -> NotLeader:
+    def _moved_error(self, leader: object) -> NotLeader:
         return NotLeader(f"{self.replica.name}: another broker is its coordinator", leader)
 
     async def ready(self, deadline: Deadline) -> None:
@@ -141,15 +141,15 @@ class PartitionCoordinator(ABC, Generic[F]):
     def check(self) -> None:
         """Raise the errors of `ready` unless it serves."""
         if self._over is not None:
-            raise self._elsewhere(self._over.leader)
+            raise self._moved_error(self._over.leader)
         if self.problem is not None:
             raise FormatError(str(self.problem))
         if not self.is_loaded:
             raise CoordinatorLoading(f"{self.replica.name}: its coordinator is still loading; retry")
         if not self.leads():
-            raise self._elsewhere(self.replica.group.core.leader)
+            raise self._moved_error(self.replica.group.core.leader)
 
-    def _reach(self, appended: ReplicaAppended) -> bool:
+    def _fold_up_to(self, appended: ReplicaAppended) -> bool:
         folded, group = self.folded, self.replica.group
         try:
             while folded.next_offset < appended.base_offset:
@@ -168,7 +168,7 @@ class PartitionCoordinator(ABC, Generic[F]):
     async def written(self, entries: Sequence[LogEntry[Any, Any]], deadline: Deadline) -> None:
         """Append the entries and wait for their commit. Raises the errors of an append, and `DeadlineExceeded`."""
         if entries:
-            await self._done(self.writer.write(entries), deadline)
+            await self._wait_for_commit(self.writer.write(entries), deadline)
 
     async def settled(self, deadline: Deadline) -> bool:
         """Wait until pending appends are committed; return whether there were any.
@@ -177,10 +177,10 @@ class PartitionCoordinator(ABC, Generic[F]):
         barrier = self.writer.barrier()
         if barrier is None:
             return False
-        await self._done(barrier, deadline)
+        await self._wait_for_commit(barrier, deadline)
         return True
 
-    async def _done(self, done: "asyncio.Future[None]", deadline: Deadline) -> None:
+    async def _wait_for_commit(self, done: "asyncio.Future[None]", deadline: Deadline) -> None:
         try:
             async with asyncio.timeout_at(deadline):
                 await done

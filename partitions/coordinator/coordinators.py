@@ -59,7 +59,7 @@ class Coordinators(Generic[C]):
         for partition in partitions:
             if partition not in self._watched:
                 self._watched[partition] = None
-                self._node.watch(partition.group_id, partial(self._stepped, partition))
+                self._node.watch(partition.group_id, partial(self._on_step, partition))
             self.look(partition)
 
     def topics_changed(self) -> None:
@@ -82,7 +82,7 @@ class Coordinators(Generic[C]):
             raise NotLeader(f"{partition.name}: another broker is its coordinator", leader)
         return coordinator
 
-    def _stepped(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
+    def _on_step(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
         known = self._active.get(partition)
         if ready.role_state is not None or (known is not None and not known.leads()):
             self._node.loop.call_soon(self.look, partition)

@@ -22,7 +22,7 @@ PENDING_BYTES_MAX: Final = 8 << 20
 _BATCH_BYTES: Final = 512 * 1024
 
 
-class _Given(NamedTuple):
+class _PendingEntries(NamedTuple):
     entries: Sequence[LogEntry[Any, Any]]
     records: Sequence[NewRecord]
     size: int
@@ -47,10 +47,10 @@ class LogWriter:
         self._replica, self._term, self._folded = replica, term, folded
         self._wall_ms, self._reach = wall_ms, reach
         self._loop = asyncio.get_running_loop()
-        self._given: list[_Given] = []
+        self._given: list[_PendingEntries] = []
         self._size = 0
         """Bytes given and not settled."""
-        self._newest: list[_Given] = []
+        self._newest: list[_PendingEntries] = []
         """Entries of the last append, until it is settled."""
 
     def leads(self) -> bool:
@@ -67,13 +67,13 @@ class LogWriter:
         records = [self._folded.encode(entry) for entry in entries]
         size = sum(map(record_size, records))
         if not self.leads():
-            raise self._lost()
+            raise self._lost_error()
         if self._size and self._size + size > PENDING_BYTES_MAX:
             raise Overloaded(f"{self._replica.name}: {self._size} bytes wait for their commit; retry later")
         if not self._given:
             self._loop.call_soon(self._flush)
         done: asyncio.Future[None] = self._loop.create_future()
-        self._given.append(_Given(entries, records, size, done))
+        self._given.append(_PendingEntries(entries, records, size, done))
         self._folded.expect(entries)
         self._size += size
         return done
@@ -86,27 +86,27 @@ class LogWriter:
         if not turn:
             return None
         done: asyncio.Future[None] = self._loop.create_future()
-        turn.append(_Given((), (), 0, done))
+        turn.append(_PendingEntries((), (), 0, done))
         return done
 
-    def _lost(self) -> NotLeader:
+    def _lost_error(self) -> NotLeader:
         return NotLeader(f"{self._replica.name}: another broker is its coordinator", self._replica.group.core.leader)
 
     def _flush(self) -> None:
         given, self._given = self._given, []
         if not self.leads():
-            self._refused(given, self._lost())
+            self._fail(given, self._lost_error())
             return
         self._newest = given
-        appended = self._replica.append(_batches(given, self._wall_ms()), ALL)
-        appended.add_done_callback(lambda future: self._ended(given, future))
+        appended = self._replica.append(_build_batches(given, self._wall_ms()), ALL)
+        appended.add_done_callback(lambda future: self._on_append(given, future))
 
-    def _ended(self, given: list[_Given], appended: "asyncio.Future[ReplicaAppended]") -> None:
+    def _on_append(self, given: list[_PendingEntries], appended: "asyncio.Future[ReplicaAppended]") -> None:
         error = appended.exception()
         if error is not None:
-            self._refused(given, copied_error(error))
+            self._fail(given, copied_error(error))
             return
-        self._settled(given)
+        self._clear_newest(given)
         is_next = self._reach(appended.result())
         for entries, records, size, done in given:
             if is_next:
@@ -116,12 +116,12 @@ class LogWriter:
             if not done.done():
                 done.set_result(None)
 
-    def _settled(self, given: list[_Given]) -> None:
+    def _clear_newest(self, given: list[_PendingEntries]) -> None:
         if self._newest is given:
             self._newest = []
 
-    def _refused(self, given: list[_Given], error: RaftlogError) -> None:
-        self._settled(given)
+    def _fail(self, given: list[_PendingEntries], error: RaftlogError) -> None:
+        self._clear_newest(given)
         for entries, _, size, done in given:
             self._folded.forget(entries)
             self._size -= size
@@ -129,7 +129,7 @@ class LogWriter:
                 done.set_exception(copied_error(error))
 
 
-def _batches(given: Sequence[_Given], now_ms: int) -> list[bytearray]:
+def _build_batches(given: Sequence[_PendingEntries], now_ms: int) -> list[bytearray]:
     batches: list[bytearray] = []
     builder, room = BatchBuilder(), _BATCH_BYTES
     for each in given:

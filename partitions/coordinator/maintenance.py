@@ -58,13 +58,13 @@ class CoordinatorMaintenance:
         keys = iter(list(coordinator.folded.keys()))
         while some := list(islice(keys, _SLICE)):
             async with asyncio.timeout(_WRITE_MS / 1000):
-                await self._state(coordinator, some)
+                await self._rewrite(coordinator, some)
         group = coordinator.replica.group
         await group.roll_now()
         await group.propose_trim(begin)
         coordinator.stated_bytes = _size(coordinator)
 
-    def _state(self, coordinator: PartitionCoordinator[Any], keys: Sequence[Any]) -> "asyncio.Future[None]":
+    def _rewrite(self, coordinator: PartitionCoordinator[Any], keys: Sequence[Any]) -> "asyncio.Future[None]":
         """Append the latest values of the keys, read in the same turn."""
         said = [LogEntry(key, coordinator.folded.latest(key)) for key in keys if coordinator.is_kept(key)]
         return coordinator.writer.write([entry for entry in said if entry.value is not None])

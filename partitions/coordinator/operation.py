@@ -22,13 +22,13 @@ A = TypeVar("A")
 PACKED_BYTES_MAX: Final = 16 << 20
 
 
-def _plain(value: Any) -> Any:
+def _error_to_fields(value: Any) -> Any:
     if isinstance(value, RaftlogError):
         return as_fields(value)
     raise TypeError(f"{type(value).__name__} cannot be sent between brokers")
 
 
-def _made(kind: type, fields: Any) -> Any:
+def _error_from_fields(kind: type, fields: Any) -> Any:
     assert issubclass(kind, RaftlogError), f"{kind.__name__} cannot be sent between brokers"
     try:
         return from_fields(fields)
@@ -62,7 +62,7 @@ def _is_row(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "_fields")
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain, uuid_format="bytes")
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_error_to_fields, uuid_format="bytes")
 _MALFORMED: Final = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
@@ -88,21 +88,21 @@ class CoordinatorOperation(Generic[Q, A]):
         self._request, self._answer = request, answer
 
     @cached_property
-    def _requests(self) -> "msgspec.msgpack.Decoder[Q]":
+    def _request_decoder(self) -> "msgspec.msgpack.Decoder[Q]":
         return msgspec.msgpack.Decoder(self._request)
 
     @cached_property
-    def _answers(self) -> "msgspec.msgpack.Decoder[Any]":
-        return msgspec.msgpack.Decoder(growing(self._answer), dec_hook=_made)
+    def _answer_decoder(self) -> "msgspec.msgpack.Decoder[Any]":
+        return msgspec.msgpack.Decoder(growing(self._answer), dec_hook=_error_from_fields)
 
     def pack_request(self, request: Q) -> bytes:
         """Return the packed request; raise `InvalidArgument` if it cannot be encoded or is too large."""
-        return _packed(request)
+        return _pack(request)
 
     def unpack_request(self, packed: Buffer) -> Q:
         """Return the request; raise `InvalidArgument` if it cannot be decoded."""
         try:
-            return self._requests.decode(packed)
+            return self._request_decoder.decode(packed)
         except _MALFORMED as error:
             raise InvalidArgument(
                 f"the request {self.name!r} cannot be decoded ({error}); check that the other broker runs a compatible "
@@ -116,7 +116,7 @@ class CoordinatorOperation(Generic[Q, A]):
         operation
         was carried out."""
         try:
-            return Answer(None, (_packed(answer),))
+            return Answer(None, (_pack(answer),))
         except InvalidArgument as error:
             if self.only_reads:
                 raise
@@ -126,7 +126,7 @@ class CoordinatorOperation(Generic[Q, A]):
         """Return the answer; raise `OutcomeUnknown` if it cannot be decoded."""
         try:
             (piece,) = answer.payload
-            answered: A = grown(self._answer, self._answers.decode(piece))
+            answered: A = grown(self._answer, self._answer_decoder.decode(piece))
             return answered
         except _MALFORMED as error:
             raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be decoded: {error}") from None
@@ -137,7 +137,7 @@ def operations_of(module: ModuleType) -> list[CoordinatorOperation[Any, Any]]:
     return [each for each in vars(module).values() if isinstance(each, CoordinatorOperation)]
 
 
-def _packed(value: object) -> bytes:
+def _pack(value: object) -> bytes:
     try:
         packed = _ENCODER.encode(value)
     except (ValueError, OverflowError) as error:  # lone surrogates, and integers of more than 64 bits

@@ -51,21 +51,21 @@ class ClusterMap:
             return self._picture
         if self._making is None:
             self._making = self._node.loop.create_task(self._make(), name="cluster map")
-            self._making.add_done_callback(self._made)
+            self._making.add_done_callback(self._on_made)
         return await asyncio.shield(self._making)
 
-    def _made(self, _: "asyncio.Task[Picture]") -> None:
+    def _on_made(self, _: "asyncio.Task[Picture]") -> None:
         self._making = None
 
     async def _make(self) -> Picture:
         began_at = self._node.loop.time()
-        topics = [await self._topic(topic) for topic in sorted(self._topics, key=lambda topic: topic.name)]
+        topics = [await self._topic_view(topic) for topic in sorted(self._topics, key=lambda topic: topic.name)]
         state = self._metadata.state
         view = ClusterView(
             self._metadata.cluster_id,
             self._metadata.freshness().leader,
             state.applied_index,
-            [self._broker(row) for row in state.all_brokers()],
+            [self._broker_view(row) for row in state.all_brokers()],
             [topic for topic in topics if topic is not None],
         )
         body = to_json(view)
@@ -73,13 +73,18 @@ class ClusterMap:
         self._picture, self._made_at = Picture(body, tag), began_at
         return self._picture
 
-    def _broker(self, row: BrokerRow) -> BrokerView:
+    def _broker_view(self, row: BrokerRow) -> BrokerView:
         addresses = row.addresses
         return BrokerView(
-            row.node_id, self._state(row), addresses.http or None, addresses.rpc or None, row.host, row.is_draining
+            row.node_id,
+            self._broker_state(row),
+            addresses.http or None,
+            addresses.rpc or None,
+            row.host,
+            row.is_draining,
         )
 
-    def _state(self, row: BrokerRow) -> GossipState:
+    def _broker_state(self, row: BrokerRow) -> GossipState:
         """Return the state by gossip; without one, a broker with an open connection counts as alive."""
         node = row.node_id
         said = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
@@ -87,7 +92,7 @@ class ClusterMap:
             said = MemberState.ALIVE if self._node.is_alive(node) else None
         return UNKNOWN if said is None else state_name(said)
 
-    async def _topic(self, topic: Topic) -> TopicView | None:
+    async def _topic_view(self, topic: Topic) -> TopicView | None:
         """Return the view of a topic; None for an internal topic."""
         if topic.row.creation.is_internal:
             return None

@@ -28,12 +28,12 @@ def combined(
     """Return all brokers that are registered or gossip, by node id."""
     registered = {row.node_id: row for row in rows}
     return [
-        _combined(node, registered.get(node), members.get(node), now)
+        _combine_rows(node, registered.get(node), members.get(node), now)
         for node in sorted(registered.keys() | members.keys())
     ]
 
 
-def _combined(node: NodeId, row: RegisteredBroker | None, member: GossipMember | None, now: float) -> ClusterMember:
+def _combine_rows(node: NodeId, row: RegisteredBroker | None, member: GossipMember | None, now: float) -> ClusterMember:
     told = None if member is None else description_of(member)
     known = ("", "", "", "") if row is None else (row.addresses.http, row.addresses.rpc, row.addresses.gossip, row.host)
     said = ("", "", "", "") if told is None else (told.http, told.rpc, told.gossip, told.host_label)

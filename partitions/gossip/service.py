@@ -66,7 +66,7 @@ class Gossip:
         self._hinted_at: dict[NodeId, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         metadata.introductions.hint = self.rpc_of
-        node.on_lost = self._lost
+        node.on_lost = self._on_connection_lost
         self.address = ""
         """HOST:PORT that is advertised to other brokers; empty without gossip."""
 
@@ -80,7 +80,7 @@ class Gossip:
         if settings is None:
             return ""
         try:
-            wire = self._wire = await self._listening(settings)
+            wire = self._wire = await self._listen(settings)
         except (OSError, InvalidArgument) as error:
             if settings.is_required:
                 raise InvalidArgument(
@@ -99,7 +99,7 @@ class Gossip:
         self.address = address_text(settings.advertise or (settings.advertise_host or host, port))
         return self.address
 
-    async def _listening(self, settings: GossipSettings) -> Wire:
+    async def _listen(self, settings: GossipSettings) -> Wire:
         """Listen on the port of the settings; an optional port must not be an RPC port of another broker."""
         if self._node.settings.secret is None:
             raise InvalidArgument(
@@ -142,19 +142,19 @@ class Gossip:
             self._wire,
             self._node.environment.random,
         )
-        agent.on_change, agent.on_conflict = self._changed, self._conflicts
-        self._introduced = self._registered()
+        agent.on_change, agent.on_conflict = self._on_change, self._on_conflict
+        self._introduced = self._registered_addresses()
         agent.start(self._introduced)
-        self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
+        self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._announce_load)
 
     def state_changed(self) -> None:
         """Give the agent the addresses that brokers have registered."""
-        addresses = self._registered() if self._agent is not None else []
+        addresses = self._registered_addresses() if self._agent is not None else []
         if self._agent is not None and addresses != self._introduced:
             self._introduced = addresses
             self._agent.set_join_addresses(addresses)
 
-    def _registered(self) -> list[Address]:
+    def _registered_addresses(self) -> list[Address]:
         me = self._node.identity.node_id
         texts = [row.addresses.gossip for row in self._metadata.state.all_brokers() if row.node_id != me]
         return [address for text in texts if (address := maybe_address(text)) is not None]
@@ -225,8 +225,8 @@ class Gossip:
 
     # announcements
 
-    def _look_at_load(self) -> None:
-        self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
+    def _announce_load(self) -> None:
+        self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._announce_load)
         load, description = self._load(), self._described
         if description is not None and self._agent is not None and differs(load, description.load):
             self._described = description._replace(load=load)
@@ -234,26 +234,26 @@ class Gossip:
 
     # received changes
 
-    def _changed(self, change: MemberChange) -> None:
+    def _on_change(self, change: MemberChange) -> None:
         if change.before is change.after or change.node_id == self._node.identity.node_id:
             return
         if change.after is MemberState.SUSPECT:
             event(_logger, "member_suspected", node=change.node_id)
         elif change.after is MemberState.DEAD:
             event(_logger, "member_dead", node=change.node_id)
-            self._hint(change.node_id)
+            self._wake_groups(change.node_id)
         elif change.after is MemberState.LEFT:
             event(_logger, "member_left", node=change.node_id)
-            self._hint(change.node_id)
+            self._wake_groups(change.node_id)
         elif change.after is MemberState.ALIVE:
             event(_logger, "member_alive", node=change.node_id, incarnation=change.member.incarnation)
 
-    def _lost(self, node: NodeId) -> None:
+    def _on_connection_lost(self, node: NodeId) -> None:
         """Probe a member at once whose connection broke, instead of in its turn."""
         if self._agent is not None:
             self._agent.probe_now(node)
 
-    def _conflicts(self, conflict: Conflict) -> None:
+    def _on_conflict(self, conflict: Conflict) -> None:
         other = conflict.other.about
         event(
             _logger,
@@ -263,7 +263,7 @@ class Gossip:
             other="" if other is None else str(other.address),
         )
 
-    def _hint(self, node: NodeId) -> None:
+    def _wake_groups(self, node: NodeId) -> None:
         """Wake the quiesced Raft groups that rely on the heartbeat of a node: gossip reports it dead or left."""
         now = self._node.loop.time()
         if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:

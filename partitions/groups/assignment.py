@@ -42,12 +42,12 @@ def counts_of_topics(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[
 
 def assign_members(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, bytes]:
     """Return ConsumerProtocolAssignment bytes by member id, made by the assignor of the chosen protocol."""
-    members = {member_id: _with_owned(group, each, member_id) for member_id, each in subscriptions(group).items()}
+    members = {member_id: _add_owned(group, each, member_id) for member_id, each in subscriptions(group).items()}
     assigned = ASSIGNORS[group.protocol](members, counts_of_topics(group, partitions_of))
     return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
 
 
-def _with_owned(group: ConsumerGroup, subscription: Subscription, member_id: str) -> Subscription:
+def _add_owned(group: ConsumerGroup, subscription: Subscription, member_id: str) -> Subscription:
     """Return the subscription; without owned partitions in it, add those that the member was assigned last."""
     if subscription.owned:
         return subscription

@@ -69,15 +69,15 @@ class GroupCoordinator(OffsetsPort):
 
     def stop(self, error: NotLeader) -> None:
         self.machine.stop(error)
-        self._do()
+        self._execute_effects()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(self._elsewhere(error.leader))
+                future.set_exception(self._moved_error(error.leader))
 
     def topics_changed(self) -> None:
         if self.is_loaded and not self.is_over:
             self.machine.topics_changed(self._loop.time())
-            self._do()
+            self._execute_effects()
 
     async def expire(self) -> None:
         await GroupExpiry(self, self._environment).run()
@@ -95,7 +95,7 @@ class GroupCoordinator(OffsetsPort):
         """See `Groups.join`."""
         await self.ready(deadline)
         try:
-            answer: JoinedGeneration | MemberIdGiven = await self._ask(self.machine.join, join, deadline)
+            answer: JoinedGeneration | MemberIdGiven = await self._send_request(self.machine.join, join, deadline)
         except TimeoutError:
             again = f"with the id {join.member_id!r}" if join.member_id else "as before"
             raise RebalanceInProgress(
@@ -107,7 +107,7 @@ class GroupCoordinator(OffsetsPort):
         """See `Groups.sync`."""
         await self.ready(deadline)
         try:
-            answer: SyncedGeneration = await self._ask(self.machine.sync, sync, deadline)
+            answer: SyncedGeneration = await self._send_request(self.machine.sync, sync, deadline)
         except TimeoutError:
             raise Unavailable(
                 f"group {sync.group}: its group leader has not assigned generation {sync.generation} yet; sync again"
@@ -118,14 +118,14 @@ class GroupCoordinator(OffsetsPort):
         """See `Groups.heartbeat`."""
         await self.ready(deadline)
         try:
-            await self._ask(self.machine.heartbeat, heartbeat, deadline)
+            await self._send_request(self.machine.heartbeat, heartbeat, deadline)
         except TimeoutError:
             return  # it extended the session when it arrived
 
     async def leave(self, leave: Leave, deadline: Deadline) -> tuple[LeftMember, ...]:
         """See `Groups.leave`."""
         await self.ready(deadline)
-        left: tuple[LeftMember, ...] = await self._ask(self.machine.leave, leave, deadline)
+        left: tuple[LeftMember, ...] = await self._send_request(self.machine.leave, leave, deadline)
         if any(each.error is not None for each in left):
             await self.confirm(deadline)
         return left
@@ -134,13 +134,13 @@ class GroupCoordinator(OffsetsPort):
         """Delete a group that has or had members; see `Groups.delete`."""
         await self.ready(deadline)
         try:
-            await self._ask(self.machine.delete, group, deadline)
+            await self._send_request(self.machine.delete, group, deadline)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"the deletion of group {group} was not stored before the deadline; describe the group, then retry"
             ) from None
 
-    async def _ask(self, ask: Callable[[Token, _R, float], None], request: _R, deadline: Deadline) -> Any:
+    async def _send_request(self, ask: Callable[[Token, _R, float], None], request: _R, deadline: Deadline) -> Any:
         """Send a request to the machine and return its answer. Raises its error, and `TimeoutError` at the deadline."""
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(
@@ -149,7 +149,7 @@ class GroupCoordinator(OffsetsPort):
         token, future = next(self._tokens), self._loop.create_future()
         self._waiting[token] = future
         ask(token, request, self._loop.time())
-        self._do()
+        self._execute_effects()
         try:
             async with asyncio.timeout_at(deadline):
                 return await future
@@ -159,7 +159,7 @@ class GroupCoordinator(OffsetsPort):
         finally:
             if self._waiting.pop(token, None) is not None and not self.is_over:
                 self.machine.cancel(token, self._loop.time())
-                self._do()
+                self._execute_effects()
 
     def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
         """Return the error of `Machine.check_commit`, or None.
@@ -170,12 +170,12 @@ class GroupCoordinator(OffsetsPort):
         except RaftlogError as error:
             return error
         finally:
-            self._do()
+            self._execute_effects()
         return None
 
     # effects of the machine
 
-    def _do(self) -> None:
+    def _execute_effects(self) -> None:
         for effect in self.machine.take_effects():
             if isinstance(effect, GroupAnswer):
                 self._answer(effect)
@@ -216,12 +216,12 @@ class GroupCoordinator(OffsetsPort):
             return
         assert error is None or isinstance(error, RaftlogError), f"{self.replica.name}: {error!r}"
         self.machine.stored(store.group, store.ticket, error, self._loop.time())
-        self._do()
+        self._execute_effects()
 
     def _tick(self) -> None:
         self._timer = None
         self.machine.tick(self._loop.time())
-        self._do()
+        self._execute_effects()
 
     # consumer instances of these groups
 

@@ -61,14 +61,14 @@ async def group_figures(coordinators: Iterable[GroupCoordinator], end_of: EndOf,
             members += 0 if found is None else len(found.members)
             offsets = coordinator.folded.offsets.get(group, {})
             shown = list(islice(offsets.items(), lags_max - len(lags)))
-            lags += _lags(group, shown, end_of)
+            lags += _read_lags(group, shown, end_of)
             left_out += len(offsets) - len(shown)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
     return GroupFigures(by_state, members, lags, left_out)
 
 
-def _lags(group: str, offsets: Iterable[tuple[Place, OffsetRecord]], end_of: EndOf) -> Iterator[GroupLag]:
+def _read_lags(group: str, offsets: Iterable[tuple[Place, OffsetRecord]], end_of: EndOf) -> Iterator[GroupLag]:
     for place, committed in offsets:
         known = end_of(place)
         if known is not None:

@@ -57,7 +57,7 @@ class GroupJoins:
     def _join_new(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
         known = group.instances.get(join.instance_id) if group is not None and join.instance_id is not None else None
         member = group.members[known] if group is not None and known is not None else None
-        self._admit(join, group, member)
+        self._check_may_join(join, group, member)
         group = group or self._new_group(join)
         member_id = f"{join.instance_id or join.client_id or 'member'}-{self._uuid()}"
         if member is not None:
@@ -72,7 +72,7 @@ class GroupJoins:
 
     def _join_known(self, token: Token, join: Join, group: ConsumerGroup | None, now: float) -> None:
         if group is not None and join.member_id in group.given_ids:
-            self._admit(join, group, None)
+            self._check_may_join(join, group, None)
             group.given_ids.remove(join.member_id)
             self._rebalance.timers.clear((GIVEN, group.name, join.member_id))
             self._add(token, join, group, join.member_id, now, has_id=True)
@@ -80,7 +80,7 @@ class GroupJoins:
         if group is None:
             raise UnknownMember(f"the group {join.group} has no members; join without a member id")
         member = member_of(group, join.member_id, join.instance_id)
-        self._admit(join, group, member)
+        self._check_may_join(join, group, member)
         is_same = member.protocols == join.protocols and member.can_lead == join.can_lead
         member.update_from(join)
         member.has_id = True
@@ -134,7 +134,7 @@ class GroupJoins:
         else:
             self._rebalance.prepare(group, now)
 
-    def _admit(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
+    def _check_may_join(self, join: Join, group: ConsumerGroup | None, member: Member | None) -> None:
         """Raise `InconsistentProtocol` or `GroupFull` unless the member may join."""
         if group is None:
             if len(self._rebalance.groups) >= self._settings.max_groups:

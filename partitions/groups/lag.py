@@ -46,7 +46,7 @@ class GroupLagReader:
             for number in numbers
         }
         places = sorted(committed.keys() | owners.keys())
-        ranges = await _all(places, lambda place: self._bounds(place, deadline))
+        ranges = await _for_each(places, lambda place: self._bounds(place, deadline))
         return [
             _lag(place, committed.get(place), bounds, owners.get(place))
             for place, bounds in zip(places, ranges, strict=True)
@@ -75,7 +75,7 @@ class GroupLagReader:
         `before`: −1 without a commit. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
         `InvalidArgument`."""
         places = sorted(before)
-        found = await _all(places, lambda place: self._target(place, before[place], to, deadline))
+        found = await _for_each(places, lambda place: self._target(place, before[place], to, deadline))
         return dict(zip(places, found, strict=True))
 
     async def _target(self, place: TopicPartition, before: int, to: ResetTo, deadline: Deadline) -> tuple[Offset, bool]:
@@ -108,12 +108,12 @@ def resets(
 ) -> list[OffsetReset]:
     """Return one row for each partition, sorted."""
     return [
-        OffsetReset(place.topic, place.partition, _known(before.get(place, -1)), after, clamped)
+        OffsetReset(place.topic, place.partition, _offset_or_none(before.get(place, -1)), after, clamped)
         for place, (after, clamped) in sorted(targets.items())
     ]
 
 
-def _known(offset: int) -> Offset | None:
+def _offset_or_none(offset: int) -> Offset | None:
     return None if offset < 0 else Offset(offset)
 
 
@@ -126,7 +126,7 @@ def _lag(
     return LagReport(place.topic, place.partition, current, int(beginning), int(end), lag, member)
 
 
-async def _all(places: Sequence[TopicPartition], of: Callable[[TopicPartition], Awaitable[_T]]) -> list[_T]:
+async def _for_each(places: Sequence[TopicPartition], of: Callable[[TopicPartition], Awaitable[_T]]) -> list[_T]:
     found: list[_T] = []
     for first in range(0, len(places), _AT_ONCE):
         found += await asyncio.gather(*(of(place) for place in places[first : first + _AT_ONCE]))

@@ -96,7 +96,7 @@ class Machine:
         Answer: `Synced` when they are stored; or UnknownMember, FencedInstance, StaleGeneration,
         RebalanceInProgress, InconsistentProtocol, RecordTooLarge, NotLeader."""
         try:
-            group, member = self._current(sync.group, sync.member_id, sync.instance_id, sync.generation)
+            group, member = self._current_member(sync.group, sync.member_id, sync.instance_id, sync.generation)
             if sync.protocol_type not in (None, group.protocol_type) or sync.protocol not in (None, group.protocol):
                 raise InconsistentProtocol(f"the group {group.name} has the protocol {group.protocol}")
             if group.state is ConsumerGroupState.PREPARING or (
@@ -119,7 +119,7 @@ class Machine:
     def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
         """Answer `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
         try:
-            group, member = self._current(
+            group, member = self._current_member(
                 heartbeat.group, heartbeat.member_id, heartbeat.instance_id, heartbeat.generation
             )
         except RaftlogError as error:
@@ -152,7 +152,7 @@ class Machine:
     def _leave(self, group: ConsumerGroup | None, leaving: MemberToLeave) -> RaftlogError | None:
         try:
             if group is not None and leaving.member_id in group.given_ids:
-                self._forget_given(group, leaving.member_id)
+                self._forget_given_id(group, leaving.member_id)
                 return None
             member_id = leaving.member_id
             if not member_id and group is not None and leaving.instance_id is not None:
@@ -210,12 +210,12 @@ class Machine:
                 return
             if not member_id and instance_id is None:
                 raise UnknownMember(f"the group {group} has members: only they can commit")
-        found, member = self._current(group, member_id, instance_id, generation)
+        found, member = self._current_member(group, member_id, instance_id, generation)
         if found.state is ConsumerGroupState.COMPLETING:
             raise RebalanceInProgress(f"the group {group} has a new generation: sync first")
         self._rebalance.touch(found, member, now)
 
-    def _current(
+    def _current_member(
         self, name: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerGroup, Member]:
         """Return the group and its member, in the present generation.
@@ -239,9 +239,9 @@ class Machine:
     def tick(self, now: float) -> None:
         """Execute all timers that are due."""
         for key in self._timers.take_due(now):
-            self._due(key, now)
+            self._on_timer(key, now)
 
-    def _due(self, key: TimerKey, now: float) -> None:
+    def _on_timer(self, key: TimerKey, now: float) -> None:
         kind, name, member_id = key
         group = self._groups.get(name)
         if group is None:
@@ -249,7 +249,7 @@ class Machine:
         if kind == PHASE:
             self._rebalance.phase_over(group, now)
         elif kind == GIVEN:
-            self._forget_given(group, member_id)
+            self._forget_given_id(group, member_id)
             self._rebalance.maybe_complete(group, now)
             self._rebalance.forget_unused(group)
         elif kind == WAIT:
@@ -260,7 +260,7 @@ class Machine:
             self._rebalance.drop(group, member, UnknownMember(f"the session of {member_id} expired: join again"))
             self._rebalance.members_left(group, now)
 
-    def _forget_given(self, group: ConsumerGroup, member_id: str) -> None:
+    def _forget_given_id(self, group: ConsumerGroup, member_id: str) -> None:
         group.given_ids.discard(member_id)
         self._timers.clear((GIVEN, group.name, member_id))
 

@@ -66,7 +66,7 @@ class Offsets:
         if refusal is not None:
             await self._coordinator.confirm(deadline)
             raise refusal
-        entries = list(self._to_be_committed(group, offsets, only_rises=member is None))
+        entries = list(self._changed_offsets(group, offsets, only_rises=member is None))
         if not entries:
             # Higher ones may be pending: until those are committed, the outcome of this one is open.
             if not await self._coordinator.settled(deadline):
@@ -91,7 +91,7 @@ class Offsets:
         if group not in self._folded.offsets and len(self._folded.offsets) >= most:
             raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, its limit; delete unused groups")
 
-    def _to_be_committed(
+    def _changed_offsets(
         self, group: str, offsets: Mapping[Place, OffsetCommit], *, only_rises: bool
     ) -> Iterator[tuple[OffsetKey, OffsetRecord]]:
         now_ms = self._environment.wall_ms()
@@ -127,7 +127,7 @@ class Offsets:
             if known is not None:
                 before[place] = int(known.offset)
         entries: list[GroupEntry] = [
-            GroupEntry(*each) for each in self._to_be_committed(group, moved, only_rises=False)
+            GroupEntry(*each) for each in self._changed_offsets(group, moved, only_rises=False)
         ]
         await self._coordinator.written(entries, deadline)
         return before

@@ -57,7 +57,7 @@ def describe_group(group: ConsumerGroup) -> GroupDetails:
             each.instance_id,
             each.client_id,
             each.client_host,
-            _assigned(each.assignment) if is_stable else {},
+            _assigned_partitions(each.assignment) if is_stable else {},
             each.metadata(group.protocol) if is_stable else b"",
             each.assignment if is_stable else b"",
         )
@@ -69,7 +69,7 @@ def describe_group(group: ConsumerGroup) -> GroupDetails:
     )
 
 
-def _assigned(assignment: bytes) -> Mapping[str, Sequence[int]]:
+def _assigned_partitions(assignment: bytes) -> Mapping[str, Sequence[int]]:
     """Return the partitions in a member's assignment, by topic; none when it cannot be decoded."""
     found: dict[str, list[int]] = {}
     try:

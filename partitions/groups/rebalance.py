@@ -122,14 +122,14 @@ class GroupRebalance:
     def phase_over(self, group: ConsumerGroup, now: float) -> None:
         """Process the timer of a phase: of the initial delay, of joining, of syncing."""
         if group.state is ConsumerGroupState.PREPARING and group.holds:
-            self._hold_on(group, now)
+            self._extend_delay(group, now)
         elif group.state is ConsumerGroupState.PREPARING:
             group.is_overdue = True
             self.maybe_complete(group, now)
         elif group.state in (ConsumerGroupState.COMPLETING, ConsumerGroupState.STABLE):
-            self._syncs_over(group, now)
+            self._remove_unsynced(group, now)
 
-    def _hold_on(self, group: ConsumerGroup, now: float) -> None:
+    def _extend_delay(self, group: ConsumerGroup, now: float) -> None:
         """Extend the initial delay (KIP-134) while members keep joining and the rebalance timeout allows it."""
         until = min(now + self.settings.initial_rebalance_delay_ms / 1000, self._phase_end(group))
         group.holds = group.grew and until > now
@@ -179,9 +179,9 @@ class GroupRebalance:
         if kept is None:
             return  # a Store of a group that was deleted meanwhile
         if kept is StoreContent.NOTHING:
-            self._deletion_stored(group, error)
+            self._on_deletion_stored(group, error)
         elif error is not None:
-            self._not_stored(group, kept, error, now)
+            self._on_store_failure(group, kept, error, now)
         else:
             if kept is StoreContent.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
                 self.become(group, Event.ASSIGNED)
@@ -210,7 +210,7 @@ class GroupRebalance:
         member.has_synced = True
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
-    def _not_stored(self, group: ConsumerGroup, kept: StoreContent, error: RaftlogError, now: float) -> None:
+    def _on_store_failure(self, group: ConsumerGroup, kept: StoreContent, error: RaftlogError, now: float) -> None:
         """Fail the waiting requests of a generation that was not stored; its number is not used again here."""
         failure = (
             error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
@@ -226,7 +226,7 @@ class GroupRebalance:
         else:
             self.settle(group, now)
 
-    def _deletion_stored(self, group: ConsumerGroup, error: RaftlogError | None) -> None:
+    def _on_deletion_stored(self, group: ConsumerGroup, error: RaftlogError | None) -> None:
         token, group.deletion = group.deletion, None
         if error is None:
             del self.groups[group.name]
@@ -284,7 +284,7 @@ class GroupRebalance:
         self.timers.clear((SESSION, group.name, member_id))
         self.timers.clear((WAIT, group.name, member_id))
 
-    def _syncs_over(self, group: ConsumerGroup, now: float) -> None:
+    def _remove_unsynced(self, group: ConsumerGroup, now: float) -> None:
         """Remove members that joined and did not sync in time, the group leader too."""
         if group.storing:
             self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)

@@ -105,26 +105,26 @@ def encode_key(key: Key) -> bytes:
     """Encode a key; equal keys have equal bytes."""
     match key:
         case GroupKey(group):
-            return _keyed(_GROUP, [group])
+            return _pack_key(_GROUP, [group])
         case OffsetKey(group, topic_id, partition):
-            return _keyed(_OFFSET, [group, topic_id.bytes, partition])
+            return _pack_key(_OFFSET, [group, topic_id.bytes, partition])
         case InstanceKey(group, instance):
-            return _keyed(_INSTANCE, [group, instance])
+            return _pack_key(_INSTANCE, [group, instance])
 
 
 def decode_key(data: bytes) -> Key:
     """Decode a key. Raises `FormatError` for a kind that this version does not have, and for other bytes."""
     if len(data) < _KIND.size:
-        raise _wrong("a key", data)
+        raise _format_error("a key", data)
     kind = int(_KIND.unpack_from(data)[0])
-    match kind, _unpacked(data[_KIND.size :], KEY_BYTES_MAX):
+    match kind, _unpack(data[_KIND.size :], KEY_BYTES_MAX):
         case int(), [str(group)] if kind == _GROUP:
             return GroupKey(group)
         case int(), [str(group), bytes(topic_id), int(partition)] if kind == _OFFSET and len(topic_id) == _UUID_BYTES:
             return OffsetKey(group, UUID(bytes=topic_id), partition)
         case int(), [str(group), str(instance)] if kind == _INSTANCE:
             return InstanceKey(group, instance)
-    raise _wrong(f"a key of kind {kind}", data)
+    raise _format_error(f"a key of kind {kind}", data)
 
 
 LATER_FIELDS: Final[dict[tuple[type[Any], str], int]] = {}
@@ -138,11 +138,11 @@ def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
     match value:
         case GroupRecord():
             members = [_fields(each, level) for each in value.members]
-            return _packed([VERSION, *_fields(value, level, members=members)], GROUP_BYTES_MAX)
+            return _pack([VERSION, *_fields(value, level, members=members)], GROUP_BYTES_MAX)
         case OffsetRecord():
-            return _packed([VERSION, *_fields(value, level)], OFFSET_BYTES_MAX)
+            return _pack([VERSION, *_fields(value, level)], OFFSET_BYTES_MAX)
         case _:
-            return _packed([VERSION, dict(value)], INSTANCE_BYTES_MAX)
+            return _pack([VERSION, dict(value)], INSTANCE_BYTES_MAX)
 
 
 def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
@@ -161,7 +161,7 @@ def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
 
 def decode_value(key: Key, data: bytes) -> Value:
     """Decode the value of a key of this kind. Raises `FormatError`. The caller handles tombstones (no value)."""
-    match key, _unpacked(data, GROUP_BYTES_MAX):
+    match key, _unpack(data, GROUP_BYTES_MAX):
         case _, [int(version), *_] if version != VERSION:
             raise FormatError(
                 f"a record of consumer groups has version {version}; this release reads {VERSION}: run a newer release"
@@ -172,7 +172,7 @@ def decode_value(key: Key, data: bytes) -> Value:
             return _record(OffsetRecord, fields)
         case InstanceKey(), [_, dict(instance)]:
             return instance
-    raise _wrong(f"the value of a {type(key).__name__}", data)
+    raise _format_error(f"the value of a {type(key).__name__}", data)
 
 
 def _record(kind: type[Row], raw: list[Any]) -> Row:
@@ -185,11 +185,11 @@ def _record(kind: type[Row], raw: list[Any]) -> Row:
         ) from None
 
 
-def _keyed(kind: int, fields: list[Any]) -> bytes:
-    return _KIND.pack(kind) + _packed(fields, KEY_BYTES_MAX)
+def _pack_key(kind: int, fields: list[Any]) -> bytes:
+    return _KIND.pack(kind) + _pack(fields, KEY_BYTES_MAX)
 
 
-def _packed(fields: list[Any], bytes_max: int) -> bytes:
+def _pack(fields: list[Any], bytes_max: int) -> bytes:
     try:
         packed: bytes = msgpack.packb(fields)
     except (ValueError, TypeError, OverflowError) as error:
@@ -199,7 +199,7 @@ def _packed(fields: list[Any], bytes_max: int) -> bytes:
     return packed
 
 
-def _unpacked(data: bytes, bytes_max: int) -> Any:
+def _unpack(data: bytes, bytes_max: int) -> Any:
     if len(data) > bytes_max:
         raise FormatError(f"a record of consumer groups has {len(data)} bytes; the limit is {bytes_max}")
     try:
@@ -208,5 +208,5 @@ def _unpacked(data: bytes, bytes_max: int) -> Any:
         raise FormatError(f"a record of consumer groups cannot be read: {type(error).__name__}") from None
 
 
-def _wrong(what: str, data: bytes) -> FormatError:
+def _format_error(what: str, data: bytes) -> FormatError:
     return FormatError(f"{what} of {len(data)} bytes in __consumer_offsets cannot be read")

@@ -88,7 +88,7 @@ class Groups:
         self.coordinators = Coordinators(
             parts.node, lambda replica, failed: GroupCoordinator(replica, environment, failed)
         )
-        topic = InternalTopic(OFFSETS_TOPIC, offsets_partitions, OFFSETS_CONFIG, check_group, _unknown)
+        topic = InternalTopic(OFFSETS_TOPIC, offsets_partitions, OFFSETS_CONFIG, check_group, _unknown_group)
         self.router = CoordinatorRouter(parts, topic, self.coordinators)
         """Router to the coordinators, which serve consumer instances as well."""
         self.router.register(operations_of(operations))
@@ -215,7 +215,9 @@ class Groups:
         """Return all groups with their states, sorted."""
         if not await self.router.has_topic(deadline):
             return []
-        parts = await asyncio.gather(*(self._listed(partition, deadline) for partition in self.router.partitions()))
+        parts = await asyncio.gather(
+            *(self._list_partition(partition, deadline) for partition in self.router.partitions())
+        )
         return sorted(row for part in parts for row in part)
 
     async def local_listings(self, *, deadline: Deadline) -> list[GroupListing]:
@@ -226,10 +228,10 @@ class Groups:
         for partition in self.router.partitions():
             if self.router.coordinator_id(partition) == self._node_id:
                 with suppress(NotLeader):  # another node coordinates these now, and lists them
-                    rows += await self._listed(partition, deadline)
+                    rows += await self._list_partition(partition, deadline)
         return sorted(rows)
 
-    async def _listed(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
+    async def _list_partition(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
         rows = await self.router.call_at(operations.LIST, partition, "", None, deadline)
         coordinator = self.router.coordinator_id(partition)
         return [msgspec.structs.replace(row, coordinator=coordinator) for row in rows]
@@ -238,7 +240,7 @@ class Groups:
         """Describe a group. Raises `UnknownGroup`."""
         found = await self.router.call(operations.DESCRIBE, group, group, deadline)
         if found is None:
-            raise _unknown(group)
+            raise _unknown_group(group)
         coordinator = self.router.coordinator_id(self.router.partition_of(group))
         return msgspec.structs.replace(found, coordinator=coordinator)
 
@@ -339,5 +341,5 @@ class Groups:
             await self.router.call(operations.RESET, group, OffsetMove(group, {}), deadline, is_repeatable=True)
 
 
-def _unknown(group: str) -> UnknownGroup:
+def _unknown_group(group: str) -> UnknownGroup:
     return UnknownGroup(f"there is no group {group!r}")

@@ -36,7 +36,7 @@ class Timers(Generic[K]):
 
     def next(self) -> float | None:
         """Return the time of the earliest timer; None without timers."""
-        self._settle()
+        self._move_delayed()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> Iterator[K]:
@@ -53,7 +53,7 @@ class Timers(Generic[K]):
         self._placed[key] = when
         heappush(self._heap, (when, next(self._sequence), key))
 
-    def _settle(self) -> None:
+    def _move_delayed(self) -> None:
         """Move entries until the first in the heap is due at its time."""
         while self._heap:
             when, _, key = self._heap[0]

@@ -246,10 +246,12 @@ class LeaderAppends:
             return 0
         for append in appends:
             append.is_proposed = True
-        proposed.add_done_callback(partial(self._landed, appends, size))
+        proposed.add_done_callback(partial(self._on_outcome, appends, size))
         return len(appends)
 
-    def _landed(self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]") -> None:
+    def _on_outcome(
+        self, appends: Sequence[LeaderAppend], size: int, proposed: "asyncio.Future[ReplicaAppended]"
+    ) -> None:
         self._budget.give(size)
         if self._lines:
             self._drain_all()
@@ -262,7 +264,7 @@ class LeaderAppends:
                 raise error
             return
         appended = proposed.result()
-        self._count(appends, size, appended)
+        self._count_append(appends, size, appended)
         if len(appends) == 1:
             if not appends[0].future.done():
                 appends[0].future.set_result(appended)
@@ -274,7 +276,7 @@ class LeaderAppends:
                 append.future.set_result(ReplicaAppended(base, after, epoch, watermark, is_duplicate))
             base = after
 
-    def _count(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:
+    def _count_append(self, appends: Sequence[LeaderAppend], size: int, appended: ReplicaAppended) -> None:
         counters = self._counters
         counters.append_times.observe_since(appends[0].arrived)
         if appended.is_duplicate:
@@ -370,7 +372,7 @@ class LeaderAppends:
             if append.deadline > now:
                 earliest = min(earliest, append.deadline)
             elif not append.future.done():
-                append.future.set_exception(_late(append))
+                append.future.set_exception(_late_error(append))
         return earliest
 
     def close(self) -> None:
@@ -387,7 +389,7 @@ class LeaderAppends:
                     append.future.set_exception(LogClosed(f"{replica.name}: the broker stops"))
 
 
-def _late(append: LeaderAppend) -> RaftlogError:
+def _late_error(append: LeaderAppend) -> RaftlogError:
     name = append.replica.name
     if append.is_proposed:
         return DeadlineExceeded(f"{name}: appended, but no majority had it on disk before the deadline")

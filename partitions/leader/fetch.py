@@ -154,16 +154,16 @@ class PartitionsFetch:
     # reading
 
     async def _read_all(self) -> None:
-        self._note_memory()
+        self._limit_to_memory()
         for place, replica in enumerate(self._replicas):
             if place and place % _SLICE == 0:
                 self._watch()
                 await asyncio.sleep(0)
-                self._note_memory()
+                self._limit_to_memory()
             if replica is not None:
                 self._read(place, replica)
 
-    def _note_memory(self) -> None:
+    def _limit_to_memory(self) -> None:
         """Bound the answer by the memory that is free now."""
         if self._free_bytes is not None:
             self._max_bytes = min(self._asked_bytes, self._free_bytes() or _NO_BYTES)
@@ -186,7 +186,7 @@ class PartitionsFetch:
                 elif offset < end:
                     self._is_full = True
             else:
-                batches = self._within(replica.read_now(offset, max(1, left), end), left, end)
+                batches = self._cut_to_fit(replica.read_now(offset, max(1, left), end), left, end)
             start = group.committed_start_offset
             if offset < start:
                 raise OffsetOutOfRange(offset, start, end)
@@ -199,7 +199,7 @@ class PartitionsFetch:
             self._sizes[place] = size = sum(map(len, batches))
             self._total += size
 
-    def _within(self, batches: list[memoryview], left: int, end: Offset) -> Sequence[memoryview]:
+    def _cut_to_fit(self, batches: list[memoryview], left: int, end: Offset) -> Sequence[memoryview]:
         """Return the batches that fit, and of the first partition with records at least one (KIP-74)."""
         if not batches:
             return batches
@@ -267,12 +267,12 @@ class PartitionsFetch:
             self._read_changed()
         while may_wait and not self._is_enough(min_bytes):
             self._missing = min_bytes - self._total
-            self._drop()
-            may_wait = await self._turn(deadline)
+            self._drop_records()
+            may_wait = await self._wait_turn(deadline)
             self._read_changed()
         self._read_dropped()
 
-    def _drop(self) -> None:
+    def _drop_records(self) -> None:
         """Free the records that were read, unless they are few; their sizes go on to count."""
         if self._total <= _HELD_BYTES_MAX:
             return
@@ -284,7 +284,7 @@ class PartitionsFetch:
     def _read_dropped(self) -> None:
         places, self._dropped = self._dropped, {}
         if places:
-            self._note_memory()
+            self._limit_to_memory()
         for place in places:
             self._total -= self._sizes[place]
             self._sizes[place] = 0
@@ -293,7 +293,7 @@ class PartitionsFetch:
             if replica is not None:
                 self._read(place, replica)
 
-    async def _turn(self, deadline: Deadline) -> bool:
+    async def _wait_turn(self, deadline: Deadline) -> bool:
         """Wait until enough may be visible; false when the deadline passes first."""
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
@@ -310,7 +310,7 @@ class PartitionsFetch:
 
     def _read_changed(self) -> None:
         places, self._changed = self._changed, {}
-        self._note_memory()
+        self._limit_to_memory()
         for place in places:
             self._dropped.pop(place, None)
             replica = self._replicas[place]

@@ -66,18 +66,18 @@ class TopicLeaders:
     async def describe_all(self) -> list[TopicLeader]:
         """Return all topics, by name."""
         topics = sorted(self._topics, key=lambda topic: topic.name)
-        leaders = await self._leaders([each for topic in topics for each in topic.partitions])
-        return [self._described(topic, leaders) for topic in topics]
+        leaders = await self._find_leaders([each for topic in topics for each in topic.partitions])
+        return [self._topic_leader(topic, leaders) for topic in topics]
 
     async def describe(self, names: Sequence[str], hold_ms: int) -> list[TopicLeader]:
         """Return these topics, in this order; wait up to `hold_ms` for partitions whose leader is being elected."""
         until = deadline_in(hold_ms)
-        problem = await self._learn(names)
+        problem = await self._look_up(names)
         topics = [self._topics.get(name) for name in names]
         open_ = {each: None for topic in topics if topic is not None for each in topic.partitions}
         leaders: dict[Partition, PartitionLeader] = {}
         while open_:
-            leaders.update(await self._leaders(list(open_)))
+            leaders.update(await self._find_leaders(list(open_)))
             open_ = {each: None for each in open_ if leaders[each].leader is None}
             if not open_ or asyncio.get_running_loop().time() >= until:
                 break
@@ -85,11 +85,11 @@ class TopicLeaders:
         return [
             TopicLeader(name, False, (), problem or UnknownTopic(f"topic {name!r} does not exist"))
             if topic is None
-            else self._described(topic, leaders)
+            else self._topic_leader(topic, leaders)
             for name, topic in zip(names, topics, strict=True)
         ]
 
-    async def _learn(self, names: Iterable[str]) -> RaftlogError | None:
+    async def _look_up(self, names: Iterable[str]) -> RaftlogError | None:
         """Ask the controller once if any of these topics is not known here; return the error if it does not answer."""
         if all(name in self._topics for name in names):
             return None
@@ -99,21 +99,21 @@ class TopicLeaders:
             return error
         return None
 
-    def _described(self, topic: Topic, leaders: dict[Partition, PartitionLeader]) -> TopicLeader:
+    def _topic_leader(self, topic: Topic, leaders: dict[Partition, PartitionLeader]) -> TopicLeader:
         return TopicLeader(topic.name, topic.is_internal, [leaders[each] for each in topic.partitions])
 
-    async def _leaders(self, partitions: Sequence[Partition]) -> dict[Partition, PartitionLeader]:
-        alive = self._alive(partitions)
-        found = {each: self._local(each, alive) for each in partitions if each.replica is not None}
+    async def _find_leaders(self, partitions: Sequence[Partition]) -> dict[Partition, PartitionLeader]:
+        alive = self._alive_brokers(partitions)
+        found = {each: self._local_leader(each, alive) for each in partitions if each.replica is not None}
         others = [each for each in partitions if each.replica is None]
         if others:
             rows = await self._view.leaders(others, deadline_in(_ASK_MS))
             for each in others:
                 leader, term, in_sync = rows.get(each.group_id.bytes) or (None, 0, None)
-                found[each] = self._row(each, alive, leader, term, in_sync)
+                found[each] = self._partition_leader(each, alive, leader, term, in_sync)
         return found
 
-    def _alive(self, partitions: Iterable[Partition]) -> set[NodeId]:
+    def _alive_brokers(self, partitions: Iterable[Partition]) -> set[NodeId]:
         """Return those of the partitions' brokers that are alive."""
         nodes = {replica.node_id for each in partitions for replica in each.assigned}
         return {node for node in nodes if self._is_alive(node)}
@@ -121,16 +121,18 @@ class TopicLeaders:
     def _is_alive(self, node: NodeId) -> bool:
         return node == self._me or self._node.is_alive(node)
 
-    def _local(self, partition: Partition, alive: set[NodeId]) -> PartitionLeader:
+    def _local_leader(self, partition: Partition, alive: set[NodeId]) -> PartitionLeader:
         replica = partition.replica
         assert replica is not None, f"{partition.name}: no replica here"
         core = replica.group.core
         in_sync = None
         if core.role is Role.LEADER:
             in_sync = [each.node_id for each in voters_in_sync(core.status(), self._lag_ticks_max)]
-        return self._row(partition, alive, core.leader.node_id if core.leader else None, core.term, in_sync)
+        return self._partition_leader(
+            partition, alive, core.leader.node_id if core.leader else None, core.term, in_sync
+        )
 
-    def _row(
+    def _partition_leader(
         self,
         partition: Partition,
         alive: set[NodeId],

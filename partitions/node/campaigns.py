@@ -36,14 +36,14 @@ class Campaigns:
 
     def begin(self, groups: Iterable[PartitionReplica]) -> None:
         """Campaign in new groups."""
-        self._ask([group for group in groups if not group.is_closed], 1)
+        self._campaign([group for group in groups if not group.is_closed], 1)
 
     def stop(self) -> None:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
 
-    def _ask(self, groups: list[PartitionReplica], attempt: int) -> None:
+    def _campaign(self, groups: list[PartitionReplica], attempt: int) -> None:
         for group in groups:
             core = group.core
             if core.role is Role.PRE_CANDIDATE:
@@ -57,9 +57,9 @@ class Campaigns:
 
     def _retry(self, groups: list[PartitionReplica], attempt: int, timer: list[asyncio.TimerHandle]) -> None:
         del self._timers[timer[0]]
-        self._ask([group for group in groups if not group.is_closed and _is_open(group.core)], attempt + 1)
+        self._campaign([group for group in groups if not group.is_closed and _may_campaign(group.core)], attempt + 1)
 
 
-def _is_open(core: RaftCore) -> bool:
+def _may_campaign(core: RaftCore) -> bool:
     """Return whether the group has no known leader and this replica has begun no election; a pre-vote is none."""
     return core.leader is None and core.role in (Role.FOLLOWER, Role.PRE_CANDIDATE)

@@ -79,7 +79,7 @@ class NodeTransport(Transport, Protocol):
     async def close(self) -> None: ...
 
 
-async def _nothing(_: bool) -> None:
+async def _close_nothing(_: bool) -> None:
     return None
 
 
@@ -93,7 +93,7 @@ class NodeEnvironment:
     make_transport: Callable[[Callable[[], PeerIdentity]], NodeTransport]
     random: Random
     wall_ms: Callable[[], int]
-    close: Callable[[bool], Awaitable[None]] = _nothing
+    close: Callable[[bool], Awaitable[None]] = _close_nothing
     """Called at the end; the argument is whether to wait for submitted syncs."""
     make_wire: Callable[[], Wire] = UdpWire
     """Maker of the gossip's datagram wire, for nodes that use gossip."""

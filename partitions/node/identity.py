@@ -70,7 +70,7 @@ class NodeDirectory:
             make_directory(disk, internal(path))
             lock = lock_directory(disk, path)
         except OSError as error:
-            raise _unusable(path, error) from error
+            raise _unusable_error(path, error) from error
         try:
             identity = _identify(disk, path, node_id, cluster_id, draw_uuid)
             directory = cls(disk, path, lock, identity)
@@ -79,7 +79,7 @@ class NodeDirectory:
                 write_meta(disk, path, KIND, {})
         except OSError as error:
             lock.release()
-            raise _unusable(path, error) from error
+            raise _unusable_error(path, error) from error
         except BaseException:
             lock.release()
             raise
@@ -95,7 +95,7 @@ class NodeDirectory:
         if known is None:
             self._save(self.identity._replace(cluster_id=cluster_id))
         elif known != cluster_id:
-            raise InvalidArgument(_other_cluster(self.path, known, cluster_id))
+            raise InvalidArgument(_other_cluster_text(self.path, known, cluster_id))
 
     def note_refusal(self, message: str) -> None:
         """Store that the cluster refuses this disk, permanently."""
@@ -161,7 +161,7 @@ def _identify(
             f"use --node-id {known.node_id}, or another directory"
         )
     if cluster_id is not None and known.cluster_id not in (None, cluster_id):
-        raise InvalidArgument(_other_cluster(path, known.cluster_id, cluster_id))
+        raise InvalidArgument(_other_cluster_text(path, known.cluster_id, cluster_id))
     return known._replace(cluster_id=known.cluster_id or cluster_id, boot_epoch=known.boot_epoch + 1)
 
 
@@ -193,7 +193,7 @@ def _has_meta(disk: Disk, path: str) -> bool:
         return False
 
 
-def _other_cluster(path: str, known: str | None, wanted: str) -> str:
+def _other_cluster_text(path: str, known: str | None, wanted: str) -> str:
     return f"{path} belongs to cluster {known}, and not to {wanted}; correct the seeds, or use another directory"
 
 
@@ -209,7 +209,7 @@ def no_room_error(path: str, error: OSError) -> StorageError | None:
     )
 
 
-def _unusable(path: str, error: OSError) -> StorageError:
+def _unusable_error(path: str, error: OSError) -> StorageError:
     if (full := no_room_error(path, error)) is not None:
         return full
     why = error.strerror or str(error)

@@ -148,7 +148,7 @@ class LedGroups:
     def tick(self, now: float) -> None:
         """Begin the transfers that are due."""
         self.count_room(now)
-        self._look_after_moves(now)
+        self._check_transfers(now)
         is_fit = self._fitness.is_fit(self.me.node_id, now)
         moving_max = self._settings.transfers_max if is_fit else _STOP_TRANSFERS_MAX
         for group in list(self._led.values()):
@@ -191,7 +191,7 @@ class LedGroups:
         )
         return faster >= len(voters) // 2 + 1
 
-    def _look_after_moves(self, now: float) -> None:
+    def _check_transfers(self, now: float) -> None:
         for key, move in list(self._moving.items()):
             if key not in self._led:
                 del self._moving[key]
@@ -257,7 +257,7 @@ class LedGroups:
     async def remaining_leaderships(self) -> "RemainingLeaderships":
         """Return the progress of this process towards leading nothing."""
         led = len(self._led)
-        shared = self._shared()
+        shared = self._groups_with_other_voters()
         stuck = []
         for number, group in enumerate(shared, 1):
             if group.key not in self._moving and self.best_target(group) is None:
@@ -281,9 +281,13 @@ class LedGroups:
         Ends early when no connected node stays."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (now := loop.time()) < until and self._shared() and self._connected_at.keys() - self._leaving.keys():
-            self._look_after_moves(now)
-            for group in self._shared():
+        while (
+            (now := loop.time()) < until
+            and self._groups_with_other_voters()
+            and self._connected_at.keys() - self._leaving.keys()
+        ):
+            self._check_transfers(now)
+            for group in self._groups_with_other_voters():
                 if len(self._moving) >= _STOP_TRANSFERS_MAX:
                     break
                 target = self._best_target(group, now) if group.key not in self._moving else None
@@ -293,9 +297,9 @@ class LedGroups:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self.patience_s / 4, until - now)):
                     await self._moved.wait()
-        return len(self._shared())
+        return len(self._groups_with_other_voters())
 
-    def _shared(self) -> list[PartitionReplica]:
+    def _groups_with_other_voters(self) -> list[PartitionReplica]:
         """Return the groups led here that have other voters."""
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 

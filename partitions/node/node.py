@@ -78,7 +78,7 @@ class Node:
         self._watchers: dict[GroupKey, Callable[[PartitionReplica, Ready], None]] = {}
         self._heartbeat_times = HeartbeatTimes(self.loop.time)
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
-        self.transport = environment.make_transport(self._introduction)
+        self.transport = environment.make_transport(self._own_identity)
         self._requests = Requests(directory.identity.node_id, self.transport)
         self._remembered = RememberedPeers(
             directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
@@ -123,11 +123,11 @@ class Node:
         self.leaders = LedGroups(self.identity.replica, self.settings, self.fitness_exchange.fitness)
         self.driver.loop = self.loop  # requests may come before the groups begin; they find no leader yet
         self.driver.on_failure = self.fail
-        self.driver.on_step = self._stepped
+        self.driver.on_step = self._on_step
         self._campaigns = Campaigns(self.loop, self.identity.replica, self.driver.mark_dirty)
         transport = self.transport
         transport.on_envelopes, transport.on_beat = self.driver.receive, self._receive_beat
-        transport.on_refused = self._refused
+        transport.on_refused = self._on_refusal
         transport.on_connection, transport.serve = self._connection_changed, self._serve
         transport.serve_probe = self._requests.serve_probe
 
@@ -244,7 +244,7 @@ class Node:
         """Store the cluster id; durable on return. Raises `InvalidArgument` when there is another one."""
         self._directory.join_cluster(cluster_id)
 
-    def _introduction(self) -> PeerIdentity:
+    def _own_identity(self) -> PeerIdentity:
         mine, sequence = self.identity, self.driver.journal.durable_sequence
         at = self.settings.advertise_rpc or self.transport.address
         address = "" if at is None else address_text(at)
@@ -254,15 +254,15 @@ class Node:
     def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Run a task for as long as the process lives; its failure ends the process."""
         task = self.loop.create_task(work, name=name)
-        task.add_done_callback(self._kept_up)
+        task.add_done_callback(self._on_task_end)
         return task
 
-    def _kept_up(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_end(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.error("%s failed", task.get_name(), exc_info=error)
             self.fail(StorageError(f"{task.get_name()} failed, and the process cannot run without it: {error!r}"))
 
-    def _refused(self, refusal: HandshakeRefusal) -> None:
+    def _on_refusal(self, refusal: HandshakeRefusal) -> None:
         consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
         if consequence is Consequence.NONE or self._failure is not None:
             return
@@ -305,7 +305,7 @@ class Node:
 
         Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`."""
         check_creation(self.identity, roll)
-        group = self._driver_in_use().create_group(roll, name)
+        group = self._working_driver().create_group(roll, name)
         self._campaign([group])
         return group
 
@@ -315,7 +315,7 @@ class Node:
         Raises like `create_group`; replicas that were created before stay."""
         for roll, _ in creations:
             check_creation(self.identity, roll)
-        driver = self._driver_in_use()
+        driver = self._working_driver()
         await driver.create_groups(creations)
         created = (driver.groups.get(roll.group_id.bytes) for roll, _ in creations)
         self._campaign([group for group in created if group is not None])
@@ -332,13 +332,13 @@ class Node:
 
     async def join_groups(self, joining: Sequence[tuple[uuid.UUID, str | None]]) -> None:
         """Create many replicas with empty logs, without holding the loop. Raises like `create_groups`."""
-        await self._driver_in_use().join_groups(joining)
+        await self._working_driver().join_groups(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> PartitionReplica:
         """Create a replica with an empty log, which the leader fills; blocking.
 
         A former directory in its place is kept aside."""
-        return join_group(self._driver_in_use(), group_id, name)
+        return join_group(self._working_driver(), group_id, name)
 
     def remove_group(self, group_id: uuid.UUID) -> None:
         """Remove a replica and its directory, permanently."""
@@ -347,7 +347,7 @@ class Node:
         self.leader_statistics.forget(group_id.bytes)
         self._waits.wake(group_id.bytes)
 
-    def _driver_in_use(self) -> Driver:
+    def _working_driver(self) -> Driver:
         if self._failure is not None or self._end is not None:
             raise Unavailable(f"node {self.identity.node_id} stops: {self._failure or 'a stop was requested'}")
         return self.driver
@@ -389,7 +389,7 @@ class Node:
         """Call `hook` with every Ready of this group, before `on_step`."""
         self._watchers[group_id.bytes] = hook
 
-    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
+    def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self.leader_statistics.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
             self.leaders.note_role(group, ready.role_state.role)

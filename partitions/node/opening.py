@@ -49,12 +49,12 @@ def open_driver(
     """Recover all groups of the directory, on `disk`; blocking. Raises `FormatError`, `StorageError`."""
     try:
         if directory.identity.refusal is not None:
-            _become_another(directory, directory.identity.refusal, environment)
+            _take_new_disk(directory, directory.identity.refusal, environment)
         try:
-            driver = _open(disk, directory, settings, environment, transport)
+            driver = _open_with(disk, directory, settings, environment, transport)
         except JournalDamaged as damage:
-            _become_another(directory, str(damage), environment)
-            driver = _open(disk, directory, settings, environment, transport)
+            _take_new_disk(directory, str(damage), environment)
+            driver = _open_with(disk, directory, settings, environment, transport)
         directory.note_journal()
         directory.keep_old_journals()
     except OSError as error:
@@ -75,13 +75,13 @@ def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> Partiti
         return driver.join_group(group_id, name)
 
 
-def _become_another(directory: NodeDirectory, why: str, environment: NodeEnvironment) -> None:
+def _take_new_disk(directory: NodeDirectory, why: str, environment: NodeEnvironment) -> None:
     old, new = directory.identity.disk_uuid, draw_uuid(environment.random)
     _logger.error("%s; the disk %s becomes %s, without groups, to be filled by the others", why, old, new)
     directory.replace_disk(new)
 
 
-def _open(
+def _open_with(
     disk: Disk,
     directory: NodeDirectory,
     settings: NodeSettings,

@@ -43,7 +43,7 @@ class RememberedPeers:
         self._is_start_unsaved = False
         """Whether a restarted process connected after the last save began."""
         self._is_over = False
-        memory.on_start = self._note_start
+        memory.on_start = self._save_start
 
     def stop(self) -> None:
         """Begin no further saves: the process ends."""
@@ -72,7 +72,7 @@ class RememberedPeers:
         self._saved_at = now
         return self._submit()
 
-    def _note_start(self) -> None:
+    def _save_start(self) -> None:
         self._is_start_unsaved = True
         if not self._is_saving and not self._is_over:
             self._submit()
@@ -84,9 +84,9 @@ class RememberedPeers:
             return False
         self._saved, self._is_saving = records, True
         try:
-            submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._done, lambda: self._is_over)
+            submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._on_saved, lambda: self._is_over)
         except OSError as error:
-            self._done(error)
+            self._on_saved(error)
         return True
 
     def save(self) -> None:
@@ -105,7 +105,7 @@ class RememberedPeers:
             raise SyncFailed(f"{self._path}: {error}") from error
         self._saved = records
 
-    def _done(self, error: OSError | None) -> None:
+    def _on_saved(self, error: OSError | None) -> None:
         self._is_saving = False
         if error is None:
             if self._is_start_unsaved and not self._is_over:

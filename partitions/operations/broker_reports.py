@@ -65,7 +65,7 @@ class BrokerReporter:
     async def _report(self) -> BrokerReport:
         state, node = self._metadata.state, self._node
         remaining = await node.leaders.remaining_leaderships()
-        assigned_bytes, unassigned = await self._held()
+        assigned_bytes, unassigned = await self._count_replicas()
         return BrokerReport(
             state.settings.first().version if len(state.settings) else 0,
             state.is_excluded(node.identity.node_id),
@@ -74,12 +74,12 @@ class BrokerReporter:
             remaining.transferring,
             remaining.failed,
             len(remaining.stuck),
-            [self._name(group_id) for group_id in remaining.stuck[:_NAMES_MAX]],
+            [self._group_name(group_id) for group_id in remaining.stuck[:_NAMES_MAX]],
             assigned_bytes,
             unassigned,
         )
 
-    async def _held(self) -> tuple[int, int]:
+    async def _count_replicas(self) -> tuple[int, int]:
         """Return the bytes of the assigned replicas here, and the number of the others.
 
         Replicas of unknown topics are not counted."""
@@ -96,7 +96,7 @@ class BrokerReporter:
                 await asyncio.sleep(0)
         return size, others
 
-    def _name(self, group_id: UUID) -> str:
+    def _group_name(self, group_id: UUID) -> str:
         state = self._metadata.state
         name = state.group(group_id)
         return _CONTROLLER if name is None else f"{state.topic_by_id(name.topic_id).name}/{name.partition}"

@@ -75,7 +75,7 @@ class BrokerOrders:
             eligible=report.eligible,
             transferring=report.transferring,
             failed=report.failed,
-            reasons=_reasons(report),
+            reasons=_maintenance_reasons(report),
         )
 
     # decommission
@@ -148,14 +148,15 @@ class BrokerOrders:
         known = [left for left in lefts if left is not None]
         is_known = len(known) == len(lefts) and report is not None
         votes = row.replica in self._metadata.controller_voters()
-        moves = [*bounded(leaving), *_not_begun(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
+        moves = [*bounded(leaving), *_unbegun_moves(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
         return Decommission(
             False,
             len(assigned) + gone,
             sum(known) + report.assigned_bytes if is_known and report is not None else None,
             failures.names,
             [LeavingPartition.of(move, node) for move in moves],
-            failures.summary or _reason(row, report, leaving, len(assigned) + gone, seen.silent, votes=votes),
+            failures.summary
+            or _decommission_reason(row, report, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
 
     async def _row(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
@@ -168,7 +169,7 @@ def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
     return any(disk.node_id == node_id for disk in state.retired)
 
 
-def _reasons(report: BrokerReport) -> list[str]:
+def _maintenance_reasons(report: BrokerReport) -> list[str]:
     reasons = []
     if not report.is_excluded:
         reasons.append("the broker has not received the order yet")
@@ -183,7 +184,7 @@ def _reasons(report: BrokerReport) -> list[str]:
     return reasons
 
 
-def _not_begun(
+def _unbegun_moves(
     state: ControllerState, groups: Iterable[GroupName], reasons: Sequence[str | None]
 ) -> Iterable[Reconfiguration]:
     for group, reason in zip(groups, reasons, strict=False):
@@ -199,7 +200,7 @@ def _not_begun(
         )
 
 
-def _reason(
+def _decommission_reason(
     row: RegisteredBroker,
     report: BrokerReport | None,
     leaving: Sequence[Reconfiguration],

@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     read: Callable[[str], SettingValue]
 
 
-def _whole(low: int, high: int, *others: int) -> Callable[[str], int]:
+def _number_reader(low: int, high: int, *others: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text) if text.isascii() and "_" not in text else None
         if value is None or not (low <= value <= high or value in others):
@@ -47,7 +47,7 @@ def _whole(low: int, high: int, *others: int) -> Callable[[str], int]:
     return read
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
+def _choice_reader(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
             raise InvalidSetting(text)
@@ -56,8 +56,8 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def _flag(text: str) -> bool:
-    return _one_of("true", "false")(text.lower()) == "true"
+def _read_flag(text: str) -> bool:
+    return _choice_reader("true", "false")(text.lower()) == "true"
 
 
 BALANCER_MODE: Final = "balancer.mode"
@@ -73,14 +73,14 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "off, node_add or continuous",
         "When replicas are evened out over brokers: never, only towards brokers that have joined, or whenever they are "
         "uneven. Decommissioned brokers are emptied, and lost replicas replaced, in every mode.",
-        _one_of(*_MODES),
+        _choice_reader(*_MODES),
     ),
     BALANCER_MOVES_MAX: Setting(
         "integer",
         16,
         f"1 to {_MOVES_MAX}",
         "Partitions that the balancer moves at the same time, in the whole cluster.",
-        _whole(1, _MOVES_MAX),
+        _number_reader(1, _MOVES_MAX),
     ),
     CATCH_UP_BYTES_PER_S: Setting(
         "integer",
@@ -88,21 +88,21 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         f"-1, or {MIB} to {_MANY}",
         "Bytes that each broker sends a second, all together, to replicas elsewhere that are filled or repaired. "
         "-1: the setting that each broker was started with.",
-        _whole(MIB, _MANY, -1),
+        _number_reader(MIB, _MANY, -1),
     ),
     LEADERS_BALANCE: Setting(
         "boolean",
         True,
         "true or false",
         "Whether leaderships are evened out over brokers, and go back to a preferred leader that has returned.",
-        _flag,
+        _read_flag,
     ),
     REPAIR_AFTER_MS: Setting(
         "integer",
         900_000,
         f"-1, or {_REPAIR_MS_MIN} to {_MANY}",
         "Milliseconds after which the replicas of a broker that is away are created anew on others. -1: never.",
-        _whole(_REPAIR_MS_MIN, _MANY, -1),
+        _number_reader(_REPAIR_MS_MIN, _MANY, -1),
     ),
 }
 """All settings by name, sorted."""
@@ -144,13 +144,13 @@ def _current(configs: tuple[tuple[str, str], ...]) -> Current:
     return Current(
         mode,
         int(values[BALANCER_MOVES_MAX]),
-        _unless_off(int(values[CATCH_UP_BYTES_PER_S])),
+        _none_if_off(int(values[CATCH_UP_BYTES_PER_S])),
         bool(values[LEADERS_BALANCE]),
-        _unless_off(int(values[REPAIR_AFTER_MS])),
+        _none_if_off(int(values[REPAIR_AFTER_MS])),
     )
 
 
-def _unless_off(number: int) -> int | None:
+def _none_if_off(number: int) -> int | None:
     return None if number < 0 else number
 
 
@@ -186,26 +186,28 @@ def checked(upsert: Mapping[str, object]) -> dict[str, str]:
             continue
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
-            texts[name] = str(SETTINGS[name].read(text)).lower() if isinstance(value, str | int) else _no(text)
+            texts[name] = (
+                str(SETTINGS[name].read(text)).lower() if isinstance(value, str | int) else _raise_invalid(text)
+            )
         except ValueError:
             wrong.append(f"{name} cannot be {value!r:.60}; it can be {SETTINGS[name].allowed}")
-    _refuse(wrong)
+    _check_none_wrong(wrong)
     return texts
 
 
 def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
     """Raise `InvalidArgument` for unknown settings."""
-    _refuse([_unknown(name) for name in names if name not in SETTINGS])
+    _check_none_wrong([_unknown(name) for name in names if name not in SETTINGS])
 
 
 def _unknown(name: str) -> str:
     return f"setting {name!r} does not exist"
 
 
-def _no(text: str) -> str:
+def _raise_invalid(text: str) -> str:
     raise InvalidSetting(text)
 
 
-def _refuse(wrong: list[str]) -> None:
+def _check_none_wrong(wrong: list[str]) -> None:
     if wrong:
         raise InvalidArgument(f"{'; '.join(wrong[:10])}; the cluster's settings are {', '.join(SETTINGS)}")

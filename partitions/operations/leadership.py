@@ -72,11 +72,11 @@ class LeadershipOrders:
         wanted = NodeId(_ANY_VOTER if target is None else target)
         if self._metadata.state.is_excluded(wanted):
             raise ChangeRefused(f"{partition.name}: node {target} is in maintenance or draining: it leads nothing")
-        leader = await self._ask(partition, wanted, deadline)
+        leader = await self._ask_leader(partition, wanted, deadline)
         if target is not None and leader != target:
             raise ChangeRefused(f"{partition.name}: node {leader} leads now, and not node {target}; try again")
         try:
-            await self._prefer(partition, leader, deadline)
+            await self._make_preferred(partition, leader, deadline)
         except Unavailable as error:
             raise OutcomeUnknown(
                 f"{partition.name}: node {leader} leads now, but may lose the leadership again: it did not become the "
@@ -84,7 +84,7 @@ class LeadershipOrders:
             ) from None
         return leader
 
-    async def _ask(self, partition: Partition, target: NodeId, deadline: Deadline) -> NodeId:
+    async def _ask_leader(self, partition: Partition, target: NodeId, deadline: Deadline) -> NodeId:
         """Send the order to the current leader, with retries.
 
         An order with a named target is also repeated after an unknown outcome."""
@@ -99,7 +99,7 @@ class LeadershipOrders:
                 if leader is not None:
                     until = Deadline(deadline + _GRACE_S)
                     header = [partition.group_id.bytes, target, int(max(0.0, deadline - loop.time()) * 1000)]
-                    return _node_of(await self._node.ask(leader, _TRANSFER, header, (), until))
+                    return _read_node(await self._node.ask(leader, _TRANSFER, header, (), until))
             except (NotLeader, NotConnected, OutcomeUnknown) as error:
                 if isinstance(error, OutcomeUnknown) and target == _ANY_VOTER:
                     raise
@@ -111,7 +111,7 @@ class LeadershipOrders:
                 raise kind(f"{partition.name} has no leader that could transfer the leadership: {why}")
             await self._router.leader_changes(partition, deadline)
 
-    async def _prefer(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
+    async def _make_preferred(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
         """Put the leader first in the assignment, without overwriting a concurrent change of the assignment."""
         group = GroupName(partition.topic_id, partition.number)
         for attempt in range(1, _ATTEMPTS_MAX + 1):
@@ -145,11 +145,11 @@ class LeadershipOrders:
             raise NotLeader(f"node {self._me} does not lead it", None if group is None else group.core.leader)
         if target == self._me:
             return target
-        voter = self._voter(group, target)
+        voter = self._find_voter(group, target)
         await self._begin(group, voter, Deadline(min(deadline, deadline_in(_NEAR_MS))))
-        return await self._led_by(group, voter, deadline)
+        return await self._wait_for_leader(group, voter, deadline)
 
-    def _voter(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
+    def _find_voter(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
         if target == _ANY_VOTER:
             best = self._node.leaders.best_target(group)
             if best is None:
@@ -172,7 +172,7 @@ class LeadershipOrders:
                     raise ChangeRefused(f"node {voter.node_id} cannot take over now: {error}") from None
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
 
-    async def _led_by(self, group: PartitionReplica, voter: ReplicaId, deadline: Deadline) -> NodeId:
+    async def _wait_for_leader(self, group: PartitionReplica, voter: ReplicaId, deadline: Deadline) -> NodeId:
         """Wait until another replica leads, and return its node id."""
         until = Deadline(min(deadline, deadline_in(2_000 * self._node.leaders.patience_s)))
         while True:
@@ -192,7 +192,7 @@ class LeadershipOrders:
         )
 
 
-def _node_of(answer: Answer) -> NodeId:
+def _read_node(answer: Answer) -> NodeId:
     if type(answer.value) is not int:
         raise NoLeader("the leader's answer cannot be decoded; it may run another release")
     return NodeId(answer.value)

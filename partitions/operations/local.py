@@ -25,7 +25,9 @@ class LocalReplicas:
 
     async def local_replicas(self, *, deadline: Deadline) -> list[LocalReplica]:
         """Return all replicas, by topic and number."""
-        found = [_described(topic, partition, replica) async for topic, partition, replica in _here(self._topics)]
+        found = [
+            _describe(topic, partition, replica) async for topic, partition, replica in _local_partitions(self._topics)
+        ]
         return sorted(found, key=lambda each: (each.topic, each.partition))
 
     async def local_summary(self, *, deadline: Deadline) -> LocalSummary:
@@ -44,7 +46,7 @@ class LocalReplicas:
         return await found.replica.active_producers(deadline)
 
 
-async def _here(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]:
+async def _local_partitions(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]:
     count = 0
     for topic in topics:
         for partition in topic.partitions:
@@ -56,7 +58,7 @@ async def _here(topics: Topics) -> AsyncIterator[tuple[str, Partition, Replica]]
                 await asyncio.sleep(0)
 
 
-def _described(topic: str, partition: Partition, replica: Replica) -> LocalReplica:
+def _describe(topic: str, partition: Partition, replica: Replica) -> LocalReplica:
     description = replica.describe()
     is_leader = description.in_sync is not None
     is_lacking = is_leader and len(description.in_sync or ()) < len(partition.assigned)

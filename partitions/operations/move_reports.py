@@ -134,7 +134,7 @@ class MoveReporter:
         try:
             match (await self._node.ask(node, _MOVES, [index], (), until)).value:
                 case [[*rows], bytes(led), *_]:
-                    return _BrokerAnswer([_read(row) for row in rows], led)
+                    return _BrokerAnswer([_decode_report(row) for row in rows], led)
             return None
         except (RaftlogError, TypeError):
             return None
@@ -157,7 +157,7 @@ class MoveReporter:
         differing = {group.key: group for group, _ in self._moves.differing()}
         rows, led = [], []
         for number, group in enumerate(list(differing.values())[:_REPORTS_MAX], 1):
-            rows.append(self._row(group, self._moves.wait_reason(group)))
+            rows.append(self._report_replica(group, self._moves.wait_reason(group)))
             if number % _ROWS_SLICE == 0:
                 await asyncio.sleep(0)
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
@@ -166,7 +166,7 @@ class MoveReporter:
             if group.core.has_own_term_commit and self._metadata.state.group(group.group_id) is not None:
                 led.append(group.key)
             elif len(rows) < _REPORTS_MAX and group.key not in differing and self._is_stuck(group):
-                rows.append(self._row(group, None))
+                rows.append(self._report_replica(group, None))
         return _BrokerAnswer(rows, summed(led))
 
     def _is_stuck(self, group: PartitionReplica) -> bool:
@@ -184,7 +184,7 @@ class MoveReporter:
         me, wanted = self._node.identity.replica, assignment.replicas
         return me in wanted or not any(core.configuration.has_member(each) for each in wanted)
 
-    def _row(self, group: PartitionReplica, reason: str | None) -> _ReplicaReport:
+    def _report_replica(self, group: PartitionReplica, reason: str | None) -> _ReplicaReport:
         core = group.core
         configuration, is_leader = core.configuration, core.role is Role.LEADER
         followers = {each.member: each for each in core.status().followers} if is_leader else {}
@@ -195,11 +195,11 @@ class MoveReporter:
             [voter.node_id for voter in configuration.outgoing or configuration.voters],
             [learner.node_id for learner in configuration.learners],
             group.log.segments.size_bytes,
-            [self._lag(group, learner, followers.get(learner)) for learner in configuration.learners],
+            [self._learner_lag(group, learner, followers.get(learner)) for learner in configuration.learners],
             reason,
         )
 
-    def _lag(self, group: PartitionReplica, learner: ReplicaId, follower: FollowerStatus | None) -> list[int]:
+    def _learner_lag(self, group: PartitionReplica, learner: ReplicaId, follower: FollowerStatus | None) -> list[int]:
         rate = self._node.driver.supplier.rate_of(group, learner.node_id)
         if follower is None:
             return [learner.node_id, -1, rate]
@@ -227,7 +227,7 @@ def bounded(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
     return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
 
 
-def _read(row: Any) -> _ReplicaReport:
+def _decode_report(row: Any) -> _ReplicaReport:
     """Decode a report; raises `TypeError` for an invalid one."""
     match row:
         case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str(), *_] if all(

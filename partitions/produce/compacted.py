@@ -50,8 +50,8 @@ async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], 
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
     for number, (header, batch) in enumerate(batches):
-        opened = await in_slices(_opened(number, batch, min(limit, left)))
-        for record in _records(number, opened):
+        opened = await in_slices(_open_batch(number, batch, min(limit, left)))
+        for record in _read_batch(number, opened):
             if record.key is None:
                 raise no_key(name)
             size = len(record.key) + len(record.value or b"")
@@ -63,23 +63,23 @@ async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], 
                 await asyncio.sleep(0)
 
 
-def _opened(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None, None, Buffer]:
+def _open_batch(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None, None, Buffer]:
     """Open a batch like `open_in_steps`; raise `InvalidBatch`, since an offered batch has no offsets yet."""
     try:
         return (yield from open_in_steps(batch, opened_bytes_max))
     except UndecodableBatch as error:
-        raise _undecodable(number, error) from None
+        raise _undecodable_error(number, error) from None
 
 
-def _records(number: int, batch: Buffer) -> Iterator[Record]:
+def _read_batch(number: int, batch: Buffer) -> Iterator[Record]:
     """Yield records like `read_records`; raise `InvalidBatch` for a batch that cannot be decoded."""
     try:
         yield from read_records(batch)
     except UndecodableBatch as error:
-        raise _undecodable(number, error) from None
+        raise _undecodable_error(number, error) from None
 
 
-def _undecodable(number: int, error: UndecodableBatch) -> InvalidBatch:
+def _undecodable_error(number: int, error: UndecodableBatch) -> InvalidBatch:
     return InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}")
 
 

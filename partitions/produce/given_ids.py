@@ -32,10 +32,10 @@ class GivenIds:
         """Raise `UnknownProducer` for an id that was never allocated; `name` is the partition's.
 
         Raises `Unavailable` when the controller does not answer before the deadline."""
-        if self._unknown(producer_ids) is None:
+        if self._find_unknown(producer_ids) is None:
             return
         await self._read_controller(name, deadline)
-        unknown = self._unknown(producer_ids)
+        unknown = self._find_unknown(producer_ids)
         if unknown is not None:
             raise UnknownProducer(
                 f"{name}: producer id {unknown} was never given out by this cluster; nothing was appended; get an "
@@ -45,15 +45,15 @@ class GivenIds:
     def has_given(self, producer_ids: Collection[int]) -> bool:
         """Return whether all of these ids were allocated, as far as known here."""
         following = self._metadata.state.next_producer_id
-        return max(producer_ids, default=0) < following or self._unknown(producer_ids) is None
+        return max(producer_ids, default=0) < following or self._find_unknown(producer_ids) is None
 
-    def _unknown(self, producer_ids: Collection[int]) -> int | None:
+    def _find_unknown(self, producer_ids: Collection[int]) -> int | None:
         following = self._metadata.state.next_producer_id
         return next((each for each in producer_ids if following <= each < COMPUTED_PRODUCER_IDS), None)
 
     async def _read_controller(self, name: str, deadline: Deadline) -> None:
         if self._queued is None:
-            self._queued = asyncio.get_running_loop().create_task(self._read(self._running), name="producer ids")
+            self._queued = asyncio.get_running_loop().create_task(self._run_read(self._running), name="producer ids")
             self._queued.add_done_callback(_retrieve)
         read = self._queued
         left_s = max(0.0, deadline - asyncio.get_running_loop().time())
@@ -69,7 +69,7 @@ class GivenIds:
             f"deadline{why}; nothing was appended; retry"
         )
 
-    async def _read(self, earlier: "asyncio.Task[None] | None") -> None:
+    async def _run_read(self, earlier: "asyncio.Task[None] | None") -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._running, self._queued = self._queued, None

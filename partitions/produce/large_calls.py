@@ -57,25 +57,25 @@ async def produce_large(
 ) -> list[RecordResult]:
     """Append the records and return one result for each, in order; `now_ms` is for records without a timestamp."""
     results: list[RecordResult | None] = [None] * len(records)
-    shares = await in_slices(_shares(topic, choice, records, results, now_ms))
+    shares = await in_slices(_split_into_shares(topic, choice, records, results, now_ms))
     queued = []
     for share in shares:
         try:
             queued.append(await share.partition.enqueue_batches(share.batches, len(share.places), acks, deadline))
         except RaftlogError as error:
-            await in_slices(_fail(share, error, results))
+            await in_slices(_set_error(share, error, results))
             queued.append(None)
     for share, future in zip(shares, queued, strict=True):
         try:
             base = None if future is None else await future
         except RaftlogError as error:
-            await in_slices(_fail(share, error, results))
+            await in_slices(_set_error(share, error, results))
         else:
-            await in_slices(_place(share, base, results))
+            await in_slices(_set_offsets(share, base, results))
     return [result for result in results if result is not None]
 
 
-def _shares(
+def _split_into_shares(
     topic: Topic,
     choice: PartitionChoice,
     records: Sequence[NewRecord],
@@ -106,7 +106,7 @@ def _shares(
     return [share for share in shares.values() if share.places]
 
 
-def _fail(share: _Share, error: RaftlogError, results: list[RecordResult | None]) -> Generator[None, None, None]:
+def _set_error(share: _Share, error: RaftlogError, results: list[RecordResult | None]) -> Generator[None, None, None]:
     for place in _with_pauses(share.places):
         if place is None:
             yield
@@ -114,7 +114,7 @@ def _fail(share: _Share, error: RaftlogError, results: list[RecordResult | None]
             results[place] = RecordResult(share.number, None, error)
 
 
-def _place(share: _Share, base: int | None, results: list[RecordResult | None]) -> Generator[None, None, None]:
+def _set_offsets(share: _Share, base: int | None, results: list[RecordResult | None]) -> Generator[None, None, None]:
     offset = base
     for place in _with_pauses(share.places):
         if place is None:

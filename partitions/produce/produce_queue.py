@@ -197,10 +197,10 @@ class ProduceQueue:
         if alike < flights_max:
             return len(self._flights) < _ALL_FLIGHTS_MAX
         if self._look_timer is None:
-            self._look_timer = self._loop.call_later(_LOOK_S, self._look_again)
+            self._look_timer = self._loop.call_later(_LOOK_S, self._retry_send)
         return False
 
-    def _look_again(self) -> None:
+    def _retry_send(self) -> None:
         """Try to send again: the appends in flight may hang at a former leader."""
         self._look_timer = None
         self._schedule()
@@ -210,20 +210,20 @@ class ProduceQueue:
         if self._may_send():
             refusal = self._destination.no_leader_error()
             if refusal is not None:
-                self._hold(refusal)
+                self._pause_queue(refusal)
                 return
-            pendings = self._take()
+            pendings = self._take_calls()
             if pendings:
                 self._send(pendings)
             self._schedule()
 
-    def _hold(self, refusal: RaftlogError) -> None:
+    def _pause_queue(self, refusal: RaftlogError) -> None:
         """Keep the queued calls until the leader may have changed."""
         self._refusal = refusal
         if self._pause is None:
-            self._pause = self._loop.create_task(self._wait())
+            self._pause = self._loop.create_task(self._wait_for_leader())
 
-    def _take(self) -> list[Pending]:
+    def _take_calls(self) -> list[Pending]:
         """Take the calls for the next append out of the queue.
 
         These are awaited calls with the same acknowledgement, or a single call of idempotent producers."""
@@ -261,21 +261,23 @@ class ProduceQueue:
         future = self._destination.append(batches, kept[0].acks, deadline)
         self._flights[flight] = None
         self._counters.appends += 1
-        future.add_done_callback(lambda done: self._landed(flight, done, batches))
+        future.add_done_callback(lambda done: self._on_outcome(flight, done, batches))
 
     # answers
 
-    def _landed(self, flight: _Flight, done: "asyncio.Future[ReplicaAppended]", batches: Sequence[bytearray]) -> None:
+    def _on_outcome(
+        self, flight: _Flight, done: "asyncio.Future[ReplicaAppended]", batches: Sequence[bytearray]
+    ) -> None:
         del self._flights[flight]
         error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
-        if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:
+        if error is None and not flight.is_sequenced and _record_count(done.result()) != flight.count:
             error = OutcomeUnknown(
                 f"{self._destination.name}: the answer is for another number of records: {done.result()}"
             )
         if error is None:
             self._resolve(flight, done.result(), batches)
         elif isinstance(error, RaftlogError) and self._may_try_again(flight, error):
-            self._take_back(flight, error)
+            self._requeue(flight, error)
         else:
             self._fail(flight, error)
         self._schedule()
@@ -322,7 +324,7 @@ class ProduceQueue:
             for pending in (*flying, *self._queue)
         )
 
-    def _take_back(self, flight: _Flight, error: RaftlogError) -> None:
+    def _requeue(self, flight: _Flight, error: RaftlogError) -> None:
         """Return calls that were not appended to their place in the queue until the leader may have changed."""
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
         if error.outcome == "unknown":
@@ -339,9 +341,9 @@ class ProduceQueue:
             self._queue.extendleft(reversed(back))
         if not isinstance(error, Unavailable):  # the error of one producer's call does not concern others
             error = NotLeader(f"{self._destination.name}: earlier calls have no outcome yet: {error}")
-        self._hold(error)
+        self._pause_queue(error)
 
-    async def _wait(self) -> None:
+    async def _wait_for_leader(self) -> None:
         try:
             await self._destination.leader_changes(NEVER)
         finally:
@@ -428,5 +430,5 @@ class ProduceQueue:
         )
 
 
-def _length(appended: ReplicaAppended) -> int:
+def _record_count(appended: ReplicaAppended) -> int:
     return appended.next_offset - appended.base_offset

@@ -90,7 +90,7 @@ async def _queue(
     """Queue one partition's share; records that cannot be stored get their result at once."""
     try:
         partition = topic.partition(number)
-        places = _without_unstorable(partition, number, places, records, results)
+        places = _drop_unstorable(partition, number, places, records, results)
         if not places:
             return QueuedShare(number, (), None)
         some = records_at(places, records)
@@ -99,7 +99,7 @@ async def _queue(
         return QueuedShare(number, places, None, error)
 
 
-def _without_unstorable(
+def _drop_unstorable(
     partition: Partition,
     number: int,
     places: Sequence[int],

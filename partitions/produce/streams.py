@@ -92,7 +92,7 @@ async def _queue(
         if target.config.is_compacted:
             target.check_keys(NewRecord(each) if type(each) is bytes else each for each in records)  # type: ignore[misc]
         batches = [
-            build_batch(part, now_ms=now_ms) for part in _parts(records, sizes, target.batch_bytes_max - HEADER_SIZE)
+            build_batch(part, now_ms=now_ms) for part in _split(records, sizes, target.batch_bytes_max - HEADER_SIZE)
         ]
         future = await target.enqueue_batches(batches, len(records), acks, deadline)
     except RaftlogError as error:
@@ -104,7 +104,7 @@ def _size(record: Streamed) -> int:
     return len(record) + RECORD_OVERHEAD_BYTES if type(record) is bytes else record_size(record)  # type: ignore[arg-type]
 
 
-def _parts(records: Sequence[Streamed], sizes: Sequence[int], bound: int) -> Iterator[list[Streamed]]:
+def _split(records: Sequence[Streamed], sizes: Sequence[int], bound: int) -> Iterator[list[Streamed]]:
     """Yield the records in order, in parts that fit a batch, with at least one record each."""
     begin = filled = 0
     for place, size in enumerate(sizes):

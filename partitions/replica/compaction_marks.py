@@ -48,15 +48,15 @@ class CompactionMarks:
         if not config.is_compacted or self._mark is not None:
             return
         known = self._group.log.mark
-        self._remember(known.compacted_to, config.delete_retention_ms, now_ms)
-        dirty = self._dirty(config.min_compaction_lag_ms, wall_ms)
+        self._note_mark(known.compacted_to, config.delete_retention_ms, now_ms)
+        dirty = self._dirty_segments(config.min_compaction_lag_ms, wall_ms)
         if not dirty or not self._is_due(dirty, config, wall_ms):
             return
         mark = CompactedTo(Offset(dirty[-1].next_offset), max(self._old, known.tombstones_to, Offset(0)))
         self._mark = self._group.propose_control([(ControlKind.COMPACTED_TO, encode_compacted_to(mark))])
-        self._mark.add_done_callback(partial(self._done, mark))
+        self._mark.add_done_callback(partial(self._on_outcome, mark))
 
-    def _remember(self, known: Offset, retention_ms: int, now_ms: int) -> None:
+    def _note_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
         if self._term != self._group.core.term:
             self._term, self._old = self._group.core.term, Offset(0)
             self._marks.clear()
@@ -67,7 +67,7 @@ class CompactionMarks:
         while self._marks and now_ms - self._marks[0][1] >= retention_ms:
             self._old = self._marks.popleft()[0]
 
-    def _dirty(self, lag_ms: int, wall_ms: int) -> Sequence[Segment]:
+    def _dirty_segments(self, lag_ms: int, wall_ms: int) -> Sequence[Segment]:
         """Return the closed segments above the mark that may be compacted; each successor's roll is committed."""
         segments = self._group.log.segments.segments
         if not self._producers.is_covered:
@@ -91,7 +91,7 @@ class CompactionMarks:
         clean_bytes = sum(each.end_position for each in segments if each.base_offset < dirty[0].base_offset)
         return dirty_bytes >= config.min_cleanable_dirty_ratio * (dirty_bytes + clean_bytes)
 
-    def _done(self, mark: CompactedTo, proposed: "asyncio.Future[Committed]") -> None:
+    def _on_outcome(self, mark: CompactedTo, proposed: "asyncio.Future[Committed]") -> None:
         self._mark = None
         error = proposed.exception()
         if error is None:

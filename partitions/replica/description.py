@@ -55,8 +55,8 @@ def describe(group: PartitionReplica, lag_ticks_max: int) -> ReplicaDescription:
         group.log.segments.size_bytes,
         _node_ids(voters_in_sync(core.status(), lag_ticks_max)) if is_leader else None,
         _node_ids(voters_in_sync(core.status(), 0)) if is_leader else (),
-        _behind(group) if is_leader else (),
-        _problem(group),
+        _lagging_members(group) if is_leader else (),
+        _find_problem(group),
     )
 
 
@@ -77,7 +77,7 @@ def _node_ids(members: Iterable[ReplicaId]) -> tuple[NodeId, ...]:
     return tuple(sorted(member.node_id for member in members))
 
 
-def _behind(group: PartitionReplica) -> tuple[Lag, ...]:
+def _lagging_members(group: PartitionReplica) -> tuple[Lag, ...]:
     status = group.core.status()
     lacking = [each for each in status.followers if each.match_index < status.committed_index]
     return tuple(_lag(group, each) for each in lacking if each.match_index or each.state != "probe")
@@ -92,7 +92,7 @@ def _lag(group: PartitionReplica, follower: FollowerStatus) -> Lag:
     return Lag(follower.member.node_id, group.log.last_index - follower.match_index, size)
 
 
-def _problem(group: PartitionReplica) -> str | None:
+def _find_problem(group: PartitionReplica) -> str | None:
     if group.closed_by is not None:
         return f"it stopped: {group.closed_by}"
     if group.damage is not None:

@@ -47,10 +47,10 @@ class ExpiredIds:
                 joined[-1] = joined[-1][0], last
             else:
                 joined.append((first, last))
-        return ExpiredIds(_with_fewer_gaps(joined))
+        return ExpiredIds(_merge_ranges(joined))
 
 
-def _with_fewer_gaps(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return at most `RANGES_MAX` ranges: the largest gaps stay, of equal ones the higher."""
     excess = len(ranges) - RANGES_MAX
     if excess <= 0:

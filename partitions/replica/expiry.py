@@ -46,7 +46,7 @@ class ProducerExpiry:
         heard.clear()
         if self._mark is not None:
             return
-        due = list(islice(self._due(now_ms - expiration_ms), EXPIRED_MAX))
+        due = list(islice(self._due_producers(now_ms - expiration_ms), EXPIRED_MAX))
         if not due:
             return
         try:
@@ -54,9 +54,9 @@ class ProducerExpiry:
         except RaftlogError as error:
             _logger.info("%s: producers are expired later: %s", self._name, error)
             return
-        self._mark.add_done_callback(self._done)
+        self._mark.add_done_callback(self._on_outcome)
 
-    def _due(self, before_ms: int) -> Iterator[tuple[int, int]]:
+    def _due_producers(self, before_ms: int) -> Iterator[tuple[int, int]]:
         """Yield ids and epochs of the producers silent since `before_ms` that have nothing in flight."""
         for producer_id, heard_ms in list(islice(self._heard_ms.items(), _LOOKED_AT_MAX)):
             if heard_ms > before_ms:
@@ -67,7 +67,7 @@ class ProducerExpiry:
             elif not self._sequence_check.is_busy(producer_id):
                 yield producer_id, known.epoch
 
-    def _done(self, mark: "asyncio.Future[Committed]") -> None:
+    def _on_outcome(self, mark: "asyncio.Future[Committed]") -> None:
         self._mark = None
         if mark.exception() is not None:
             _logger.info("%s: producers are expired later: %s", self._name, mark.exception())

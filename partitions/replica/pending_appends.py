@@ -54,9 +54,9 @@ class PendingAppends:
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
         """Append, and answer in the turn that writes it. Raises definite errors."""
-        self.answer_written(self._group.enter(batches), self._written, future)
+        self.answer_written(self._group.enter(batches), self._answer_of, future)
 
-    def _written(self, written: Committed) -> ReplicaAppended:
+    def _answer_of(self, written: Committed) -> ReplicaAppended:
         return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
 
     def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[ReplicaAppended]") -> None:
@@ -100,9 +100,9 @@ class PendingAppends:
         """Answer once the append is committed and `copies` replicas hold it durably."""
         proposed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
         self._group.answer(accepted, lambda committed: committed, proposed)
-        proposed.add_done_callback(partial(self._committed, copies, answer, future))
+        proposed.add_done_callback(partial(self._on_commit, copies, answer, future))
 
-    def _committed(
+    def _on_commit(
         self,
         copies: int,
         answer: Answer,
@@ -129,11 +129,9 @@ class PendingAppends:
         """Answer the appends that have enough copies; called in every turn of the group while any waits."""
         core = self._group.core
         if core.role is not Role.LEADER:
-            self._give_up_copies(
-                f"is committed, but the leadership was lost before enough replicas had it: {core.leader}"
-            )
+            self._fail_copies(f"is committed, but the leadership was lost before enough replicas had it: {core.leader}")
             return
-        held = _held_by_voters(core.status())
+        held = _durable_indexes(core.status())
         while self._copied:
             committed, copies, answer, future = self._copied[0]
             if not future.done():
@@ -143,7 +141,7 @@ class PendingAppends:
             self._copied.popleft()
         self._group.on_turn = None
 
-    def _give_up_copies(self, why: str) -> None:
+    def _fail_copies(self, why: str) -> None:
         self._group.on_turn = None
         while self._copied:
             committed, _, _, future = self._copied.popleft()
@@ -158,7 +156,7 @@ class PendingAppends:
             *_, future = self._taken.popleft()
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
-        self._give_up_copies(f"is committed, but perhaps not on enough replicas: {why}")
+        self._fail_copies(f"is committed, but perhaps not on enough replicas: {why}")
 
 
 def active_members(status: Status) -> list[ReplicaId]:
@@ -166,7 +164,7 @@ def active_members(status: Status) -> list[ReplicaId]:
     return [status.me, *(each.member for each in status.followers if each.is_active or status.is_quiesced)]
 
 
-def _held_by_voters(status: Status) -> list[Index]:
+def _durable_indexes(status: Status) -> list[Index]:
     """Return the last durable index of each voter, greatest first."""
     voters = status.configuration.voters
     held = [each.match_index for each in status.followers if each.member in voters]

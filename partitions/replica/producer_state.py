@@ -51,9 +51,9 @@ class ProducerState:
         self._run_task: asyncio.Task[None] | None = None
         group.log.producers.follow()
         group.rolls.is_allowed = self.may_roll
-        self._begin()
+        self._begin_reading()
 
-    def _begin(self) -> None:
+    def _begin_reading(self) -> None:
         """Read the files, from the first entry that the state needs."""
         log = self._group.log
         self._segments = log.segments
@@ -120,7 +120,7 @@ class ProducerState:
     def delivered(self, first: Index, last: Index) -> None:
         """Take entries that have been committed here."""
         if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # the log was replaced
-            self._begin()
+            self._begin_reading()
         self._delivered = last
         taken = self._group.log.producers.take(last)
         if self._next <= self._read_to:
@@ -128,14 +128,14 @@ class ProducerState:
             self._read_to = max(min(self._read_to, self._group.log.last_index), last)
             return
         for entry in taken:
-            self._take(entry)
+            self._fold_entry(entry)
         self._next = Index(last + 1)
 
     def read_some(self) -> None:
         """Read some entries. Raises `CorruptBatch`."""
         log = self._group.log
         if self._next <= log.boundary.index:  # trimmed, or compacted, meanwhile
-            self._begin()
+            self._begin_reading()
         if not self._read_headers(Index(min(self._group.applied_index, log.written_index))):
             self._read_entries(_READ_BYTES)
         if self.is_loaded:
@@ -157,7 +157,7 @@ class ProducerState:
                 self._next = index
                 self._read_entries(1)
             else:
-                self._take(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
+                self._fold_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
         self._next = following
         return following > before
 
@@ -167,13 +167,13 @@ class ProducerState:
             if kind is None:
                 header = read_header(batch)
                 if header.producer_id >= 0:
-                    self._take(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
+                    self._fold_entry(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
             elif kind in PRODUCER_KINDS:
-                self._take(ProducerEntry(index, Offset(-1), None, kind, payload))
+                self._fold_entry(ProducerEntry(index, Offset(-1), None, kind, payload))
         if entries:
             self._next = Index(entries[-1].index + 1)
 
-    def _take(self, entry: ProducerEntry) -> None:
+    def _fold_entry(self, entry: ProducerEntry) -> None:
         if self.problem is not None:
             return
         try:

@@ -272,10 +272,10 @@ class SnapshotRun:
             self._next_piece = -1
             return None
         self._next_piece += 1
-        states, position = _producers_of(payload)
+        states, position = _read_producers(payload)
         self._states.update(states)
         if position < len(payload):
-            self._forgotten, position = _ranges_of(payload, position)
+            self._forgotten, position = _read_ranges(payload, position)
         if position < len(payload):  # fields of later releases follow here
             raise FormatError(
                 f"a snapshot of producers has {len(payload) - position} bytes that this release does not know: "
@@ -287,7 +287,7 @@ class SnapshotRun:
         return Index(roll_index), ProducerTable(self._states, self._forgotten)
 
 
-def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
+def _read_producers(payload: bytes) -> tuple[dict[int, bytes], int]:
     """Return states by id, and the position behind them."""
     states, position = dict[int, bytes](), _SNAPSHOT.size
     [count] = _COUNT.unpack_from(payload, position)
@@ -308,7 +308,7 @@ def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
     return states, position
 
 
-def _ranges_of(payload: bytes, position: int) -> tuple[ExpiredIds, int]:
+def _read_ranges(payload: bytes, position: int) -> tuple[ExpiredIds, int]:
     """Return ranges of expired ids, and the position behind them."""
     rest = payload[position:]
     count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1

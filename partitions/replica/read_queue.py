@@ -44,9 +44,9 @@ class ReadQueue:
         self._waiting[reading] = None
         if not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._slice)
+            asyncio.get_running_loop().call_soon(self._run_slice)
 
-    def _slice(self) -> None:
+    def _run_slice(self) -> None:
         loop = asyncio.get_running_loop()
         began, reads = loop.time(), 0
         reading = next(iter(self._waiting))
@@ -64,4 +64,4 @@ class ReadQueue:
         finally:  # a failure of one reader does not stop the others
             self._is_due = bool(self._waiting)
             if self._is_due:
-                loop.call_later(loop.time() - began, self._slice)
+                loop.call_later(loop.time() - began, self._run_slice)

@@ -33,14 +33,14 @@ class RecordDeletion:
         try:
             async with asyncio.timeout_at(deadline):
                 while group.log_start_offset < offset:
-                    await self._step(offset)
+                    await self._trim_or_wait(offset)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"{self._name}: the deadline passed before the records below {offset} were deleted; retry"
             ) from None
         return group.committed_start_offset
 
-    async def _step(self, offset: int) -> None:
+    async def _trim_or_wait(self, offset: int) -> None:
         """Do the next step, or wait some turns of the loop for a condition that has no event."""
         group = self._group
         has_roll = has_roll_at(group.log.segments, offset, group.applied_index)

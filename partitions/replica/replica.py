@@ -79,7 +79,7 @@ class Replica:
         """Waits of readers."""
         self._is_closed = False
         self.reconfigure(config)
-        group.on_end = self._ended
+        group.on_end = self._end_waits
 
     @property
     def waiting_count(self) -> int:
@@ -106,9 +106,9 @@ class Replica:
         `judged`."""
         group = self.group
         copies = self._copies_wanted() if acks == ALL else 0
-        refusal = self._append_refusal(copies)
+        refusal = self._append_error(copies)
         if refusal is not None:
-            return self._refused(refusal)
+            return self._failed_future(refusal)
         if any(map(has_producer, batches)):
             return self._sequence_check.append(batches, acks, copies, any_first_sequence)
         if acks == ALL and not copies:
@@ -130,12 +130,12 @@ class Replica:
     ) -> "list[asyncio.Future[ReplicaAppended]]":
         """Append several calls like `append` each, those of idempotent producers together: see `SequenceCheck`."""
         copies = self._copies_wanted() if acks == ALL else 0
-        refusal = self._append_refusal(copies)
+        refusal = self._append_error(copies)
         if refusal is not None:
-            return [self._refused(refusal)] * len(calls)
+            return [self._failed_future(refusal)] * len(calls)
         return self._sequence_check.append_calls(calls, acks, copies, any_first_sequence)
 
-    def _append_refusal(self, copies: int) -> RaftlogError | None:
+    def _append_error(self, copies: int) -> RaftlogError | None:
         group = self.group
         if group.damage is not None or group.is_closed or self._is_closed:
             return self._not_writable_error()
@@ -148,7 +148,7 @@ class Replica:
             return 0
         return copies
 
-    def _refused(self, error: RaftlogError) -> "asyncio.Future[ReplicaAppended]":
+    def _failed_future(self, error: RaftlogError) -> "asyncio.Future[ReplicaAppended]":
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         future.set_exception(error)
         return future
@@ -156,7 +156,7 @@ class Replica:
     def _not_writable_error(self) -> RaftlogError:
         group = self.group
         if group.is_closed or self._is_closed:
-            return self._closed()
+            return self._closed_error()
         if self.is_alone:
             return self.damaged()
         return NotLeader(f"{self.name} is being repaired here ({group.damage})", group.core.leader)
@@ -165,7 +165,7 @@ class Replica:
         """Return the error for appends while the replica is damaged and the partition has no leader."""
         return damaged(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
 
-    def _closed(self) -> LogClosed:
+    def _closed_error(self) -> LogClosed:
         why = self.group.closed_by
         if why is None or isinstance(why, LogClosed):
             return LogClosed(f"{self.name} is closed: the broker stops, or the topic was deleted")
@@ -182,14 +182,14 @@ class Replica:
         while True:
             end = self.readable_end(offset)
             if offset > end:
-                await self._reach(offset, deadline)
+                await self._wait_until_served(offset, deadline)
                 continue
             if offset < self.group.committed_start_offset:
                 raise OffsetOutOfRange(offset, self.group.committed_start_offset, end)
             try:
                 batches = self.group.read(offset, max_bytes, end)
             except CorruptBatch as error:
-                raise self._unreadable(error) from None
+                raise self._unreadable_error(error) from None
             size = sum(map(len, batches))
             if not may_wait or size >= min_bytes or (batches and read_header(batches[-1]).next_offset < end):
                 break
@@ -210,7 +210,7 @@ class Replica:
         try:
             batches = group.read(offset, max_bytes, end)
         except CorruptBatch as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         if not batches and group.log.segments.durable_offset >= end:
             return [memoryview(build_empty_batch(offset, end, group.core.term))]
         return batches
@@ -227,7 +227,7 @@ class Replica:
         In a group of one every durable record is as good as committed, also while damage keeps it from leading."""
         group, core = self.group, self.group.core
         if group.is_closed or self._is_closed:
-            raise self._closed()
+            raise self._closed_error()
         if core.role is Role.LEADER:
             return group.high_watermark
         if self._is_alone_and_damaged():
@@ -237,7 +237,7 @@ class Replica:
         leads = f"{core.leader} leads" if core.leader else "no leader is known"
         raise NotLeader(f"{self.name}: {leads}", core.leader)
 
-    def _unreadable(self, error: CorruptBatch) -> RaftlogError:
+    def _unreadable_error(self, error: CorruptBatch) -> RaftlogError:
         """Return `NotLeader`, since another replica will lead and has the entry; for a sole voter the damage itself."""
         if self.is_alone:
             return error
@@ -257,30 +257,30 @@ class Replica:
     def _is_alone_and_damaged(self) -> bool:
         return self.group.damage is not None and self.is_alone
 
-    async def _reach(self, offset: int, deadline: Deadline) -> None:
+    async def _wait_until_served(self, offset: int, deadline: Deadline) -> None:
         """Return when `offset` can be served, or a retry makes sense; otherwise raise.
 
         A caller that does not wait for records still learns whether there are any."""
         await self._prove_end(offset, Deadline(max(deadline, deadline_in(_ANSWER_MS))))
         if offset > self.group.high_watermark and not await self.waits.wait(1, deadline):
-            raise self._not_available(f"offset {offset} is not committed yet")
+            raise self._not_available_error(f"offset {offset} is not committed yet")
 
     async def _prove_end(self, offset: int, deadline: Deadline) -> None:
         group = self.group
-        await self._know_the_end(deadline)
+        await self._wait_for_own_term(deadline)
         if offset > group.high_watermark:
             await self._confirm(deadline)
         if offset > group.log_end_offset:
             raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
 
-    async def _know_the_end(self, deadline: Deadline) -> None:
+    async def _wait_for_own_term(self, deadline: Deadline) -> None:
         """Wait until an entry of the leader's term is delivered. Raises `NotLeader` and `OffsetNotAvailable`."""
-        while not self._knows_the_end():
+        while not self._has_own_term():
             self.readable_end()
             if self.group.damage is not None or not await self.waits.wait(1, deadline):
-                raise self._not_available("the leader does not know the end of the log yet")
+                raise self._not_available_error("the leader does not know the end of the log yet")
 
-    def _knows_the_end(self) -> bool:
+    def _has_own_term(self) -> bool:
         """Return whether this leader has delivered in its term, and so has everything that was acknowledged before."""
         group, core = self.group, self.group.core
         return core.has_own_term_commit and group.log.term_at(group.applied_index) == core.term
@@ -291,9 +291,9 @@ class Replica:
             async with asyncio.timeout_at(deadline):
                 await self.group.read_index()
         except TimeoutError:
-            raise self._not_available("no majority confirmed the leader before the deadline") from None
+            raise self._not_available_error("no majority confirmed the leader before the deadline") from None
 
-    def _not_available(self, why: str) -> OffsetNotAvailable:
+    def _not_available_error(self, why: str) -> OffsetNotAvailable:
         return OffsetNotAvailable(f"{self.name}: {why}; retry")
 
     async def offsets(self, linearizable: bool, deadline: Deadline) -> OffsetRange:
@@ -302,7 +302,7 @@ class Replica:
         `linearizable`: a majority confirms that no newer leader has committed more."""
         end = self.readable_end()
         if not self._is_alone_and_damaged():
-            await self._know_the_end(deadline)
+            await self._wait_for_own_term(deadline)
             if linearizable:
                 await self._confirm(deadline)
             end = self.readable_end()
@@ -314,7 +314,7 @@ class Replica:
         try:
             found = await self.group.offset_for_timestamp(timestamp_ms)
         except CorruptBatch as error:
-            raise self._unreadable(error) from None
+            raise self._unreadable_error(error) from None
         return found if found is not None and found[0] < end else None
 
     async def delete_before(self, offset: int, deadline: Deadline) -> Offset:
@@ -322,7 +322,7 @@ class Replica:
 
         Raises like `fetch`, and `DeadlineExceeded`."""
         self.readable_end()
-        await self._know_the_end(deadline)
+        await self._wait_for_own_term(deadline)
         if offset > self.group.high_watermark:
             await self._confirm(deadline)
         return await self._record_deletion.delete_before(offset, deadline)
@@ -374,7 +374,7 @@ class Replica:
         Raises `NotLeader`, and `OffsetNotAvailable` and `Unavailable` while a new leader reads them."""
         if not self.is_leader:
             raise NotLeader(f"{self.name} is not led by this replica; ask its leader", self.group.core.leader)
-        await self._know_the_end(deadline)
+        await self._wait_for_own_term(deadline)
         return await self._producers.active()
 
     def stop_waiting(self) -> None:
@@ -387,9 +387,9 @@ class Replica:
             self._is_closed = True
             self.group.on_end = None
             self._producers.close()
-            self._ended()
+            self._end_waits()
 
-    def _ended(self) -> None:
-        self._pending_appends.end(self._closed())
-        self._sequence_check.end(self._closed())
+    def _end_waits(self) -> None:
+        self._pending_appends.end(self._closed_error())
+        self._sequence_check.end(self._closed_error())
         self.waits.wake_all()

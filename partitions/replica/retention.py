@@ -41,9 +41,9 @@ class Retention:
             return
         size = sum(segment.end_position for segment in committed if segment.next_offset <= offset)
         self._trim = group.propose_trim(offset, self._producers.snapshot_index)
-        self._trim.add_done_callback(partial(self._done, offset, size))
+        self._trim.add_done_callback(partial(self._on_outcome, offset, size))
 
-    def _done(self, offset: Offset, size: int, trim: "asyncio.Future[Committed]") -> None:
+    def _on_outcome(self, offset: Offset, size: int, trim: "asyncio.Future[Committed]") -> None:
         self._trim = None
         error = trim.exception()
         if error is None:

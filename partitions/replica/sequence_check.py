@@ -77,7 +77,7 @@ class _Ahead:
         """Entries by first and last sequence."""
 
 
-class _Spot(NamedTuple):
+class _BatchPlace(NamedTuple):
     """Place of a batch: its entry while that is not committed; or, with index 0, its offset and the next one."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
@@ -85,14 +85,14 @@ class _Spot(NamedTuple):
     end: Offset
 
 
-class _Judged:
+class _CheckedCall:
     """Batches of a call: places of the duplicates' originals, and the batches to append."""
 
     __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "producers", "spots")
 
     def __init__(self, any_first_sequence: bool) -> None:
         self.any_first_sequence = any_first_sequence
-        self.spots: list[_Spot | None] = []
+        self.spots: list[_BatchPlace | None] = []
         self.headers: list[BatchHeader] = []
         self.fresh: list[bytearray] = []
         self.producers: dict[int, KnownProducer] = {}
@@ -120,7 +120,7 @@ class SequenceCheck:
         """Begin with a table of at most `producers_max` producers."""
         self._name, self._group, self._state, self._pending_appends = name, group, state, pending_appends
         self._producers_max = producers_max
-        state.on_loaded = self._go_on
+        state.on_loaded = self._append_waiting
         self._term = Term(0)
         """Term of the leadership that decided last; the following fields belong to it."""
         self._ahead: dict[int, _Ahead] = {}
@@ -167,7 +167,7 @@ class SequenceCheck:
         futures: list[asyncio.Future[ReplicaAppended]] = []
         while len(futures) < len(calls):
             begin = len(futures)
-            call = self._judge_new(calls, begin, any_first_sequence)
+            call = self._check_new(calls, begin, any_first_sequence)
             if call.fresh:
                 future = self._append_new(call, acks, copies)
                 futures += [future] * len(call.fresh)
@@ -194,11 +194,11 @@ class SequenceCheck:
         self._expiring.clear()
         return True
 
-    def _judge_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> _Judged:
+    def _check_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> _CheckedCall:
         """Decide on calls from `begin` on, up to the first one that is anything but one new batch.
 
         A refusal or a duplicate is decided again, alone, once the calls before it are appended or have failed."""
-        call = _Judged(any_first_sequence)
+        call = _CheckedCall(any_first_sequence)
         if self._waiting or not self.can_judge():
             return call
         with suppress(RaftlogError):
@@ -206,13 +206,13 @@ class SequenceCheck:
                 if len(batches) > 1:
                     break
                 header = read_header(batches[0])
-                if header.producer_id >= 0 and self._original(header, call) is not None:
+                if header.producer_id >= 0 and self._find_original(header, call) is not None:
                     break
                 call.fresh.append(batches[0])
                 call.headers.append(header)
         return call
 
-    def _append_new(self, call: _Judged, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
+    def _append_new(self, call: _CheckedCall, acks: Acks, copies: int) -> "asyncio.Future[ReplicaAppended]":
         """Append batches that are all new."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
@@ -222,7 +222,7 @@ class SequenceCheck:
             return future
         for index, header in enumerate(call.headers, accepted.first_index):
             self._note(header, Index(index), call.producers)
-        ends = [_Spot(index, _UNKNOWN, _UNKNOWN) for index in (accepted.first_index, accepted.last_index)]
+        ends = [_BatchPlace(index, _UNKNOWN, _UNKNOWN) for index in (accepted.first_index, accepted.last_index)]
         self._answer(ends, False, acks, copies, future)
         return future
 
@@ -235,7 +235,7 @@ class SequenceCheck:
         future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
         try:
-            call = self._judge(batches, any_first_sequence)
+            call = self._check_batches(batches, any_first_sequence)
             first = self._group.enter(call.fresh).first_index if call.fresh else Index(0)
         except _OF_THE_PAST as error:
             self._group.read_index().add_done_callback(partial(self._refuse, error, future))
@@ -243,10 +243,10 @@ class SequenceCheck:
         except RaftlogError as error:
             future.set_exception(error)
             return
-        spots: list[_Spot] = []
+        spots: list[_BatchPlace] = []
         for known, header in zip(call.spots, call.headers, strict=True):
             if known is None:
-                spots.append(_Spot(first, _UNKNOWN, _UNKNOWN))
+                spots.append(_BatchPlace(first, _UNKNOWN, _UNKNOWN))
                 self._note(header, first, call.producers)
                 first = Index(first + 1)
             else:
@@ -262,19 +262,19 @@ class SequenceCheck:
             why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
             future.set_exception(error if is_confirmed else why)
 
-    def _judge(self, batches: Sequence[bytearray], any_first_sequence: bool) -> _Judged:
+    def _check_batches(self, batches: Sequence[bytearray], any_first_sequence: bool) -> _CheckedCall:
         """Decide on all batches of a call; raises the error of the first refused one, and then nothing is appended."""
-        call = _Judged(any_first_sequence)
+        call = _CheckedCall(any_first_sequence)
         for batch in batches:
             header = read_header(batch)
-            original = self._original(header, call) if header.producer_id >= 0 else None
+            original = self._find_original(header, call) if header.producer_id >= 0 else None
             if original is None:
                 call.fresh.append(batch)
-            call.spots.append(None if original is None else self._spot(header, original))
+            call.spots.append(None if original is None else self._place_of_original(header, original))
             call.headers.append(header)
         return call
 
-    def _original(self, header: BatchHeader, call: _Judged) -> WrittenBatch | None:
+    def _find_original(self, header: BatchHeader, call: _CheckedCall) -> WrittenBatch | None:
         producer_id, table, producers = header.producer_id, self._state.table, call.producers
         ahead = self._ahead.get(producer_id)
         producer = producers.get(producer_id) or (ahead.producer if ahead else table.get(producer_id))
@@ -302,7 +302,7 @@ class SequenceCheck:
         self.heard[producer_id] = None
         return original
 
-    def _make_room(self, call: _Judged) -> None:
+    def _make_room(self, call: _CheckedCall) -> None:
         """Expire producers if one more does not fit. Raises definite errors."""
         table = self._state.table
         known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
@@ -320,27 +320,27 @@ class SequenceCheck:
         if mark.done():
             mark.result()
         self._expiring.update((producer_id, mark) for producer_id, _ in producers)
-        mark.add_done_callback(self._expired)
+        mark.add_done_callback(self._drop_mark)
         event(_logger, "producers_expired", group=self._group.name, count=len(producers), why=why)
         return mark
 
-    def _expired(self, mark: "asyncio.Future[Committed]") -> None:
+    def _drop_mark(self, mark: "asyncio.Future[Committed]") -> None:
         """Drop a mark that is folded into the table, or was lost with the leadership."""
         mark.exception()
         self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
-    def _spot(self, header: BatchHeader, original: WrittenBatch) -> _Spot:
+    def _place_of_original(self, header: BatchHeader, original: WrittenBatch) -> _BatchPlace:
         """Return the place of a duplicate's original."""
         key = original.base_sequence, original.last_sequence
         ahead = self._ahead.get(header.producer_id)
         if ahead is not None and key in ahead.places:
-            return _Spot(ahead.places[key], _UNKNOWN, _UNKNOWN)
+            return _BatchPlace(ahead.places[key], _UNKNOWN, _UNKNOWN)
         offset = original.offset
         if offset < 0:  # it was appended by this leadership, and is committed by now
             producer = self._state.table.get(header.producer_id)
             offset = next(each.offset for each in producer.batches if each[:2] == key) if producer else offset
         assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} has no place"
-        return _Spot(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
+        return _BatchPlace(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
 
     def _note(self, header: BatchHeader, index: Index, producers: dict[int, KnownProducer]) -> None:
         """Record a batch that was appended as this entry."""
@@ -361,10 +361,15 @@ class SequenceCheck:
     # answering
 
     def _answer(
-        self, spots: list[_Spot], is_duplicate: bool, acks: Acks, copies: int, future: "asyncio.Future[ReplicaAppended]"
+        self,
+        spots: list[_BatchPlace],
+        is_duplicate: bool,
+        acks: Acks,
+        copies: int,
+        future: "asyncio.Future[ReplicaAppended]",
     ) -> None:
         first, last = spots[0], spots[-1]
-        answer = partial(self._appended, first, last, is_duplicate, acks == ALL)
+        answer = partial(self._on_append, first, last, is_duplicate, acks == ALL)
         open_ = [spot.index for spot in spots if spot.index]
         if not open_:
             applied = self._group.applied_index
@@ -382,8 +387,8 @@ class SequenceCheck:
         else:
             self._group.answer(accepted, answer, future)
 
-    def _appended(
-        self, first: _Spot, last: _Spot, is_duplicate: bool, is_committed: bool, committed: Committed
+    def _on_append(
+        self, first: _BatchPlace, last: _BatchPlace, is_duplicate: bool, is_committed: bool, committed: Committed
     ) -> ReplicaAppended:
         log = self._group.log
         base = log.offset_of(first.index) if first.index else first.offset
@@ -412,13 +417,13 @@ class SequenceCheck:
     def stepped(self) -> None:
         """Continue after a step of the group."""
         if self._waiting:
-            self._go_on()
+            self._append_waiting()
 
     def is_busy(self, producer_id: int) -> bool:
         """Return whether a batch of this producer, or an entry that expires it, is not delivered yet."""
         return producer_id in self._ahead or producer_id in self._expiring
 
-    def _go_on(self) -> None:
+    def _append_waiting(self) -> None:
         """Decide on the waiting appends, or fail them when this replica does not lead."""
         core = self._group.core
         if core.role is not Role.LEADER:

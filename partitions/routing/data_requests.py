@@ -51,7 +51,7 @@ class DataRequests:
             case [bytes(topic_id), int(number), -1 | 0 | 1 as acks] if len(topic_id) == 16:
                 replica = self._replica(topic_id, number)
             case _:
-                raise _malformed(PRODUCE)
+                raise _malformed_error(PRODUCE)
         if self._loop.time() >= request.deadline:
             raise Unavailable(f"{replica.name}: the deadline passed on the way to the leader; nothing was appended")
         batches = []
@@ -59,7 +59,7 @@ class DataRequests:
             for _, batch in validate_client_batches(piece, replica.config.max_message_bytes):
                 batches.append(bytearray(batch))
         if not batches:
-            raise _malformed(PRODUCE)
+            raise _malformed_error(PRODUCE)
         try:
             async with asyncio.timeout_at(request.deadline):
                 appended = await replica.append(batches, acks)
@@ -69,15 +69,15 @@ class DataRequests:
             raise DeadlineExceeded(f"{replica.name}: appended, but not committed before the deadline") from None
 
     async def _fetch(self, request: Request) -> Answer:
-        replica, deadline, header = self._asked(request, FETCH)
+        replica, deadline, header = self._read_partition(request, FETCH)
         match header:
             case {"offset": int(offset), "max_bytes": int(max_bytes), "min_bytes": int(min_bytes)}:
                 max_bytes = max(1, min(max_bytes, self._fetch_bytes_max))
-                found = await self._found(replica, offset, max_bytes, min(min_bytes, max_bytes), deadline)
+                found = await self._fetch_within_bound(replica, offset, max_bytes, min(min_bytes, max_bytes), deadline)
                 return Answer([found.high_watermark, found.log_start_offset, found.leader_epoch], tuple(found.batches))
-        raise _malformed(FETCH)
+        raise _malformed_error(FETCH)
 
-    async def _found(
+    async def _fetch_within_bound(
         self, replica: Replica, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
     ) -> Fetched:
         """Fetch; past the bound of waiting fetches answer at once, so that other requests are served."""
@@ -90,30 +90,30 @@ class DataRequests:
             self._waiting -= 1
 
     async def _offsets(self, request: Request) -> Answer:
-        replica, deadline, header = self._asked(request, OFFSETS)
+        replica, deadline, header = self._read_partition(request, OFFSETS)
         return Answer(list(await replica.offsets(header.get("linearizable") is True, deadline)))
 
     async def _timestamp(self, request: Request) -> Answer:
-        replica, deadline, header = self._asked(request, TIMESTAMP)
+        replica, deadline, header = self._read_partition(request, TIMESTAMP)
         match header:
             case {"timestamp": int(timestamp)}:
                 found = await replica.offset_for_timestamp(timestamp, deadline)
                 return Answer(None if found is None else list(found))
-        raise _malformed(TIMESTAMP)
+        raise _malformed_error(TIMESTAMP)
 
     async def _trim(self, request: Request) -> Answer:
-        replica, deadline, header = self._asked(request, TRIM)
+        replica, deadline, header = self._read_partition(request, TRIM)
         match header:
             case {"before": int(before)}:
                 return Answer([await replica.delete_before(before, deadline)])
-        raise _malformed(TRIM)
+        raise _malformed_error(TRIM)
 
-    def _asked(self, request: Request, name: str) -> tuple[Replica, Deadline, dict[str, Any]]:
+    def _read_partition(self, request: Request, name: str) -> tuple[Replica, Deadline, dict[str, Any]]:
         match request.header:
             case [bytes(topic_id), int(number), int(wait_ms), dict(header)] if len(topic_id) == 16:
                 wait_ms = min(max(wait_ms, 0), _WAIT_MS_MAX)
                 return self._replica(topic_id, number), deadline_in(wait_ms), header
-        raise _malformed(name)
+        raise _malformed_error(name)
 
     def _replica(self, topic_id: bytes, number: int) -> Replica:
         replica = self._find(interned_uuid(topic_id), number)
@@ -122,7 +122,7 @@ class DataRequests:
         return replica
 
 
-def _malformed(name: str) -> InvalidArgument:
+def _malformed_error(name: str) -> InvalidArgument:
     return InvalidArgument(
         f"the request {name!r} cannot be decoded; check that the other broker runs a compatible release"
     )

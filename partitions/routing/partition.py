@@ -111,9 +111,9 @@ class Partition:
         for record in records:
             size = record_size(record)
             if size > self._record_bytes_max:
-                raise self._too_large(size)
+                raise self._too_large_error(size)
             total += size
-        return (await self._queued(self._pending(records, (), len(records), total, acks, deadline))).future
+        return (await self._enqueue(self._make_pending(records, (), len(records), total, acks, deadline))).future
 
     def maybe_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
         """Queue the only record of a call; None without room. Raises errors that are definite failures."""
@@ -121,8 +121,8 @@ class Partition:
             self.check_keys(records)
         size = record_size(records[0])
         if size > self._record_bytes_max:
-            raise self._too_large(size)
-        pending = self._pending(records, (), 1, size, acks, deadline)
+            raise self._too_large_error(size)
+        pending = self._make_pending(records, (), 1, size, acks, deadline)
         queue = self._queue
         if queue is None:
             queue = self.queue
@@ -133,7 +133,7 @@ class Partition:
     ) -> "asyncio.Future[int] | None":
         """Queue `count` records in batches that were built here; the future gets their first offset."""
         size = sum(map(len, batches))
-        return (await self._queued(self._pending((), batches, count, size, acks, deadline))).future
+        return (await self._enqueue(self._make_pending((), batches, count, size, acks, deadline))).future
 
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
@@ -151,8 +151,8 @@ class Partition:
                     f"{CALL_PRODUCERS_MAX}; nothing was appended; send them in several requests"
                 )
             await self._shared.check_ids(self.name, producers, deadline)
-        pending = self._pending((), batches, count, len(body), acks, deadline, producers)
-        return await self._produced(await self._queued(pending))
+        pending = self._make_pending((), batches, count, len(body), acks, deadline, producers)
+        return await self._answer_to(await self._enqueue(pending))
 
     async def produce_sequenced(
         self, records: Sequence[NewRecord], producer: ProducerSequence, acks: Acks, deadline: Deadline
@@ -163,10 +163,10 @@ class Partition:
         self._check_batch(len(batch))
         producers = frozenset((producer.producer_id,))
         await self._shared.check_ids(self.name, producers, deadline)
-        pending = self._pending((), [batch], len(records), len(batch), acks, deadline, producers)
-        return await self._produced(await self._queued(pending))
+        pending = self._make_pending((), [batch], len(records), len(batch), acks, deadline, producers)
+        return await self._answer_to(await self._enqueue(pending))
 
-    async def _produced(self, pending: Pending) -> Produced:
+    async def _answer_to(self, pending: Pending) -> Produced:
         if pending.future is None:
             return Produced(Offset(-1), Offset(-1), 0, Offset(-1))
         base = await pending.future
@@ -193,20 +193,20 @@ class Partition:
     def check_size(self, size: int) -> None:
         """Raise `RecordTooLarge` if a record of this size (`record_size`) is too large."""
         if size > self._record_bytes_max:
-            raise self._too_large(size)
+            raise self._too_large_error(size)
 
-    def _too_large(self, size: int) -> RecordTooLarge:
+    def _too_large_error(self, size: int) -> RecordTooLarge:
         return RecordTooLarge(
             f"{self.name}: a record of about {size} bytes does not fit max.message.bytes="
             f"{self.config.max_message_bytes}; send a smaller record, or raise the setting of the topic"
         )
 
-    async def _queued(self, pending: Pending) -> Pending:
+    async def _enqueue(self, pending: Pending) -> Pending:
         if not self.queue.maybe_add(pending):
             await self.queue.add_when_room(pending)
         return pending
 
-    def _pending(
+    def _make_pending(
         self,
         records: Sequence[NewRecord],
         batches: Sequence[bytearray],

@@ -69,15 +69,15 @@ class PartitionRouter:
         replica = partition.replica
         if replica is not None:
             leader = replica.group.core.leader
-            if leader is not None and self._is_there(leader.node_id):
+            if leader is not None and self._is_reachable(leader.node_id):
                 return leader.node_id
             if any(each.node_id == self.me for each in partition.assigned):
                 return None  # this replica is being removed and gets no messages; other replicas have later state
-        if partition.hint is not None and self._is_there(partition.hint):
+        if partition.hint is not None and self._is_reachable(partition.hint):
             return partition.hint
         return self._likeliest(partition)
 
-    def _is_there(self, node: NodeId) -> bool:
+    def _is_reachable(self, node: NodeId) -> bool:
         return node == self.me or self._node.is_alive(node)
 
     def _likeliest(self, partition: RoutedPartition) -> NodeId | None:
@@ -85,7 +85,7 @@ class PartitionRouter:
 
         Called while this node has no replica yet."""
         others = [
-            each.node_id for each in partition.assigned if each.node_id != self.me and self._is_there(each.node_id)
+            each.node_id for each in partition.assigned if each.node_id != self.me and self._is_reachable(each.node_id)
         ]
         return next((node for node in others if node != partition.failed), others[0] if others else None)
 
@@ -141,7 +141,7 @@ class PartitionRouter:
                             raise
                     if is_over:
                         raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
-                    await self._after(partition, leader, error, deadline)
+                    await self._follow_refusal(partition, leader, error, deadline)
         except RaftlogError as error:
             if lost is None or only_reads or error is lost:
                 raise
@@ -149,7 +149,7 @@ class PartitionRouter:
                 f"an attempt whose answer was lost may have succeeded ({lost}); a later attempt failed: {error}"
             ) from None
 
-    async def _after(
+    async def _follow_refusal(
         self, partition: RoutedPartition, asked: NodeId | None, error: RaftlogError, deadline: Deadline
     ) -> None:
         """Continue with the leader that was named, or wait for a change of leader and forget the node that failed."""

@@ -367,4 +367,10 @@ async def test_silence_is_measured_only_while_the_leader_is_contacted(tmp_path: 
         await cluster.start()
         replacing = cluster.running[1].metadata._replacement
         stranger = ReplicaId(NodeId(3), UUID(int=3))
-        assert [replacing._asked_since(stranger, now) for now in (10.0, 11.0, 12.5, 15.0, 16.0)] == [10, 10, 10, 15, 15]
+        assert [replacing._find_first_request(stranger, now) for now in (10.0, 11.0, 12.5, 15.0, 16.0)] == [
+            10,
+            10,
+            10,
+            15,
+            15,
+        ]

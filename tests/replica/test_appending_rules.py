@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import LogClosed, OutcomeUnknown, Unavailable
-from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended, _held_by_voters, active_members
+from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended, _durable_indexes, active_members
 from raftlog.raft import Accepted, ReplicaId, Role
 from raftlog.runtime.replica.partition_replica import Committed
 from raftlog.types import Index, NodeId, Offset, Term
@@ -101,10 +101,10 @@ async def test_with_fewer_voters_than_copies_an_append_goes_on_waiting(world: Wo
 
 
 async def test_a_leader_that_is_no_voter_does_not_count_its_own_copy(world: World) -> None:
-    assert _held_by_voters(world.status()) == [6, 6, 6]
+    assert _durable_indexes(world.status()) == [6, 6, 6]
     world.voters = (SECOND, THIRD)
     world.durable = 9
-    assert _held_by_voters(world.status()) == [6, 6]
+    assert _durable_indexes(world.status()) == [6, 6]
 
 
 async def test_only_voters_make_up_for_missing_replicas(world: World) -> None:

@@ -96,7 +96,7 @@ def test_an_entry_that_is_committed_ends_only_its_own_expiry() -> None:
         one: Any = SimpleNamespace(exception=lambda: None)
         other: Any = SimpleNamespace(exception=lambda: None)
         sequencing._expiring = {2: one, 3: other, 4: one}
-        sequencing._expired(one)
+        sequencing._drop_mark(one)
         assert sequencing._expiring == {3: other}
 
 

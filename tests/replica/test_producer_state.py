@@ -37,11 +37,11 @@ def table_of(*producers: int) -> ProducerTable:
 
 
 def take(state: ProducerState, index: int, kind: ControlKind, payload: bytes = b"") -> None:
-    state._take(ProducerEntry(Index(index), Offset(-1), None, kind, payload))
+    state._fold_entry(ProducerEntry(Index(index), Offset(-1), None, kind, payload))
 
 
 def write(state: ProducerState, index: int, producer: int) -> None:
-    state._take(ProducerEntry(Index(index), Offset(index), header_of(producer, 0, 0, 1), None, b""))
+    state._fold_entry(ProducerEntry(Index(index), Offset(index), header_of(producer, 0, 0, 1), None, b""))
 
 
 def run_of(roll_index: int, *producers: int) -> bytes:

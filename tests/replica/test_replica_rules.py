@@ -11,7 +11,7 @@ import pytest
 from raftlog.errors import LogClosed, NotLeader, OutcomeUnknown, Unavailable
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.compaction_marks import CompactionMarks, _newest_ms
-from raftlog.partitions.replica.pending_appends import PendingAppends, _held_by_voters
+from raftlog.partitions.replica.pending_appends import PendingAppends, _durable_indexes
 from raftlog.partitions.replica.record_deletion import RecordDeletion
 from raftlog.partitions.replica.replica import Replica
 from raftlog.partitions.replica.retention import Retention
@@ -49,7 +49,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def test_a_learner_is_no_copy() -> None:
-    assert _held_by_voters(status(match={OTHER: 5, LEARNER: 9})) == [7, 5]
+    assert _durable_indexes(status(match={OTHER: 5, LEARNER: 9})) == [7, 5]
 
 
 def test_a_learner_does_not_make_up_for_a_voter_that_cannot_be_reached() -> None:
@@ -96,9 +96,9 @@ def test_a_leader_has_the_end_once_an_entry_of_its_own_term_is_delivered() -> No
     log = SimpleNamespace(term_at={4: 2, 5: 3}.__getitem__)
     group = SimpleNamespace(core=core, log=log, applied_index=4)
     replica: Any = SimpleNamespace(group=group)
-    assert not Replica._knows_the_end(replica)
+    assert not Replica._has_own_term(replica)
     group.applied_index = 5
-    assert Replica._knows_the_end(replica)
+    assert Replica._has_own_term(replica)
 
 
 def test_a_damaged_replica_answers_for_what_is_durable_only_where_it_is_alone() -> None:
@@ -188,7 +188,7 @@ def test_compaction_goes_up_to_committed_rolls_and_spares_what_is_known_of_produ
     applied: int, is_covered: bool, dirty: list[int]
 ) -> None:
     cleaning = CompactionMarks("t/0", group_of(*THREE, applied=applied), producers(is_covered=is_covered))
-    assert [each.base_offset for each in cleaning._dirty(0, OLD_MS)] == dirty
+    assert [each.base_offset for each in cleaning._dirty_segments(0, OLD_MS)] == dirty
 
 
 def test_a_segment_is_as_young_as_the_roll_behind_it() -> None:
@@ -200,10 +200,10 @@ def test_a_segment_is_as_young_as_the_roll_behind_it() -> None:
 def test_a_new_leader_counts_the_age_of_marks_from_its_own_first_look() -> None:
     group = group_of(*THREE, applied=30)
     cleaning = CompactionMarks("t/0", group, producers())
-    cleaning._remember(Offset(10), 1000, 0)
+    cleaning._note_mark(Offset(10), 1000, 0)
     group.core.term = 2
-    cleaning._remember(Offset(10), 1000, 999)
-    cleaning._remember(Offset(10), 1000, 1998)
+    cleaning._note_mark(Offset(10), 1000, 999)
+    cleaning._note_mark(Offset(10), 1000, 1998)
     assert cleaning._old == 0
-    cleaning._remember(Offset(10), 1000, 1999)
+    cleaning._note_mark(Offset(10), 1000, 1999)
     assert cleaning._old == 10

@@ -10,10 +10,10 @@ import pytest
 from raftlog.errors import OffsetOutOfRange, OutcomeUnknown
 from raftlog.partitions.controller.disk_replacement import _report_of
 from raftlog.partitions.controller.first_start import view_of
-from raftlog.partitions.controller.proposals import _decided_of
+from raftlog.partitions.controller.proposals import _read_decision
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
-from raftlog.partitions.operations.move_reports import _read, _ReplicaReport
-from raftlog.partitions.placement.balancing.progress import _report_in
+from raftlog.partitions.operations.move_reports import _decode_report, _ReplicaReport
+from raftlog.partitions.placement.balancing.progress import _read_report
 from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
 from raftlog.partitions.placement.recovery.replica_status import LostEntry, ReplicaStatus, packed, unpacked
 from raftlog.partitions.routing.router import numbers_of
@@ -67,9 +67,9 @@ TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
     [
         (report_of, REPORT.packed()),
         (unpacked, packed(STANDING)),
-        (_read, list(TOLD)),
-        (_report_in, [3, [[b"g", [1], [2]]], [b"h"], b""]),
-        (lambda row: _decided_of(Answer(row)), [7, 5, None]),
+        (_decode_report, list(TOLD)),
+        (_read_report, [3, [[b"g", [1], [2]]], [b"h"], b""]),
+        (lambda row: _read_decision(Answer(row)), [7, 5, None]),
         (lambda row: _report_of(Answer(row)), ["later", "it answers"]),
         (lambda row: view_of(ME, None, row), ["empty", "a:1", ["a:1"], None, []]),
         (lambda row: numbers_of(Answer(row), 2), [1, 2]),

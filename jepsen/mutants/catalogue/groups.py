@@ -29,7 +29,9 @@ def _groups(name: str, place: str, old: str, new: str, tests: tuple[str, ...], e
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     # fences
-    _groups("any-generation", "machine:Machine._current", "if generation != group.generation:", "if False:", _MACHINE),
+    _groups(
+        "any-generation", "machine:Machine._current_member", "if generation != group.generation:", "if False:", _MACHINE
+    ),
     _groups(
         "commit-before-sync",
         "machine:Machine.check_commit",
@@ -171,7 +173,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "folded-out-of-order",
-        "coordinator/log:LogWriter._ended",
+        "coordinator/log:LogWriter._on_append",
         "if is_next:",
         "if True:",
         (*_WRITER, *_COORDINATORS),
@@ -250,7 +252,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _groups(
         "members-refused-by-a-deposed-coordinator",
-        "coordinator:GroupCoordinator._ask",
+        "coordinator:GroupCoordinator._send_request",
         "await self.confirm(deadline)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
@@ -286,35 +288,35 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # housekeeping
     _groups(
         "offsets-of-deleted-topics-stay",
-        "expiry:GroupExpiry._expired",
+        "expiry:GroupExpiry._find_tombstones",
         "if self._environment.is_deleted(key.topic_id)",
         "if False",
         _COORDINATOR,
     ),
     _groups(
         "expire-a-group-with-members",
-        "expiry:GroupExpiry._expired",
+        "expiry:GroupExpiry._find_tombstones",
         "self._machine.has_members(group) or not offsets",
         "not offsets",
         _COORDINATOR,
     ),
     _groups(
         "expire-by-the-oldest-commit",
-        "expiry:GroupExpiry._expired",
+        "expiry:GroupExpiry._find_tombstones",
         "newest = max(",
         "newest = min(",
         _COORDINATOR,
     ),
     _groups(
         "expire-by-commits-alone",
-        "expiry:GroupExpiry._expired",
+        "expiry:GroupExpiry._find_tombstones",
         "max(newest, self._empty_since(group))",
         "newest",
         _COORDINATOR,
     ),
     _groups(
         "expire-by-members-alone",
-        "expiry:GroupExpiry._expired",
+        "expiry:GroupExpiry._find_tombstones",
         "max(newest, self._empty_since(group))",
         "self._empty_since(group)",
         _COORDINATOR,
@@ -350,7 +352,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "trim-before-it-is-stated",
         "coordinator/maintenance:CoordinatorMaintenance._shorten",
-        "await self._state(coordinator, some)",
+        "await self._rewrite(coordinator, some)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
     ),

@@ -53,7 +53,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _kafka(
         "first-batch-within-the-limit",
-        "partitions/leader/fetch:PartitionsFetch._within",
+        "partitions/leader/fetch:PartitionsFetch._cut_to_fit",
         "if len(batches[0]) > left and self._total:",
         "if len(batches[0]) > left:",
         _FETCH,
@@ -67,7 +67,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _kafka(
         "full-partition-waits",
-        "partitions/leader/fetch:PartitionsFetch._within",
+        "partitions/leader/fetch:PartitionsFetch._cut_to_fit",
         "if read_header(batches[-1]).next_offset < end:",
         "if False:",
         _FETCH,
@@ -133,7 +133,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # groups
     _kafka(
         "earlier-generation",
-        "partitions/groups/machine:Machine._current",
+        "partitions/groups/machine:Machine._current_member",
         "if generation != group.generation:",
         "if generation > group.generation:",
         _COMMITS,

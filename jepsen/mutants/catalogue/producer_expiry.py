@@ -130,27 +130,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _expiry(
         "expiry-never-ends",
         "replica/sequence_check:SequenceCheck.expire",
-        "mark.add_done_callback(self._expired)",
+        "mark.add_done_callback(self._drop_mark)",
         "pass",
         _FULL,
     ),
     _expiry(
         "one-expiry-ends-all",
-        "replica/sequence_check:SequenceCheck._expired",
+        "replica/sequence_check:SequenceCheck._drop_mark",
         "if other is not mark",
         "if False",
         _EXPIRING,
     ),
     _expiry(
         "expiring-producer-begins-anew",
-        "replica/sequence_check:SequenceCheck._original",
+        "replica/sequence_check:SequenceCheck._find_original",
         "is_expiring or producer_id in table.forgotten",
         "producer_id in table.forgotten",
         _EXPIRING,
     ),
     _expiry(
         "expiring-producer-goes-on",
-        "replica/sequence_check:SequenceCheck._original",
+        "replica/sequence_check:SequenceCheck._find_original",
         "None if is_expiring else producer",
         "producer",
         _FULL,
@@ -191,7 +191,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
         _TABLE,
     ),
-    _expiry("largest-gaps-closed", "replica/expired_ids:_with_fewer_gaps", "gaps[:excess]", "gaps[-excess:]", _TABLE),
+    _expiry("largest-gaps-closed", "replica/expired_ids:_merge_ranges", "gaps[:excess]", "gaps[-excess:]", _TABLE),
     _expiry(
         "neighbouring-ids-stay-apart",
         "replica/expired_ids:ExpiredIds.with_ids",
@@ -216,7 +216,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # rolls, and reading after a restart
     _expiry(
         "expiry-behind-a-roll-forgotten",
-        "replica/producer_state:ProducerState._take",
+        "replica/producer_state:ProducerState._fold_entry",
         "self._expired.append(entry.payload)",
         "pass",
         _STATE,
@@ -244,14 +244,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _expiry(
         "read-the-newest-segment-alone",
-        "replica/producer_state:ProducerState._begin",
+        "replica/producer_state:ProducerState._begin_reading",
         "segments[-2].base_index if len(segments) > 1 else 0",
         "segments[-1].base_index",
         _STATE,
     ),
     _expiry(
         "read-all-segments",
-        "replica/producer_state:ProducerState._begin",
+        "replica/producer_state:ProducerState._begin_reading",
         "segments[-2].base_index if len(segments) > 1 else 0",
         "segments[0].base_index",
         _STATE,

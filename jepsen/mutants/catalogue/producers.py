@@ -135,7 +135,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "twice-in-one-call",
-        "replica/sequence_check:SequenceCheck._original",
+        "replica/sequence_check:SequenceCheck._find_original",
         "elif producer_id in producers:",
         "elif False:",
         _PRODUCERS,
@@ -149,7 +149,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "expired-producer-goes-on",
-        "replica/sequence_check:SequenceCheck._original",
+        "replica/sequence_check:SequenceCheck._find_original",
         "is_forgotten = is_expiring or producer_id in table.forgotten",
         "is_forgotten = False",
         ("tests/replica/test_full_producer_table.py",),
@@ -185,7 +185,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "forget-who-has-something-on-its-way",
-        "replica/expiry:ProducerExpiry._due",
+        "replica/expiry:ProducerExpiry._due_producers",
         "elif not self._sequence_check.is_busy(producer_id):",
         "else:",
         _RULES,
@@ -236,7 +236,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "unknown-not-noted",
-        "produce/produce_queue:ProduceQueue._take_back",
+        "produce/produce_queue:ProduceQueue._requeue",
         "pending.maybe_appended = error",
         "pass",
         _QUEUE,
@@ -250,21 +250,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers(
         "answer-of-another-length",
-        "produce/produce_queue:ProduceQueue._landed",
-        "if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:",
+        "produce/produce_queue:ProduceQueue._on_outcome",
+        "if error is None and not flight.is_sequenced and _record_count(done.result()) != flight.count:",
         "if False:",
         _QUEUE,
     ),
     _producers(
         "taken-back-out-of-order",
-        "produce/produce_queue:ProduceQueue._take_back",
+        "produce/produce_queue:ProduceQueue._requeue",
         "if back and self._queue and self._queue[0].number < back[-1].number:",
         "if False:",
         _QUEUE,
     ),
     _producers(
         "mixed-acknowledgements",
-        "produce/produce_queue:ProduceQueue._take",
+        "produce/produce_queue:ProduceQueue._take_calls",
         "(queue[0].acks == ALL) != (taken[0].acks == ALL) or ",
         "",
         _QUEUE,

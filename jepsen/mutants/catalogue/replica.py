@@ -51,7 +51,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "end-before-own-delivery",
-        "replica/replica:Replica._knows_the_end",
+        "replica/replica:Replica._has_own_term",
         " and group.log.term_at(group.applied_index) == core.term",
         "",
         _RULES,
@@ -87,7 +87,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # when appends are answered
     _replica(
         "append-while-damaged",
-        "replica/replica:Replica._append_refusal",
+        "replica/replica:Replica._append_error",
         "if group.damage is not None or group.is_closed or self._is_closed:",
         "if group.is_closed or self._is_closed:",
         (*_APPENDING, *_READING),
@@ -101,14 +101,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "append-without-enough-replicas",
-        "replica/replica:Replica._append_refusal",
+        "replica/replica:Replica._append_error",
         "return self._pending_appends.too_few_error(copies) if copies and self.is_leader else None",
         "return None",
         _APPENDING,
     ),
     _replica(
         "learners-count-as-copies",
-        "replica/pending_appends:_held_by_voters",
+        "replica/pending_appends:_durable_indexes",
         " if each.member in voters",
         "",
         _RULES,
@@ -172,7 +172,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "compact-below-an-uncommitted-roll",
-        "replica/compaction_marks:CompactionMarks._dirty",
+        "replica/compaction_marks:CompactionMarks._dirty_segments",
         "newer.base_index > self._group.applied_index or ",
         "",
         _RULES,
@@ -186,21 +186,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "tombstones-of-a-new-leader",
-        "replica/compaction_marks:CompactionMarks._remember",
+        "replica/compaction_marks:CompactionMarks._note_mark",
         "if self._term != self._group.core.term:",
         "if False:",
         _RULES,
     ),
     _replica(
         "tombstones-go-at-once",
-        "replica/compaction_marks:CompactionMarks._remember",
+        "replica/compaction_marks:CompactionMarks._note_mark",
         "while self._marks and now_ms - self._marks[0][1] >= retention_ms:",
         "while self._marks:",
         _CLEANING,
     ),
     _replica(
         "compact-the-newest-producers",
-        "replica/compaction_marks:CompactionMarks._dirty",
+        "replica/compaction_marks:CompactionMarks._dirty_segments",
         "if not self._producers.is_covered:",
         "if False:",
         (*_CLEANING, "tests/replica/test_producers.py"),
@@ -259,7 +259,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _replica(
         "end-leaves-waiting-copies",
         "replica/pending_appends:PendingAppends.end",
-        'self._give_up_copies(f"',
+        'self._fail_copies(f"',
         'str(f"',
         _APPENDING_RULES,
     ),
@@ -279,7 +279,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "leader-without-a-vote-counts",
-        "replica/pending_appends:_held_by_voters",
+        "replica/pending_appends:_durable_indexes",
         "if status.me in voters:",
         "if True:",
         _APPENDING_RULES,
@@ -293,7 +293,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _replica(
         "retention-after-the-first-never",
-        "replica/retention:Retention._done",
+        "replica/retention:Retention._on_outcome",
         "self._trim = None",
         "pass",
         _RETENTION_RULES,

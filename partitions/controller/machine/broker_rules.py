@@ -35,7 +35,7 @@ def bootstrap(cluster: ClusterState, command: Bootstrap, index: Index) -> int:
             f"the cluster {cluster.bootstrap.cluster_id} exists already; it cannot become {command.cluster_id}"
         )
     if cluster.bootstrap is None:
-        _check_level_is_known(command.feature_level)
+        _check_level_is_supported(command.feature_level)
         cluster.bootstrap, cluster.feature_level = command, command.feature_level
     return index
 
@@ -49,7 +49,7 @@ def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> in
     _check_levels(cluster, command)
     before = cluster.brokers.get(command.node_id)
     known = before if before is not None and before.disk_uuid == command.disk_uuid else None
-    after = _registered(command, before, index)
+    after = _make_row(command, before, index)
     if known is not None:
         _check_epoch(known, after)
         if replace(after, version=known.version) == known:
@@ -63,7 +63,7 @@ def register(cluster: ClusterState, command: RegisterBroker, index: Index) -> in
     return index
 
 
-def _registered(command: RegisterBroker, before: RegisteredBroker | None, index: Index) -> RegisteredBroker:
+def _make_row(command: RegisterBroker, before: RegisteredBroker | None, index: Index) -> RegisteredBroker:
     was_draining = before is not None and before.is_draining
     return RegisteredBroker(
         command.node_id,
@@ -187,14 +187,14 @@ def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: In
         raise InvalidArgument(f"the feature level is {cluster.feature_level}; it cannot fall to {command.level}")
     if command.level == cluster.feature_level:
         return index
-    _check_all_know(cluster, command.level)
-    _check_level_is_known(command.level)
+    _check_all_support(cluster, command.level)
+    _check_level_is_supported(command.level)
     cluster.feature_level = command.level
     return index
 
 
-def _check_all_know(cluster: ClusterState, level: int) -> None:
-    unfit = [broker.node_id for broker in cluster.all_brokers() if not _knows(broker, level)]
+def _check_all_support(cluster: ClusterState, level: int) -> None:
+    unfit = [broker.node_id for broker in cluster.all_brokers() if not _supports(broker, level)]
     if unfit:
         raise InvalidArgument(f"feature level {level} is not known to the brokers {unfit}: upgrade them first")
     absent = [seed.node_id for seed in cluster.absent_seeds()]
@@ -202,11 +202,11 @@ def _check_all_know(cluster: ClusterState, level: int) -> None:
         raise ChangeRefused(f"the brokers {absent} have not registered: start them, or remove them")
 
 
-def _knows(broker: RegisteredBroker, level: int) -> bool:
+def _supports(broker: RegisteredBroker, level: int) -> bool:
     return broker.feature_level_min <= level <= broker.feature_level_max
 
 
-def _check_level_is_known(level: int) -> None:
+def _check_level_is_supported(level: int) -> None:
     """Raise `FormatError` for a level above this release: its replica stops. The proposer receives no answer."""
     if level > FEATURE_LEVEL_KNOWN:
         raise FormatError(

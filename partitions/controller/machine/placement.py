@@ -55,7 +55,7 @@ def place(
             "start brokers on other hosts, or ask for fewer replicas"
         )
     sets = [hosts.take(replication_factor, random) for _ in range(partition_count)]
-    return tuple(_with_leaders(sets, {candidate.replica: candidate.leaders for candidate in candidates}, led))
+    return tuple(_choose_leaders(sets, {candidate.replica: candidate.leaders for candidate in candidates}, led))
 
 
 class _Hosts:
@@ -89,7 +89,7 @@ class _Hosts:
         return replica
 
 
-def _with_leaders(
+def _choose_leaders(
     sets: list[list[ReplicaId]], leaders: dict[ReplicaId, int], led_before: Mapping[ReplicaId, int]
 ) -> list[tuple[ReplicaId, ...]]:
     """Put the leader of each set first.
@@ -105,10 +105,10 @@ def _with_leaders(
     while _even_out(sets, led, counts):
         pass
     leader_of = {number: replica for replica, numbers in led.items() for number in numbers}
-    return [_first(leader_of[number], replicas) for number, replicas in enumerate(sets)]
+    return [_put_first(leader_of[number], replicas) for number, replicas in enumerate(sets)]
 
 
-def _first(leader: ReplicaId, replicas: list[ReplicaId]) -> tuple[ReplicaId, ...]:
+def _put_first(leader: ReplicaId, replicas: list[ReplicaId]) -> tuple[ReplicaId, ...]:
     return (leader, *(replica for replica in replicas if replica != leader))
 
 
@@ -122,7 +122,7 @@ def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], coun
     Each move lowers the sum of squares of the counts, so there is an end. False when no such pair is left."""
     for level in range(max(counts.values()), min(counts.values()) + 1, -1):
         origins = [replica for replica, count in counts.items() if count == level]
-        chain = _chain(origins, sets, led, {replica for replica, count in counts.items() if count <= level - 2})
+        chain = _find_chain(origins, sets, led, {replica for replica, count in counts.items() if count <= level - 2})
         for giver, number, taker in chain:
             led[giver].remove(number)
             led[taker].append(number)
@@ -133,7 +133,7 @@ def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], coun
     return False
 
 
-def _chain(
+def _find_chain(
     origins: list[ReplicaId], sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], ends: set[ReplicaId]
 ) -> _Chain:
     """Return the shortest chain from one of `origins` to one of `ends`; empty when there is none."""

@@ -127,10 +127,10 @@ def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape
         for value in values:
             shape.check(value)
 
-    return Shape(name, check, lambda values: list(map(shape.pack, values)), lambda raw: _each(raw, shape.unpack))
+    return Shape(name, check, lambda values: list(map(shape.pack, values)), lambda raw: _unpack_each(raw, shape.unpack))
 
 
-def _each(raw: Any, unpack: Callable[[Any], T]) -> tuple[T, ...]:
+def _unpack_each(raw: Any, unpack: Callable[[Any], T]) -> tuple[T, ...]:
     if type(raw) is not list:
         raise Misfit(f"{type(raw).__name__} where a list is needed")
     return tuple(map(unpack, raw))
@@ -184,7 +184,7 @@ def _pack_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> Any:
 def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
     if type(raw) is not list or len(raw) != 2:
         raise Misfit("a placement is a list of replicas and a list of partitions")
-    table, rows = _each(raw[0], _unpack_replica), raw[1]
+    table, rows = _unpack_each(raw[0], _unpack_replica), raw[1]
     places = range(len(table))
 
     def replicas(row: Any) -> tuple[ReplicaId, ...]:
@@ -194,7 +194,7 @@ def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
             raise Misfit(f"{row!r} names a place that is not there")
         return tuple(table[place] for place in row)
 
-    return _each(rows, replicas)
+    return _unpack_each(rows, replicas)
 
 
 def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> Shape[tuple[tuple[str, str], ...]]:
@@ -212,7 +212,7 @@ def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> S
         if found != sorted(set(found)):
             raise Misfit(f"{found} are not in ascending order, each once")
 
-    return Shape(name, check, lambda pairs: [list(pair) for pair in pairs], lambda raw: _each(raw, _unpack_pair))
+    return Shape(name, check, lambda pairs: [list(pair) for pair in pairs], lambda raw: _unpack_each(raw, _unpack_pair))
 
 
 def _unpack_pair(raw: Any) -> tuple[str, str]:

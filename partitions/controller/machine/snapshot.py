@@ -38,16 +38,16 @@ _MAP_16: Final = 0xDE
 def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
     """Return the payloads of the entries, each a header and at most `piece_bytes`."""
     assert piece_bytes > 0, f"pieces of {piece_bytes} bytes"
-    return _payloads(_parts(_frozen(state)), roll_index, piece_bytes)
+    return _split_parts(_encode_parts(_copy_rows(state)), roll_index, piece_bytes)
 
 
-def _frozen(state: ControllerState) -> dict[str, Any]:
+def _copy_rows(state: ControllerState) -> dict[str, Any]:
     """Return the map, with rows that are still records: only references have to be copied at once."""
     rows = {table.name: (list(table), table.order) for table in state.tables() if len(table)}
     return {"version": MAP_VERSION, **state.scalars(), **rows, "state_hash": state.state_hash()}
 
 
-def _parts(frozen: dict[str, Any]) -> Iterator[bytes]:
+def _encode_parts(frozen: dict[str, Any]) -> Iterator[bytes]:
     yield _map_header(len(frozen))
     for name, value in frozen.items():
         yield pack(name)
@@ -64,7 +64,7 @@ def _map_header(count: int) -> bytes:
     return bytes([_MAP_OF_NONE + count]) if count <= _SMALL_MAP_MAX else _MAP_HEADER.pack(_MAP_16, count)
 
 
-def _payloads(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) -> Iterator[bytes]:
+def _split_parts(parts: Iterator[bytes], roll_index: Index, piece_bytes: int) -> Iterator[bytes]:
     piece, waiting = 0, bytearray()
     for part in parts:
         waiting += part
@@ -87,7 +87,7 @@ class SnapshotReader:
 
         Raises `FormatError`, and drops the run."""
         try:
-            is_last, piece, roll_index = _header(payload)
+            is_last, piece, roll_index = _read_header(payload)
             if piece == 0:
                 self._pieces, self._roll_index = [], roll_index
             if piece != len(self._pieces) or roll_index != self._roll_index:
@@ -109,7 +109,7 @@ class SnapshotReader:
         self._pieces, self._roll_index = [], -1
 
 
-def _header(payload: bytes) -> tuple[bool, int, int]:
+def _read_header(payload: bytes) -> tuple[bool, int, int]:
     """Return whether it is the last piece, the number of the piece, and the index of the roll."""
     if len(payload) < HEADER.size:
         raise FormatError(f"a snapshot entry of {len(payload)} bytes has no header")
@@ -150,7 +150,7 @@ class Restoration:
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
         """Restore so many rows; return the state after the last one. Raises `FormatError`."""
         taken = sum(1 for _ in islice(self._rows, rows))
-        return self._finished() if taken < rows else None
+        return self._check_hash() if taken < rows else None
 
     def finish(self) -> ControllerState:
         """Restore all remaining rows; return the state. Raises `FormatError`."""
@@ -158,7 +158,7 @@ class Restoration:
             pass
         return state
 
-    def _finished(self) -> ControllerState:
+    def _check_hash(self) -> ControllerState:
         if self._state.state_hash() != self._state_hash:
             raise FormatError(
                 f"the controller's snapshot at index {self._state.applied_index} has another hash than it states"
@@ -190,11 +190,11 @@ def _add_rows(state: ControllerState, table: Table[Any, Any], raw: Any) -> Itera
         if before is not None and not before < key:
             raise FormatError(f"the controller's snapshot has {table.name} that are not in ascending order")
         before = key
-        _enter(state, table, row)
+        _add_row(state, table, row)
         yield
 
 
-def _enter(state: ControllerState, table: Table[Any, Any], row: SchemaRecord) -> None:
+def _add_row(state: ControllerState, table: Table[Any, Any], row: SchemaRecord) -> None:
     if isinstance(row, TopicRow):
         if state.has_topic(row.name):
             raise FormatError(f"the controller's snapshot has two topics {row.name!r}")

@@ -86,7 +86,7 @@ class ControllerState(ClusterState):
             return CommandAnswer(before.value, before.failure(), is_repeated=True)
         if request.basis_index < self.forgotten_index:
             self.applied_index = index
-            return CommandAnswer(0, _too_old(request, self.forgotten_index), is_repeated=True)
+            return CommandAnswer(0, _forgotten_error(request, self.forgotten_index), is_repeated=True)
         answer = self._decide(request, index)
         self._remember(request, answer, index)
         self.applied_index = index
@@ -138,7 +138,7 @@ class ControllerState(ClusterState):
         return numbers if self.bootstrap is None else {**numbers, "bootstrap": self.bootstrap.packed()}
 
 
-def _too_old(request: CommandRequest, forgotten_index: Index) -> OutcomeUnknown:
+def _forgotten_error(request: CommandRequest, forgotten_index: Index) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"request {request.request_id} was first proposed after index {request.basis_index}, and answers up to index "
         f"{forgotten_index} are forgotten: whether it was done can no longer be told; it is not done now"

@@ -42,7 +42,7 @@ def create(cluster: ClusterState, command: CreateTopic, index: Index) -> int:
 
 def add_partitions(cluster: ClusterState, command: AddPartitions, index: Index) -> int:
     """Add partitions to a topic; return its version."""
-    topic = _named(cluster, command)
+    topic = _find_topic(cluster, command)
     if topic.creation.is_internal:
         raise InvalidArgument(f"topic {topic.name} is internal; its number of partitions never changes")
     if topic.partition_count != command.partition_count:
@@ -60,13 +60,13 @@ def add_partitions(cluster: ClusterState, command: AddPartitions, index: Index) 
 
 def delete(cluster: ClusterState, command: DeleteTopic, index: Index) -> int:
     """Delete a topic; return the index of the deletion."""
-    cluster.remove_topic(_named(cluster, command), index)
+    cluster.remove_topic(_find_topic(cluster, command), index)
     return index
 
 
 def alter(cluster: ClusterState, command: AlterTopicConfigs, index: Index) -> int:
     """Change a topic's settings; return its version."""
-    topic = _named(cluster, command)
+    topic = _find_topic(cluster, command)
     check_version(f"topic {topic.name}", topic.version, command.expected_version)
     unset = frozenset(command.unset)
     configs = {name: value for name, value in topic.configs if name not in unset} | dict(command.configs)
@@ -82,7 +82,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
     current = cluster.assignment(command.group)
     check_version(f"the assignment of {command.group}", current.version, command.expected_version)
     new = [replica for replica in command.replicas if replica not in current.replicas]
-    hosts = _hosts(cluster, new)
+    hosts = _find_hosts(cluster, new)
     staying = map(cluster.broker_of, (replica for replica in command.replicas if replica not in hosts))
     _check_hosts(command.partition, [*hosts.values(), *(broker.host for broker in staying if broker is not None)])
     _check_insync(dict(cluster.topic_by_id(command.topic_id).configs), len(command.replicas))
@@ -90,7 +90,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
     return index
 
 
-def _named(cluster: ClusterState, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> TopicRow:
+def _find_topic(cluster: ClusterState, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> TopicRow:
     """Return the topic of this uuid, unless it has another name. Raises `UnknownTopic`."""
     topic = cluster.topic_by_id(command.topic_id)
     if topic.name != command.name:
@@ -98,7 +98,7 @@ def _named(cluster: ClusterState, command: AddPartitions | DeleteTopic | AlterTo
     return topic
 
 
-def _hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
+def _find_hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
     """Return the host of each replica. Raises `UnknownBroker` for one that is not a present broker's."""
     hosts = {}
     for replica in replicas:
@@ -112,7 +112,7 @@ def _hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[Replica
 def _check_placement(cluster: ClusterState, partitions: tuple[tuple[ReplicaId, ...], ...], first: int) -> None:
     """Check the replicas of new partitions, from number `first` on."""
     objects = {id(replica): replica for replicas in partitions for replica in replicas}
-    hosts = _hosts(cluster, sorted(set(objects.values())))
+    hosts = _find_hosts(cluster, sorted(set(objects.values())))
     host_of = {identity: hosts[replica] for identity, replica in objects.items()}
     for partition, replicas in enumerate(partitions, first):
         _check_hosts(partition, [host_of[id(replica)] for replica in replicas])
@@ -127,12 +127,12 @@ def _check_hosts(partition: int, hosts: list[str]) -> None:
 
 
 def _check_insync(configs: Mapping[str, str], replica_count: int) -> None:
-    wanted = _whole(configs.get(MIN_INSYNC_REPLICAS, ""))
+    wanted = _read_number(configs.get(MIN_INSYNC_REPLICAS, ""))
     if wanted > replica_count:
         raise InvalidArgument(f"{MIN_INSYNC_REPLICAS}={wanted} can never be met with {replica_count} replicas")
 
 
-def _whole(text: str) -> int:
+def _read_number(text: str) -> int:
     """Return a number that the proposer has checked; 0 for any other text.
 
     Only ASCII counts, because the set of Unicode digits changes."""

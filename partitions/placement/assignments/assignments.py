@@ -45,7 +45,7 @@ _REMOVED_TOGETHER = 64
 """Replicas removed in one turn of the loop."""
 
 
-class _Missing(NamedTuple):
+class _MissingReplica(NamedTuple):
     """Replica that is assigned to this disk and missing.
 
     `is_first`: one of the first replicas, made from the group's first roll. `was_here`: this disk had a replica of
@@ -92,7 +92,7 @@ class Assignments(BackgroundLoop):
 
     def start(self) -> None:
         """Attach the recovered groups, and begin to follow the state."""
-        self._node.on_step = self._stepped
+        self._node.on_step = self._on_step
         self._node.leaders.preferred = self._preferred
         self._node.fitness_exchange.fitness.is_excluded = self._is_excluded
         self._node.driver.on_removed = self._changed.set
@@ -140,7 +140,7 @@ class Assignments(BackgroundLoop):
 
     # callbacks of the groups
 
-    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
+    def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         replica = self.replicas.get(group.key)
         if replica is not None:
             replica.stepped(ready)
@@ -191,7 +191,7 @@ class Assignments(BackgroundLoop):
     async def _follow(self) -> bool:
         """Compare all replicas with the state once; return false when a directory has to be freed first."""
         await self._remove_deleted()
-        missing, ready = self._look()
+        missing, ready = self._find_missing()
         await self._create([each for each in ready if each.is_first])
         await self._join([each for each in ready if not each.is_first and not each.was_here])
         self._attach()
@@ -199,14 +199,14 @@ class Assignments(BackgroundLoop):
             each.was_here for each in ready
         ):  # an old copy of the state would bring back replicas that were removed since
             await self._metadata.barrier(deadline_in(_BARRIER_MS))
-            missing, ready = self._look()
+            missing, ready = self._find_missing()
             await self._join([each for each in ready if each.was_here])
             self._attach()
         if ready:
             self.on_made()
         return len(ready) == len(missing)
 
-    def _look(self) -> tuple[list[_Missing], list[_Missing]]:
+    def _find_missing(self) -> tuple[list[_MissingReplica], list[_MissingReplica]]:
         """Return the missing replicas, and those of them that can be created now."""
         missing, in_use = list(self._missing()), self._paths_in_use()
         return missing, [each for each in missing if self._path(each.topic, each.number) not in in_use]
@@ -263,7 +263,7 @@ class Assignments(BackgroundLoop):
             )
         return False
 
-    def _missing(self) -> Iterator[_Missing]:
+    def _missing(self) -> Iterator[_MissingReplica]:
         """Yield the partitions that are assigned to this disk and have no replica here."""
         me, driver = self._node.identity.replica, self._node.driver
         for topic in self._topics:
@@ -273,7 +273,7 @@ class Assignments(BackgroundLoop):
                 key = topic.partitions[number].group_id.bytes
                 if me in replicas and key not in driver.groups:
                     was_here = driver.persister.checkpoints.was_removed(key)
-                    yield _Missing(topic, number, not was_here and me in created[number], was_here)
+                    yield _MissingReplica(topic, number, not was_here and me in created[number], was_here)
 
     def _paths_in_use(self) -> dict[str, GroupKey]:
         """Return the directories of groups that exist or are being removed.
@@ -288,7 +288,7 @@ class Assignments(BackgroundLoop):
     def _path(self, topic: Topic, number: int) -> str:
         return f"{self._node.driver.data_dir}/{topic.name}/{number}"
 
-    async def _create(self, missing: list[_Missing]) -> None:
+    async def _create(self, missing: list[_MissingReplica]) -> None:
         """Create first replicas, from their first rolls."""
         creations: list[tuple[Roll, str | None]] = [
             (first_roll(topic.row, number), f"{topic.name}/{number}") for topic, number, *_ in missing
@@ -302,7 +302,7 @@ class Assignments(BackgroundLoop):
         for _, name in creations:
             event(_logger, "replica_added", group=name, how="first")
 
-    async def _join(self, missing: list[_Missing]) -> None:
+    async def _join(self, missing: list[_MissingReplica]) -> None:
         """Create empty replicas, to be filled by their leaders."""
         joining: list[tuple[UUID, str | None]] = [
             (topic.partitions[number].group_id, f"{topic.name}/{number}") for topic, number, *_ in missing
@@ -316,7 +316,7 @@ class Assignments(BackgroundLoop):
         for _, name in joining:
             event(_logger, "replica_added", group=name, how="empty")
 
-    def _make_room(self, missing: list[_Missing]) -> None:
+    def _make_room(self, missing: list[_MissingReplica]) -> None:
         """Move directories aside that the journal does not know: they belong to another disk or another topic."""
         driver = self._node.driver
         for topic, number, *_ in missing:

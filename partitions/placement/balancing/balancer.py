@@ -99,24 +99,24 @@ class Balancer(BackgroundLoop):
             await self._node.pause(Deadline(loop.time() + _RETRY_S))
 
     async def _serve_report(self, request: Request) -> Answer:
-        tenure = self._tenure_of_now()
+        tenure = self._current_tenure()
         state, settings = self._metadata.state, self._settings()
         return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).packed())
 
     async def _serve_rebalance(self, request: Request) -> Answer:
-        tenure = self._tenure_of_now()
+        tenure = self._current_tenure()
         tenure.is_ordered = True
         tenure.resting.clear()
         loop = self._node.loop
         while not self._planning.are_settled() and loop.time() + _RETRY_S < request.deadline:
             await self._node.pause(Deadline(loop.time() + _RETRY_S))
-        self._tenure_of_now()
+        self._current_tenure()
         planner = await self._planning.count()
         self._planning.forget()
         self._changed.set()
         return Answer(sum(change.why is not ChangeReason.LEADERS for change in planner.changes) or len(planner.changes))
 
-    def _tenure_of_now(self) -> Tenure:
+    def _current_tenure(self) -> Tenure:
         if self._tenure is None or not self._metadata.is_leading:
             raise NotLeader(f"node {self._node.identity.node_id} does not lead the controller, or leads it just now")
         return self._tenure
@@ -132,10 +132,10 @@ class Balancer(BackgroundLoop):
             if not self._metadata.is_leading:
                 self._tenure = None
                 continue
-            tenure = self._begun()
+            tenure = self._begin_tenure()
             try:
                 tenure.problem = None
-                await self._look(tenure)
+                await self._run_once(tenure)
             except (RaftlogError, TimeoutError) as error:
                 tenure.problem = str(error)
                 _logger.info("balancing: %s", error)
@@ -144,7 +144,7 @@ class Balancer(BackgroundLoop):
     def _is_moving(self) -> bool:
         return self._tenure is not None and bool(self._tenure.ways or self._tenure.queue)
 
-    def _begun(self) -> Tenure:
+    def _begin_tenure(self) -> Tenure:
         term = self._metadata.term
         if self._tenure is None or self._tenure.term != term:
             self._tenure = Tenure(term, self._node.loop.time())
@@ -156,24 +156,24 @@ class Balancer(BackgroundLoop):
         """Return whether this process still leads in the tenure's term, after other tasks ran."""
         return self._metadata.is_leading and self._metadata.term == tenure.term
 
-    async def _look(self, tenure: Tenure) -> None:
+    async def _run_once(self, tenure: Tenure) -> None:
         state, now = self._metadata.state, self._node.loop.time()
-        tenure.availability.look({each.node_id: self._hears(each.node_id) for each in state.brokers}, now)
+        tenure.availability.look({each.node_id: self._is_heard(each.node_id) for each in state.brokers}, now)
         tenure.note_environment(state, now)
         tenure.looked_at = now
-        reports = await self._ask(tenure)
+        reports = await self._ask_brokers(tenure)
         if not self._leads(tenure) or tenure.unanswered:
             return
         await self._planning.maybe_plan()
         if self._leads(tenure):
-            await self._order(tenure)
+            await self._submit_changes(tenure)
         if self._leads(tenure):
             await self._maybe_remove(tenure, reports)
 
-    def _hears(self, node: NodeId) -> bool:
+    def _is_heard(self, node: NodeId) -> bool:
         return node == self._node.identity.node_id or self._node.is_alive(node)
 
-    async def _ask(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
+    async def _ask_brokers(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
         """Ask all available brokers for moving partitions, unless the answers cannot have changed."""
         state = self._metadata.state
         digest = state.moved.digest
@@ -191,7 +191,7 @@ class Balancer(BackgroundLoop):
 
     # submission
 
-    async def _order(self, tenure: Tenure) -> None:
+    async def _submit_changes(self, tenure: Tenure) -> None:
         """Submit planned changes, up to the limit."""
         now = self._node.loop.time()
         free = tenure.startable_moves(self._settings().moves_max, now)
@@ -206,11 +206,11 @@ class Balancer(BackgroundLoop):
             orders.append(tenure.queue.popleft())
         if not orders:
             return
-        done = await asyncio.gather(*(self._order_one(tenure, change) for change in orders))
+        done = await asyncio.gather(*(self._submit_change(tenure, change) for change in orders))
         if not all(done):
             self._planning.forget()
 
-    async def _order_one(self, tenure: Tenure, change: Change) -> bool:
+    async def _submit_change(self, tenure: Tenure, change: Change) -> bool:
         """Submit one change; return whether it was committed."""
         state, group = self._metadata.state, change.group
         if not state.has_group(group):
@@ -226,10 +226,10 @@ class Balancer(BackgroundLoop):
         except RaftlogError as error:
             if isinstance(error, RequestError):
                 tenure.ways.pop(group, None)
-            _logger.info("balancing: %s could not be placed on %s: %s", name, _nodes(change), error)
+            _logger.info("balancing: %s could not be placed on %s: %s", name, _replica_names(change), error)
             return False
         tenure.note_ordered(group, version)
-        _logger.info("balancing: %s is to be on %s: %s", name, _nodes(change), change.why)
+        _logger.info("balancing: %s is to be on %s: %s", name, _replica_names(change), change.why)
         return True
 
     async def _maybe_remove(self, tenure: Tenure, reports: dict[NodeId, HeldReplicas | None]) -> None:
@@ -243,5 +243,5 @@ class Balancer(BackgroundLoop):
                 _logger.info("balancing: node %s holds no replicas any more and was removed", broker.node_id)
 
 
-def _nodes(change: Change) -> str:
+def _replica_names(change: Change) -> str:
     return nodes_in_words([replica.node_id for replica in change.replicas])

@@ -96,7 +96,7 @@ class PlacementLayout:
         """Add a partition; return its number."""
         number = len(self.placed)
         topic = self._topic(placed.group.topic_id)
-        row = [self._node(replica) for replica in placed.replicas]
+        row = [self._node_number(replica) for replica in placed.replicas]
         self.placed.append(placed)
         self.rows.append(row)
         self.topic_of.append(topic)
@@ -120,7 +120,7 @@ class PlacementLayout:
             self.topic_led_counts.append(Counter())
         return topic
 
-    def _node(self, replica: ReplicaId) -> int:
+    def _node_number(self, replica: ReplicaId) -> int:
         place = self.places.get(replica.node_id)
         if place is not None and place.replica.disk_uuid == replica.disk_uuid:
             return replica.node_id
@@ -139,7 +139,7 @@ class PlacementLayout:
 
     def replicas(self, number: int) -> tuple[ReplicaId, ...]:
         """Return the replicas of a partition whose nodes are all brokers, or disks that it had before."""
-        before = {self._node(replica): replica for replica in self.placed[number].replicas}
+        before = {self._node_number(replica): replica for replica in self.placed[number].replicas}
         return tuple(before[node] if node in before else self.places[node].replica for node in self.rows[number])
 
     # changes
@@ -153,7 +153,7 @@ class PlacementLayout:
         if old is None:
             row.append(new)
         elif row[0] == old and len(row) > 1:
-            successor = min(row[1:], key=lambda node: (not self._leads(node), *self._led(topic, node)))
+            successor = min(row[1:], key=lambda node: (not self._may_lead(node), *self._led_counts(topic, node)))
             row[:] = [successor, *(node for node in row[1:] if node != successor), new]
         else:
             row[row.index(old)] = new
@@ -175,11 +175,11 @@ class PlacementLayout:
         self._count_leader(number, 1)
         self.is_fixed[number] = True
 
-    def _leads(self, node: int) -> bool:
+    def _may_lead(self, node: int) -> bool:
         place = self.places.get(node)
         return place is not None and place.takes_leaders
 
-    def _led(self, topic: int, node: int) -> tuple[int, int]:
+    def _led_counts(self, topic: int, node: int) -> tuple[int, int]:
         return self.topic_led_counts[topic][node], self.led_counts[node]
 
     def _count_leader(self, number: int, change: int) -> None:

@@ -62,7 +62,7 @@ class _Chains:
     ) -> None:
         self._layout, self._nodes, self._counts = layout, nodes, counts
         self._numbers, self._is_allowed = numbers, is_allowed
-        self._ways: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._transferable: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         """Partitions that the giver leads and the taker has, by giver and taker."""
 
     def run(self) -> Iterator[list[int]]:
@@ -72,7 +72,7 @@ class _Chains:
             if not layout.is_fixed[number] and row[0] in self._nodes:
                 for taker in row[1:]:
                     if taker in self._nodes and self._is_allowed(number, row[0], taker):
-                        self._ways[row[0]][taker].append(number)
+                        self._transferable[row[0]][taker].append(number)
             if at % _SLICE == _SLICE - 1:
                 yield []
         while chain := self._chain():
@@ -89,17 +89,17 @@ class _Chains:
             if level - lowest < 2:
                 return []
             ends = {node for node in self._nodes if counts[node] <= level - 2}
-            chain = self._shortest([node for node in sorted(self._nodes) if counts[node] == level], ends)
+            chain = self._find_shortest([node for node in sorted(self._nodes) if counts[node] == level], ends)
             if chain:
                 return chain
         return []
 
-    def _shortest(self, origins: list[int], ends: Collection[int]) -> list[_Hop]:
+    def _find_shortest(self, origins: list[int], ends: Collection[int]) -> list[_Hop]:
         reached: dict[int, list[_Hop]] = {origin: [] for origin in origins}
         queue = deque(origins)
         while queue:
             giver = queue.popleft()
-            for taker in list(self._ways[giver]):
+            for taker in list(self._transferable[giver]):
                 if taker in reached:
                     continue
                 number = self._partition(giver, taker)
@@ -113,11 +113,11 @@ class _Chains:
 
     def _partition(self, giver: int, taker: int) -> int | None:
         """Return a partition that can go from one to the other; delete those that cannot (any more)."""
-        numbers, layout = self._ways[giver][taker], self._layout
+        numbers, layout = self._transferable[giver][taker], self._layout
         while numbers:
             number = numbers[-1]
             if not layout.is_fixed[number] and self._is_allowed(number, giver, taker):
                 return number
             numbers.pop()
-        del self._ways[giver][taker]
+        del self._transferable[giver][taker]
         return None

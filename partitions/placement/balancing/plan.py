@@ -90,7 +90,7 @@ class Planner:
         crowded: list[tuple[int, int | None]] = []
         for each in placed:
             number = layout.add(each)
-            self._sort(number, drained, repaired, crowded)
+            self._collect_urgent(number, drained, repaired, crowded)
             if number % _SLICE == _SLICE - 1:
                 yield
         for why, moves in (
@@ -108,7 +108,7 @@ class Planner:
         for moved in evening.moves():
             yield
             for number in moved:
-                self._note(number, ChangeReason.EVEN)
+                self._add_change(number, ChangeReason.EVEN)
             if self._is_full:
                 return
         if self._wishes.balances_leaders and not self.changes:
@@ -116,7 +116,7 @@ class Planner:
             for led in even_leaders(layout, leaders):
                 yield
                 for number in led:
-                    self._note(number, ChangeReason.LEADERS)
+                    self._add_change(number, ChangeReason.LEADERS)
                 if self._is_full:
                     return
 
@@ -124,7 +124,7 @@ class Planner:
     def _is_full(self) -> bool:
         return len(self.changes) >= self._limit
 
-    def _sort(
+    def _collect_urgent(
         self,
         number: int,
         drained: list[tuple[int, int]],
@@ -167,20 +167,20 @@ class Planner:
         if not free:
             if why is not ChangeReason.HOSTS:
                 assert node is not None
-                self._fail(number, node)
+                self._add_failure(number, node)
             return
         if not self._is_full:
             counts, in_topic = layout.counts, layout.topic_counts[topic]
             new = min(free, key=lambda each: (each not in former, counts[each], in_topic[each]))
             layout.replace(number, node, new)
             self._moved.add(number)
-            self._note(number, why)
+            self._add_change(number, why)
 
-    def _note(self, number: int, why: ChangeReason) -> None:
+    def _add_change(self, number: int, why: ChangeReason) -> None:
         placed = self._layout.placed[number]
         self.changes.append(Change(placed.group, self._layout.replicas(number), placed.version, why))
 
-    def _fail(self, number: int, node: int) -> None:
+    def _add_failure(self, number: int, node: int) -> None:
         if len(self.failures) < FAILURES_MAX:
             name = node if node >= 0 else -1 - node
             self.failures.append(Failure(self._layout.placed[number].group, name, self._obstacle(number)))

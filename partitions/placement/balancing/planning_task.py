@@ -55,7 +55,7 @@ class PlanningTask:
     async def maybe_plan(self) -> None:
         """Fill the queue, unless no input has changed since the last plan."""
         tenure, now = self._tenure, self._node.loop.time()
-        places, wishes = self._places(), self._wishes()
+        places, wishes = self._places(), self._plan_scope()
         if tenure.queue and self._planned_for == (places, wishes):
             return
         inputs = (places, wishes, *tenure.inputs(self._metadata.state, self._settings(), now))
@@ -73,7 +73,7 @@ class PlanningTask:
 
     async def count(self) -> Planner:
         """Plan all present changes, up to `_COUNTED_MAX`, without submitting them."""
-        return await self._plan(self._wishes(), _COUNTED_MAX)
+        return await self._plan(self._plan_scope(), _COUNTED_MAX)
 
     def are_settled(self) -> bool:
         """Return whether all brokers that are heard have been so for long enough to be used."""
@@ -100,7 +100,7 @@ class PlanningTask:
         full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
         return self._tenure.places(state, full, self._settings(), now)
 
-    def _wishes(self) -> PlanScope:
+    def _plan_scope(self) -> PlanScope:
         settings = self._settings()
         if self._tenure.is_ordered:
             return PlanScope(BrokerMode.CONTINUOUS, evens=True, balances_leaders=True)

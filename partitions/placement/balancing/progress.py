@@ -73,7 +73,7 @@ class BrokerProgress:
 
     async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> HeldReplicas | None:
         try:
-            return _report_in((await self._node.ask(node, MOVING, header, (), deadline)).value)
+            return _read_report((await self._node.ask(node, MOVING, header, (), deadline)).value)
         except RaftlogError as error:
             _logger.debug("node %s did not report moving partitions: %s", node, error)
             return None
@@ -113,7 +113,7 @@ class BrokerProgress:
         return HeldReplicas(held, moving, arrived, summed(others) if with_led else b"")
 
 
-def _report_in(value: Any) -> HeldReplicas:
+def _read_report(value: Any) -> HeldReplicas:
     """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
     try:
         held, moving, arrived, led, *_ = value

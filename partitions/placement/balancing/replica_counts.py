@@ -49,17 +49,17 @@ class ReplicaMoves:
             for taker in ordered:
                 if counts[giver] - counts[taker] < 2:
                     break
-                number = self._movable(giver, taker)
+                number = self._best_partition(giver, taker)
                 if number is not None:
                     return giver, taker, number
         return None
 
-    def _movable(self, giver: int, taker: int) -> int | None:
+    def _best_partition(self, giver: int, taker: int) -> int | None:
         """Return the best partition to move from one to the other."""
         heap = self._heaps.get((giver, taker))
         if heap is None:
             topics = self._layout.on[giver]
-            heap = [(self._excess(topic, giver, taker), topic, self._of(giver, topic)) for topic in topics]
+            heap = [(self._excess(topic, giver, taker), topic, self._partitions_on(giver, topic)) for topic in topics]
             heapify(heap)
             self._heaps[giver, taker] = heap
         while heap:
@@ -75,7 +75,7 @@ class ReplicaMoves:
             heappop(heap)
         return None
 
-    def _of(self, node: int, topic: int) -> Iterator[int]:
+    def _partitions_on(self, node: int, topic: int) -> Iterator[int]:
         """Yield the partitions of a topic on a broker; those that it leads come last.
 
         Their leadership would move as well. They are sorted when the first is used: of most topics none ever is."""
@@ -109,19 +109,19 @@ class ReplicaMoves:
             for taker in ordered:
                 if in_topic[giver] - in_topic[taker] < 2:
                     break
-                number = self._of_topic(topic, giver, taker)
+                number = self._pick_partition(topic, giver, taker)
                 if number is None:
                     continue
                 if counts[giver] > counts[taker]:
                     self._layout.replace(number, giver, taker)
                     return (number,)
-                back = self._movable(taker, giver)
+                back = self._best_partition(taker, giver)
                 if back is not None and self._excess(self._layout.topic_of[back], taker, giver) < 0:
                     self._layout.replace(number, giver, taker)
                     self._layout.replace(back, taker, giver)
                     return (number, back)
         return None
 
-    def _of_topic(self, topic: int, giver: int, taker: int) -> int | None:
-        numbers = self._of(giver, topic)
+    def _pick_partition(self, topic: int, giver: int, taker: int) -> int | None:
+        numbers = self._partitions_on(giver, topic)
         return next((number for number in numbers if self._can_move(number, giver, taker)), None)

@@ -34,7 +34,7 @@ _CALM_S_MAX: Final = 60.0
 """… and the longest wait for that."""
 
 
-class _OnWay(NamedTuple):
+class _RunningMove(NamedTuple):
     way: MovingPartition
     changed_at: float
     named_at: float
@@ -47,7 +47,7 @@ class Tenure:
         self.term, self.began_at = term, now
         self.availability = Availability()
         self.looked_at: float | None = None
-        self.ways: dict[GroupName, _OnWay] = {}
+        self.ways: dict[GroupName, _RunningMove] = {}
         self.resting: dict[GroupName, float] = {}
         """Time until which each partition rests."""
         self.queue: deque[Change] = deque()
@@ -76,11 +76,11 @@ class Tenure:
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
         if seen != self._surroundings:
             self._surroundings = seen
-            self._disturb(now)
+            self._note_disturbance(now)
         for name in [name for name, until in self.resting.items() if until <= now]:
             del self.resting[name]
 
-    def _disturb(self, now: float) -> None:
+    def _note_disturbance(self, now: float) -> None:
         if now - self._disturbed_at >= _CALM_S:
             self._unrest_at = now
         self._disturbed_at = now
@@ -107,13 +107,13 @@ class Tenure:
                     continue
                 known = self.ways.get(name)
                 changed_at = now if known is None or known.way != way else known.changed_at
-                self.ways[name] = _OnWay(way, changed_at, now)
+                self.ways[name] = _RunningMove(way, changed_at, now)
         for name in [name for name in self.ways if not state.has_group(name)]:
             del self.ways[name]
 
     def note_submission(self, name: GroupName, missing: Collection[NodeId], now: float) -> None:
         """Record that a new assignment of the partition is about to be submitted."""
-        self.ways[name] = _OnWay(MovingPartition(tuple(missing), ()), now, now)
+        self.ways[name] = _RunningMove(MovingPartition(tuple(missing), ()), now, now)
 
     def note_ordered(self, name: GroupName, version: int) -> None:
         self._ordered[name] = version
@@ -152,7 +152,7 @@ class Tenure:
             found.setdefault(why, []).append(name_in(state, name))
         return found
 
-    def _stuck(self, settings: BalancerSettings, now: float) -> dict[GroupName, tuple[NodeId, ...]]:
+    def _stuck_partitions(self, settings: BalancerSettings, now: float) -> dict[GroupName, tuple[NodeId, ...]]:
         """Return partitions that move to brokers that went away before they were filled, with these brokers."""
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
         found = {}
@@ -186,12 +186,12 @@ class Tenure:
 
     def inputs(self, state: ControllerState, settings: BalancerSettings, now: float) -> tuple[object, ...]:
         """Return the inputs of a plan besides places and wishes; equal inputs give the same plan."""
-        stuck = tuple(self._stuck(settings, now).items())
+        stuck = tuple(self._stuck_partitions(settings, now).items())
         return (*self._surroundings, state.moved.digest, frozenset(self.ways), stuck, len(self.resting))
 
     def placed(self, state: ControllerState, settings: BalancerSettings, now: float) -> Iterator[PlacedPartition]:
         """Yield all partitions; record those that another source placed since the last plan."""
-        stuck = self._stuck(settings, now)
+        stuck = self._stuck_partitions(settings, now)
         before, self._versions = self._versions, {}
         for topic in list(state.topics):
             for partition, origin in enumerate(topic.origins()):
@@ -219,7 +219,7 @@ class Tenure:
         self._versions[name] = version
         if before is not None and before.get(name) != version and self._ordered.pop(name, None) != version:
             self.resting[name] = now + REST_S
-            self._disturb(now)
+            self._note_disturbance(now)
 
 
 def name_in(state: ControllerState, name: GroupName) -> str:

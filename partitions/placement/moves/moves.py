@@ -76,7 +76,7 @@ class Moves(BackgroundLoop):
         """Return the groups that are led here and do not match their assignment, with that assignment."""
         found = []
         for group in list(self._differing.values()):
-            wanted = self._wanted(group)
+            wanted = self._assigned_replicas(group)
             if wanted is not None and self._is_differing(group):
                 found.append((group, wanted))
         return found
@@ -103,7 +103,7 @@ class Moves(BackgroundLoop):
 
     def wait_reason(self, group: PartitionReplica) -> str | None:
         """Return the reason, in words, for which such a group waits; None while it proceeds."""
-        wanted = self._wanted(group)
+        wanted = self._assigned_replicas(group)
         if wanted is None:
             return None
         may_begin = len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling
@@ -141,7 +141,7 @@ class Moves(BackgroundLoop):
             self._differing[group.key] = self._due[group.key] = group
             self._look.set()
 
-    def _wanted(self, group: PartitionReplica) -> Sequence[ReplicaId] | None:
+    def _assigned_replicas(self, group: PartitionReplica) -> Sequence[ReplicaId] | None:
         """Return the assigned replicas; None for the controller, and without a known assignment."""
         state = self._metadata.state
         name = state.group(group.group_id)
@@ -156,7 +156,7 @@ class Moves(BackgroundLoop):
             await self._compare_all()
             due, self._due = self._differing if self._is_all_due else self._due, {}
             self._is_all_due = False
-            pause_s = LOOK_S if self._look_at(due) or self._changing else min(2 * pause_s, LOOK_S_MAX)
+            pause_s = LOOK_S if self._advance(due) or self._changing else min(2 * pause_s, LOOK_S_MAX)
             await asyncio.sleep(SETTLE_S)
             try:
                 async with asyncio.timeout(pause_s if self._differing else None):
@@ -177,7 +177,7 @@ class Moves(BackgroundLoop):
                 await asyncio.sleep(0)
         self._is_comparing = False
 
-    def _look_at(self, due: Mapping[GroupKey, PartitionReplica]) -> bool:
+    def _advance(self, due: Mapping[GroupKey, PartitionReplica]) -> bool:
         """Begin the next changes of these groups; return whether there was one."""
         begun = False
         if due and not self._is_fresh():
@@ -200,7 +200,7 @@ class Moves(BackgroundLoop):
 
     def _is_differing(self, group: PartitionReplica) -> bool:
         """Return whether it is led here, and differs from its assignment or has an uncommitted configuration."""
-        wanted, core = self._wanted(group), group.core
+        wanted, core = self._assigned_replicas(group), group.core
         if group.is_closed or core.role is not Role.LEADER or wanted is None:
             return False
         return core.configuration.index > core.committed_index or not is_reached(core.configuration, wanted)
@@ -215,7 +215,7 @@ class Moves(BackgroundLoop):
 
     def _step(self, group: PartitionReplica) -> bool:
         """Begin the next change, if one is due; return whether it was."""
-        core, wanted, me = group.core, self._wanted(group), self._node.identity.replica
+        core, wanted, me = group.core, self._assigned_replicas(group), self._node.identity.replica
         before = core.configuration
         if wanted is None or not core.has_own_term_commit or before.index > core.committed_index:
             return False
@@ -229,7 +229,7 @@ class Moves(BackgroundLoop):
             wanted,
             me=me,
             reachable=reachable,
-            near=self._near(group),
+            near=self._caught_up_members(group),
             may_begin=may_begin,
         )
         if change is None:
@@ -240,12 +240,12 @@ class Moves(BackgroundLoop):
             self._filling[group.key] = None
         future = self._changing[group.key] = group.change_members(change)
         after = Configuration(before.index, change.voters, change.learners)
-        future.add_done_callback(lambda done: self._changed(group, after, done))
+        future.add_done_callback(lambda done: self._on_change_done(group, after, done))
         return True
 
     def _hand_over(self, group: PartitionReplica, change: ConfigurationChange) -> bool:
         """Transfer leadership before this voter is removed, so that proposals made here get their outcome here."""
-        near, fitness, now = self._near(group), self._node.fitness_exchange.fitness, self._node.loop.time()
+        near, fitness, now = self._caught_up_members(group), self._node.fitness_exchange.fitness, self._node.loop.time()
         targets = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
         target = max(targets, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
         if target is None:
@@ -256,7 +256,7 @@ class Moves(BackgroundLoop):
             _logger.debug("leadership of %s was not transferred to %s: %s", group.path, target, error)
         return True
 
-    def _changed(self, group: PartitionReplica, after: Configuration, done: "asyncio.Future[Committed]") -> None:
+    def _on_change_done(self, group: PartitionReplica, after: Configuration, done: "asyncio.Future[Committed]") -> None:
         del self._changing[group.key]
         if done.cancelled():
             return
@@ -282,7 +282,7 @@ class Moves(BackgroundLoop):
             if each == me or (state.broker_of(each) is not None and self._node.is_alive(each.node_id))
         ]
 
-    def _near(self, group: PartitionReplica) -> list[ReplicaId]:
+    def _caught_up_members(self, group: PartitionReplica) -> list[ReplicaId]:
         """Return members that hold the present configuration entry, and nearly everything else that is committed."""
         core = group.core
         least = max(core.configuration.index, core.committed_index - CAUGHT_UP_ENTRIES)

@@ -41,7 +41,7 @@ def next_change(
     newcomer = next((each for each in wanted if each in reachable and not configuration.has_member(each)), None)
     if newcomer is not None and may_begin and not any(learner in reachable for learner in learners):
         return ConfigurationChange(configuration.voters, (*learners, newcomer), configuration.index)
-    leaver = _leaver(configuration, wanted, me, reachable)
+    leaver = _voter_to_remove(configuration, wanted, me, reachable)
     if leaver is None or len(configuration.voters) <= len(wanted):
         return None
     staying = tuple(voter for voter in configuration.voters if voter != leaver)
@@ -73,7 +73,7 @@ def _promotion(
     voters = configuration.voters
     leaver = next((voter for voter in voters if voter.node_id == promoted.node_id), None)  # a node votes with one disk
     if leaver is None and len(voters) >= len(wanted):
-        last = _leaver(configuration, wanted, me, reachable)
+        last = _voter_to_remove(configuration, wanted, me, reachable)
         leaver = None if last == me else last  # it transfers leadership first
     staying = tuple(voter for voter in voters if voter != leaver)
     if (
@@ -86,7 +86,7 @@ def _promotion(
     return ConfigurationChange((*staying, promoted), left, configuration.index)
 
 
-def _leaver(
+def _voter_to_remove(
     configuration: Configuration, wanted: Sequence[ReplicaId], me: ReplicaId, reachable: Collection[ReplicaId]
 ) -> ReplicaId | None:
     """Return the next voter to remove: one that is away first, the leader last; None when none is left."""

@@ -60,7 +60,7 @@ class ReplicaRemoval(BackgroundLoop):
             self._compared = self._metadata.state.moved.digest
             left = 0
             for group in await self._unassigned_replicas():
-                left += not await self._leave(group)
+                left += not await self._try_to_remove(group)
             pause_s = min(2 * pause_s, LOOK_S_MAX) if left == before else LOOK_S
             before = left
             with contextlib.suppress(TimeoutError):
@@ -81,7 +81,7 @@ class ReplicaRemoval(BackgroundLoop):
         name = state.group(group.group_id)
         return name is not None and self._node.identity.replica not in state.assignment(name).replicas
 
-    async def _leave(self, group: PartitionReplica) -> bool:
+    async def _try_to_remove(self, group: PartitionReplica) -> bool:
         """Try to remove the replica; return whether it is removed."""
         if group.core.role is Role.LEADER or group.is_frozen or not await self._is_removed_by_leader(group):
             return group.is_closed
@@ -105,7 +105,7 @@ class ReplicaRemoval(BackgroundLoop):
 
     async def _is_removed_by_leader(self, group: PartitionReplica) -> bool:
         """Return whether a leader reports that its committed configuration lacks this replica."""
-        for node in self._asked(group):
+        for node in self._possible_leaders(group):
             try:
                 header = [group.key, self._node.identity.disk_uuid.bytes]
                 answer = await self._node.ask(node, MEMBERSHIP, header, (), deadline_in(_ASK_MS))
@@ -115,7 +115,7 @@ class ReplicaRemoval(BackgroundLoop):
             return answer.value is False
         return False
 
-    def _asked(self, group: PartitionReplica) -> list[NodeId]:
+    def _possible_leaders(self, group: PartitionReplica) -> list[NodeId]:
         """Return the nodes that may lead: the last known leader, then those of the assignment."""
         state, me, leader = self._metadata.state, self._node.identity.node_id, group.core.leader
         name = state.group(group.group_id)

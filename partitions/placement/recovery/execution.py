@@ -65,10 +65,10 @@ class RecoveryExecution:
         self._me = node.identity.node_id
         self._claimed: dict[bytes, float] = {}
         """Groups whose replica here is claimed as survivor, with the end of the claim."""
-        node.on_request(_LOOK, self._look)
-        node.on_request(_CLAIM, self._claim)
-        node.on_request(_GIVE_UP, self._give_up)
-        node.on_request(_GO_ON, self._go_on)
+        node.on_request(_LOOK, self._serve_status)
+        node.on_request(_CLAIM, self._serve_claim)
+        node.on_request(_GIVE_UP, self._serve_give_up)
+        node.on_request(_GO_ON, self._serve_rebuild)
 
     # coordination
 
@@ -141,8 +141,8 @@ class RecoveryExecution:
 
     # requests to the replica here
 
-    async def _look(self, request: Request) -> Answer:
-        key, driver, me = _key(request), self._node.driver, self._node.identity.replica
+    async def _serve_status(self, request: Request) -> Answer:
+        key, driver, me = _read_key(request), self._node.driver, self._node.identity.replica
         group = driver.groups.get(key)
         if group is not None:
             return Answer(packed(status_of(me, group)))
@@ -150,13 +150,13 @@ class RecoveryExecution:
             raise Unavailable(f"a replica of group {key.hex()} is being created or removed on node {self._me}; retry")
         return Answer(packed(Absent(me, driver.persister.checkpoints.was_removed(key))))
 
-    async def _claim(self, request: Request) -> Answer:
-        group = self._group(request)
+    async def _serve_claim(self, request: Request) -> Answer:
+        group = self._local_group(request)
         self._claimed[group.key] = self._node.loop.time() + _CLAIM_S
         return Answer(None)
 
-    async def _give_up(self, request: Request) -> Answer:
-        key = _key(request)
+    async def _serve_give_up(self, request: Request) -> Answer:
+        key = _read_key(request)
         group = self._node.driver.groups.get(key)
         if group is None:
             await renounce(self._node.driver, UUID(bytes=key))
@@ -166,16 +166,16 @@ class RecoveryExecution:
                 f"{group.name}: another recovery has just chosen the replica on node {self._me} as survivor; "
                 "run the command again"
             )
-        self._refuse_led(group)
+        self._check_leaderless(group)
         return Answer([await self._assignments.give_up(group)])
 
-    async def _go_on(self, request: Request) -> Answer:
-        group = self._group(request)
+    async def _serve_rebuild(self, request: Request) -> Answer:
+        group = self._local_group(request)
         if not self._is_claimed(group.key):
             raise ChangeRefused(
                 f"{group.name}: the claim of the replica on node {self._me} has expired; run the command again"
             )
-        self._refuse_led(group)
+        self._check_leaderless(group)
         rebuilt = await self._node.driver.catch_up.rebuild(group, int(request.header[1]))
         self._claimed.pop(group.key, None)
         return Answer([[list(each) for each in rebuilt.lost], rebuilt.kept_in])
@@ -183,19 +183,19 @@ class RecoveryExecution:
     def _is_claimed(self, key: bytes) -> bool:
         return self._claimed.get(key, 0.0) > self._node.loop.time()
 
-    def _group(self, request: Request) -> PartitionReplica:
-        group = self._node.driver.groups.get(_key(request))
+    def _local_group(self, request: Request) -> PartitionReplica:
+        group = self._node.driver.groups.get(_read_key(request))
         if group is None:
-            raise Unavailable(f"node {self._me} has no replica of group {_key(request).hex()}")
+            raise Unavailable(f"node {self._me} has no replica of group {_read_key(request).hex()}")
         return group
 
-    def _refuse_led(self, group: PartitionReplica) -> None:
+    def _check_leaderless(self, group: PartitionReplica) -> None:
         leader = group.core.leader
         if leader is not None:
             raise ChangeRefused(f"{group.name}: node {leader.node_id} leads it; there is nothing to recover")
 
 
-def _key(request: Request) -> bytes:
+def _read_key(request: Request) -> bytes:
     match request.header:
         case [bytes(key), *_] if len(key) == 16:
             return key

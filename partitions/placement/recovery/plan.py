@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 def concerned(statuses: Mapping[NodeId, ReplicaStatus | Absent], places: KnownPlaces) -> list[ReplicaId]:
     """Return the replicas that may hold data of the partition, or may come to hold it, by the answers so far."""
-    holding = _holding(statuses)
+    holding = _non_empty(statuses)
     found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     if not holding or set(places.created) != set(places.assigned):
         found |= set(places.brokers)
@@ -61,23 +61,23 @@ def make_plan(
     held = sorted(
         (each for each in statuses.values() if isinstance(each, ReplicaStatus)), key=lambda each: each.replica
     )
-    holding = _holding(statuses)
+    holding = _non_empty(statuses)
     involved = concerned(statuses, places)
     gone = tuple(replica for replica in involved if replica.disk_uuid in places.retired)
     refusal = _obstacle(holding, involved, statuses, places)
     if refusal is not None:
         return Plan(None, (), (), gone, refusal, ())
-    best = _survivor(holding or held, survivor)
+    best = _choose_survivor(holding or held, survivor)
     if isinstance(best, str):
         return Plan(None, (), (), gone, best, ())
     others = tuple(each for each in held if each.replica != best.replica)
     absent = {each.replica for each in statuses.values() if isinstance(each, Absent) and not each.is_told}
     members = {*places.created, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     renouncing = tuple(sorted(absent & members))
-    return Plan(best, others, renouncing, gone, None, _loss(best, holding, gone))
+    return Plan(best, others, renouncing, gone, None, _describe_loss(best, holding, gone))
 
 
-def _holding(statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> list[ReplicaStatus]:
+def _non_empty(statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> list[ReplicaStatus]:
     """Return the replicas that are not empty, in order."""
     found = (each for each in statuses.values() if isinstance(each, ReplicaStatus) and not each.is_empty)
     return sorted(found, key=lambda each: each.replica)
@@ -98,7 +98,7 @@ def _obstacle(
             f"node {candidate.replica.node_id} is sound and a majority would elect it: it will lead by itself, and "
             "there is nothing to recover"
         )
-    away = [each for each in involved if each.disk_uuid not in places.retired and not _answered(each, statuses)]
+    away = [each for each in involved if each.disk_uuid not in places.retired and not _has_reported(each, statuses)]
     if not away:
         return None
     disks = ", ".join(f"disk {each.disk_uuid} of node {each.node_id}" for each in away)
@@ -115,7 +115,7 @@ def _obstacle(
     )
 
 
-def _answered(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> bool:
+def _has_reported(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> bool:
     """Return whether this very disk has reported its replica."""
     answer = statuses.get(replica.node_id)
     return answer is not None and answer.replica == replica
@@ -133,7 +133,7 @@ def _can_win(candidate: ReplicaStatus, holding: Sequence[ReplicaStatus]) -> bool
     return all(2 * len(granting & set(half)) > len(half) for half in halves)
 
 
-def _survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) -> ReplicaStatus | str:
+def _choose_survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) -> ReplicaStatus | str:
     """Return the newest replica, and of several the one that lost least; or the reason why there is none.
 
     When no data is left on any disk, `holding` are empty replicas, and the partition begins again."""
@@ -153,7 +153,7 @@ def _survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) -> Replic
     )
 
 
-def _loss(best: ReplicaStatus, holding: Sequence[ReplicaStatus], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
+def _describe_loss(best: ReplicaStatus, holding: Sequence[ReplicaStatus], gone: Sequence[ReplicaId]) -> tuple[str, ...]:
     if best.is_empty:
         return ("everything: all disks that held it are gone, and its offsets begin at 0 again",)
     loss = [f"offsets {each.offset} to {each.end - 1}" for each in best.lost or () if each.end > each.offset]

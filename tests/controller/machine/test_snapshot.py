@@ -24,7 +24,7 @@ from raftlog.partitions.controller.machine import (
     UpdateBroker,
     snapshot_payloads,
 )
-from raftlog.partitions.controller.machine.snapshot import HEADER, _parts
+from raftlog.partitions.controller.machine.snapshot import HEADER, _encode_parts
 from raftlog.types import Index, NodeId
 from tests.controller.machine.fleet import (
     CommandLog,
@@ -230,4 +230,4 @@ def test_a_map_of_any_number_of_fields_can_be_read() -> None:
     """Fifteen fields fit the short header of a map; the sixteenth needs the long one."""
     for count in (1, 15, 16, 300):
         fields = {f"field {number}": number for number in range(count)}
-        assert msgpack.unpackb(b"".join(_parts(fields))) == fields
+        assert msgpack.unpackb(b"".join(_encode_parts(fields))) == fields

@@ -222,13 +222,13 @@ async def test_a_waiting_fetch_holds_few_bytes(lone, monkeypatch):
     size = len(batch(bytes(100_000)))
     await lone.produce(batch(bytes(100_000)))
     held = []
-    turn = PartitionsFetch._turn
+    turn = PartitionsFetch._wait_turn
 
     async def turned(fetch, deadline):
         held.append(sum(map(len, fetch._results[0].batches)))
         return await turn(fetch, deadline)
 
-    monkeypatch.setattr(PartitionsFetch, "_turn", turned)
+    monkeypatch.setattr(PartitionsFetch, "_wait_turn", turned)
     task = await poll(lone, {("t", 0): 0, ("t", 1): 0}, min_bytes=size + 1)
     await lone.produce(batch(b"a"), 1)
     rows = await task

@@ -189,7 +189,7 @@ async def test_appends_without_room_wait_in_their_order(lone, monkeypatch):
         if refused == 3:
             return usual(batches, acks, **more)
         refused += 1
-        return replica._refused(Overloaded("full"))
+        return replica._failed_future(Overloaded("full"))
 
     monkeypatch.setattr(replica, "append", full)
     waiting = [asyncio.create_task(lone.produce(batch(b"%d" % each))) for each in range(3)]
@@ -242,7 +242,7 @@ async def test_appends_of_one_turn_have_outcomes_of_their_own(lone):
 
 async def test_an_append_without_room_until_its_deadline_is_a_definite_refusal(lone, monkeypatch):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
-    monkeypatch.setattr(replica, "append", lambda *_, **__: replica._refused(Overloaded("full")))
+    monkeypatch.setattr(replica, "append", lambda *_, **__: replica._failed_future(Overloaded("full")))
     answer = await lone.produce_all({("t", 0): batch(b"a")}, timeout_ms=30)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 

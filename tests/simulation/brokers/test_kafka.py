@@ -60,14 +60,14 @@ def uncommitted_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commit_of_an_earlier_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    current = Machine._current
+    current = Machine._current_member
 
     def wrong(self: Machine, name: str, member_id: str, instance_id: str | None, generation: int) -> Any:
         group = self._groups.get(name)
         newest = generation if group is None else max(generation, group.generation)
         return current(self, name, member_id, instance_id, newest)
 
-    monkeypatch.setattr(Machine, "_current", wrong)
+    monkeypatch.setattr(Machine, "_current_member", wrong)
 
 
 @pytest.mark.parametrize(
