@@ -15,10 +15,10 @@ def address_text(address: Address) -> str:
     host = host.strip().strip("[]").rstrip(".").lower()
     if not host or any(character.isspace() for character in host) or not 0 < port <= _PORT_MAX:
         raise InvalidArgument(f"{address[0]}:{port} is not an address; use HOST:PORT with a port of 1 to {_PORT_MAX}")
-    return joined(host, port)
+    return join_host_port(host, port)
 
 
-def joined(host: str, port: int) -> str:
+def join_host_port(host: str, port: int) -> str:
     """Return HOST:PORT as given, an IPv6 address in brackets, without any check."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -41,6 +41,6 @@ def maybe_address(text: str) -> Address | None:
         return None
 
 
-def canonical(addresses: Iterable[Address]) -> tuple[str, ...]:
+def normalize_addresses(addresses: Iterable[Address]) -> tuple[str, ...]:
     """Return a list of seeds in a form that can be compared: sorted, without duplicates."""
     return tuple(sorted({address_text(address) for address in addresses}))

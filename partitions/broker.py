@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from raftlog.errors import InvalidArgument, RaftlogError, Unavailable, UnknownTopic
-from raftlog.partitions.addresses import joined
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.caller import Caller
 from raftlog.partitions.composition import BrokerParts
 from raftlog.partitions.consumers.service import Consumers
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.gossip.cluster_map import Picture
+from raftlog.partitions.gossip.cluster_map import RenderedMap
 from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.kafka_addresses import KafkaAddress, kafka_addresses
 from raftlog.partitions.leader.parts import LeaderParts
@@ -28,7 +28,7 @@ from raftlog.partitions.metric_sources import MetricSources
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.environment import NodeEnvironment, real_environment
 from raftlog.partitions.operations import Operations
-from raftlog.partitions.placement.recovery import Recovered
+from raftlog.partitions.placement.recovery import RecoveryResult
 from raftlog.partitions.produce import Producers
 from raftlog.partitions.produce.large_calls import produce_large
 from raftlog.partitions.produce.shares import PartitionChoice
@@ -148,7 +148,7 @@ class Broker:
     def rpc_address(self) -> str | None:
         """Address at which this process listens for other brokers; None when it does not listen."""
         address = self.node.transport.address
-        return None if address is None else joined(*address)
+        return None if address is None else join_host_port(*address)
 
     @property
     def gossip_address(self) -> str | None:
@@ -335,8 +335,8 @@ class Broker:
         )
         topic = None if validate_only else self._topics.by_id(created.topic_id)
         if topic is None:  # not created, or deleted already
-            return self._view.planned(created, self.settings.topic_config.updated(config or {}))
-        await self.parts.assignments.led(topic.partitions, deadline)
+            return self._view.describe_planned(created, self.settings.topic_config.updated(config or {}))
+        await self.parts.assignments.wait_for_leaders(topic.partitions, deadline)
         return self._view.outline(topic)
 
     async def create_partitions(
@@ -357,8 +357,8 @@ class Broker:
         if found is None:
             raise UnknownTopic(f"topic {topic!r} was deleted after its partitions were added")
         if validate_only:
-            return self._view.grown(found, new)
-        await self.parts.assignments.led(found.partitions[new.partition_count :], deadline)
+            return self._view.describe_grown(found, new)
+        await self.parts.assignments.wait_for_leaders(found.partitions[new.partition_count :], deadline)
         return self._view.outline(found)
 
     async def delete_topic(self, name: str, *, deadline: Deadline) -> None:
@@ -406,10 +406,10 @@ class Broker:
         self.check_ready()
         return self.parts.gossip.members()
 
-    async def cluster_view(self) -> Picture:
+    async def cluster_view(self) -> RenderedMap:
         """Return the map of brokers and partitions, as known here (`gossip.cluster_map`)."""
         self.check_ready()
-        return await self.parts.map.picture()
+        return await self.parts.map.render()
 
     async def health(self, *, deadline: Deadline) -> ClusterHealth:
         """Return the health of the whole cluster, with reasons."""
@@ -424,7 +424,7 @@ class Broker:
         accept_loss: bool,
         survivor: int | None,
         deadline: Deadline,
-    ) -> Recovered:
+    ) -> RecoveryResult:
         """Report the rest of a broken partition and the loss of its recovery; with `accept_loss` recover it."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)

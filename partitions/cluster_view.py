@@ -85,11 +85,11 @@ class ClusterObserver:
         *rest, _, damage = row
         return _partition_state(partition, [*rest, () if damage is None else ((self._me, damage),)], is_local=True)
 
-    def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
+    def describe_planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
         """Return a topic that does not exist, as it would be created."""
         return _make_topic_state(creation, config, dict(creation.configs), planned_states(creation.partitions))
 
-    def grown(self, topic: Topic, command: AddPartitions) -> TopicState:
+    def describe_grown(self, topic: Topic, command: AddPartitions) -> TopicState:
         """Return a topic with partitions that do not exist, as they would be added."""
         before, added = self.outline(topic), planned_states(command.partitions, command.partition_count)
         return before._replace(partitions=[*before.partitions, *added])
@@ -255,7 +255,7 @@ class ClusterObserver:
         problem = self._metadata.freshness().problem
         if problem:
             problems.append(problem)
-        stuck = self._moves.stuck()
+        stuck = self._moves.stuck_reasons()
         if stuck:
             problems.append(f"{len(stuck)} reassignments of partitions that it leads are stuck: {'; '.join(stuck[:3])}")
         return {

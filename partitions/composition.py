@@ -9,7 +9,7 @@ Called by the façade (`broker`), which is the gate to the parts."""
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from raftlog.partitions.addresses import joined
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.cluster_view import ClusterObserver
 from raftlog.partitions.consumers.poll import RecordReader
 from raftlog.partitions.consumers.service import Consumers
@@ -86,8 +86,8 @@ class BrokerParts:
         )
         self.moves = Moves(node, metadata)
         self.leaving = ReplicaRemoval(node, metadata, self.assignments.remove)
-        self.assignments.on_step = self.moves.stepped
-        self.assignments.on_made = self.leaving.look_soon
+        self.assignments.on_step = self.moves.on_step
+        self.assignments.on_made = self.leaving.run_soon
         self.balancer = Balancer(node, metadata, self.moves, lambda: balancer_settings(metadata.state), random)
         self.recovering = RecoveryExecution(node, metadata, self.assignments)
         # the cluster
@@ -179,7 +179,7 @@ class BrokerParts:
         rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
         return Addresses(
             self.settings.advertise_http or http,
-            "" if rpc is None else joined(*rpc),
+            "" if rpc is None else join_host_port(*rpc),
             gossip,
             tuple(sorted(kafka.items())),
         )

@@ -44,11 +44,11 @@ class MaintenanceLoop(BackgroundLoop):
         while not self._node.ended.done():
             await self._node.pause(Deadline(self._node.loop.time() + self._interval_s))
             try:
-                await self.keep()
+                await self.run_once()
             except RaftlogError as error:
                 _logger.warning("maintenance was interrupted and will be retried: %s", error)
 
-    async def keep(self) -> None:
+    async def run_once(self) -> None:
         """Maintain every replica once, and begin the maintenance of coordinators."""
         now_ms = self._wall_ms()
         for number, replica in enumerate(list(self._assignments.replicas.values())):

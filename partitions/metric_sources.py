@@ -99,7 +99,7 @@ class MetricSources:
             free = total = -1
         return DiskSpace(path, free, total)
 
-    async def look(self) -> Figures:
+    async def read_figures(self) -> Figures:
         """Return the figures of all Raft groups; yield to the event loop between slices."""
         figures = Figures()
         groups = list(self.driver.groups.values())

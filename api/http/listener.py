@@ -1,7 +1,7 @@
 """HTTP as a listener of a broker."""
 
 from raftlog.api.http.server.server import DEFAULTS, HttpServer, HttpSettings
-from raftlog.partitions.addresses import joined
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget
 
@@ -34,7 +34,7 @@ class HttpListener:
         return self._server.answers
 
     async def start(self) -> None:
-        self.address = joined(*await self._server.start(self._host, self._port))
+        self.address = join_host_port(*await self._server.start(self._host, self._port))
 
     async def stop(self, grace_s: float, last_s: float) -> None:
         await self._server.stop(grace_s, last_s)

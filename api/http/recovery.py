@@ -10,7 +10,7 @@ from raftlog.api.http.server.connections import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.routing import Target
-from raftlog.partitions.placement.recovery import Absent, Recovered, ReplicaStatus
+from raftlog.partitions.placement.recovery import AbsentReplica, RecoveryResult, ReplicaStatus
 from raftlog.values.placement import PartitionRecovery, RecoveredRange, RecoveryReplica, ReplacedDisk
 
 
@@ -38,7 +38,7 @@ class RecoveryHandlers(Handlers):
         return value_answer(_recovered(topic, number, recovered))
 
 
-def _recovered(topic: str, number: int, recovered: Recovered) -> PartitionRecovery:
+def _recovered(topic: str, number: int, recovered: RecoveryResult) -> PartitionRecovery:
     plan = recovered.plan
     replicas = [_replica(node, status) for node, status in recovered.statuses.items()]
     replicas += [RecoveryReplica(node_id=node, reachable=False) for node in recovered.unreachable]
@@ -56,8 +56,8 @@ def _recovered(topic: str, number: int, recovered: Recovered) -> PartitionRecove
     )
 
 
-def _replica(node: int, status: ReplicaStatus | Absent) -> RecoveryReplica:
-    if isinstance(status, Absent):
+def _replica(node: int, status: ReplicaStatus | AbsentReplica) -> RecoveryReplica:
+    if isinstance(status, AbsentReplica):
         return RecoveryReplica(node_id=node, reachable=True, has_replica=False)
     return RecoveryReplica(
         node_id=node,

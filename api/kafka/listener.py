@@ -14,7 +14,7 @@ from raftlog.api.kafka.dispatcher import Dispatcher
 from raftlog.api.kafka.handlers import admin, data, groups
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.addresses import joined
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
@@ -64,7 +64,7 @@ class KafkaListener:
             await connections.stop(0, 0)
             raise _cannot_listen(self._host, self._port, error) from error
         self._connections = connections
-        self.address = joined(*self._sockets.sockets[0].getsockname()[:2])
+        self.address = join_host_port(*self._sockets.sockets[0].getsockname()[:2])
         self._warming = loop.create_task(dispatcher.warm_up(), name="import of Kafka's schemas")
 
     async def stop(self, grace_s: float, last_s: float) -> None:

@@ -29,7 +29,7 @@ def acknowledge_duplicate_early() -> None:
 
 def expire_by_own_clock() -> None:
     """Expire producers in each replica by its own clock, without an entry in the log."""
-    delivered = ProducerState.delivered
+    delivered = ProducerState.on_delivered
 
     def forget_and_deliver(self: ProducerState, first: Index, last: Index) -> None:
         delivered(self, first, last)
@@ -41,7 +41,7 @@ def expire_by_own_clock() -> None:
         }
         self.table = ProducerTable(kept)
 
-    replace_method(ProducerState, "delivered", forget_and_deliver)
+    replace_method(ProducerState, "on_delivered", forget_and_deliver)
 
 
 def commit_without_fencing() -> None:
@@ -55,7 +55,7 @@ def commit_without_fencing() -> None:
 
 def forget_producers_after_trim() -> None:
     """Forget a producer in a replica when the last of its records is trimmed."""
-    delivered = ProducerState.delivered
+    delivered = ProducerState.on_delivered
 
     def deliver_and_forget(self: ProducerState, first: Index, last: Index) -> None:
         delivered(self, first, last)
@@ -67,7 +67,7 @@ def forget_producers_after_trim() -> None:
         }
         self.table = ProducerTable(kept)
 
-    replace_method(ProducerState, "delivered", deliver_and_forget)
+    replace_method(ProducerState, "on_delivered", deliver_and_forget)
 
 
 def append_after_expiry() -> None:

@@ -31,7 +31,7 @@ class Deliveries:
         self._host, self._settings, self._positions, self._initial_positions = host, settings, positions, beginnings
 
     @property
-    def nothing(self) -> PollDelivery:
+    def empty_answer(self) -> PollDelivery:
         return PollDelivery(self._settings.format)
 
     async def attempt(
@@ -52,9 +52,9 @@ class Deliveries:
         for partition in polled.failed:
             self._positions.move_to_end(partition)
         if not is_wanted():
-            return self.nothing
+            return self.empty_answer
         moved = [
-            self._initial_positions.out_of_range(partition, error)
+            self._initial_positions.reset_position(partition, error)
             for partition, error in polled.failed.items()
             if isinstance(error, OffsetOutOfRange)
         ]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.partitions.consumers.instance_host import InstanceHost
 from raftlog.partitions.consumers.positions import FetchPositions
-from raftlog.partitions.consumers.results import Chosen, Moved
+from raftlog.partitions.consumers.results import ChosenPosition, MovedPosition
 from raftlog.partitions.consumers.stored_instance import NOTHING_COMMITTED, Anchor
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.records import OffsetRecord
@@ -25,7 +25,7 @@ class DecidedPositions(NamedTuple):
 
     anchors: dict[TopicPartition, Anchor]
     """Anchors to store, because the next coordinator would decide otherwise."""
-    refused: list[Moved]
+    refused: list[MovedPosition]
     """Partitions without a committed offset while the reset policy is `none`."""
 
 
@@ -62,21 +62,21 @@ class InitialPositions:
         except RaftlogError:
             return  # the next poll retries, and reports the error
         if self._reset == "none":
-            begun.refused.append(Moved(*partition, -1, None, *bounds))
+            begun.refused.append(MovedPosition(*partition, -1, None, *bounds))
         elif self._reset == "earliest":
             self._positions.begin(partition, bounds.beginning)
         else:
             self._positions.begin(partition, bounds.end)
             begun.anchors[partition] = Anchor(bounds.end, NOTHING_COMMITTED)
 
-    def out_of_range(self, partition: TopicPartition, error: OffsetOutOfRange) -> Moved:
+    def reset_position(self, partition: TopicPartition, error: OffsetOutOfRange) -> MovedPosition:
         """Replace a position that is not in the log, by the reset policy."""
         to = {"earliest": error.first, "latest": error.end}.get(self._reset)
         if to is not None:
             self._positions.begin(partition, to)
-        return Moved(*partition, error.offset, to, error.first, error.end)
+        return MovedPosition(*partition, error.offset, to, error.first, error.end)
 
-    async def resolve(self, chosen: Sequence[Chosen], deadline: Deadline) -> dict[TopicPartition, Offset]:
+    async def resolve(self, chosen: Sequence[ChosenPosition], deadline: Deadline) -> dict[TopicPartition, Offset]:
         """Return the offsets that a client's choices mean. Raises the errors of the partitions' leaders."""
         found: dict[TopicPartition, Offset] = {}
         for some in _split(_ASKED_AT_ONCE, chosen):
@@ -84,7 +84,7 @@ class InitialPositions:
             found |= {each.partition: offset for each, offset in zip(some, offsets, strict=True)}
         return found
 
-    async def _resolve_one(self, chosen: Chosen, deadline: Deadline) -> Offset:
+    async def _resolve_one(self, chosen: ChosenPosition, deadline: Deadline) -> Offset:
         reader = self._host.reader
         if chosen.offset is not None:
             return Offset(chosen.offset)

@@ -22,13 +22,13 @@ from raftlog.partitions.consumers.offset_commits import InstanceCommits
 from raftlog.partitions.consumers.patterns import TopicPattern
 from raftlog.partitions.consumers.positions import FetchPositions
 from raftlog.partitions.consumers.results import (
-    Chosen,
+    ChosenPosition,
     CommitOutcome,
-    CommittedHere,
-    Consumed,
-    Moved,
+    CommittedPosition,
+    ConsumedRecord,
+    MovedPosition,
     PollDelivery,
-    Subscribed,
+    SubscribedTopics,
 )
 from raftlog.partitions.consumers.stored_instance import Anchor, StoredInstance
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -235,9 +235,9 @@ class Instance:
         self._in_background(self._decide())
 
     @property
-    def subscribed(self) -> Subscribed:
+    def subscribed(self) -> SubscribedTopics:
         """Topics that the instance is subscribed to now."""
-        return Subscribed(self.wanted_topics(), self.stored.pattern)
+        return SubscribedTopics(self.wanted_topics(), self.stored.pattern)
 
     @property
     def assignment(self) -> Sequence[TopicPartition]:
@@ -250,23 +250,23 @@ class Instance:
         """Return the topics subscribed by name, or those that the pattern matches."""
         return self.stored.topics if self.stored.pattern is None else self._matched
 
-    async def became_member(self, member_id: str) -> None:
+    async def on_member_id(self, member_id: str) -> None:
         """See `member.MemberListener`."""
         await self._store(lambda now: now._replace(member_id=member_id), deadline_in(_CLOSING_MS))
 
-    async def revoked(self) -> None:
+    async def on_partitions_revoked(self) -> None:
         """See `member.MemberListener`."""
         async with self._turn_held():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_revocation(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
 
-    async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
         """See `member.MemberListener`."""
         async with self._turn_held():
             self._positions.own(partitions, keep=keep)
         self._in_background(self._decide())
 
-    async def lost(self) -> None:
+    async def on_partitions_lost(self) -> None:
         """See `member.MemberListener`."""
         async with self._turn_held():
             self._positions.own((), keep=False)
@@ -310,7 +310,7 @@ class Instance:
         A retry under the id of the last poll returns the same records again: the answer was lost between brokers.
         Raises `ConsumerState` when the instance reads nothing, and the errors of `Deliveries`."""
         if self.stored.settings.format not in formats:
-            return self._deliveries.nothing
+            return self._deliveries.empty_answer
         self._polls += 1
         number = self._polls
         longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
@@ -331,12 +331,12 @@ class Instance:
 
     async def _poll(self, number: int, until: Deadline, max_bytes: int) -> PollDelivery:
         """Attempt until there is an answer; repeat after an interruption that leaves time, such as a rebalance."""
-        moved: list[Moved] = []
+        moved: list[MovedPosition] = []
         while True:
             try:
                 await self._wait_for_assignment(until)
             except RebalanceInProgress:
-                return self._deliveries.nothing
+                return self._deliveries.empty_answer
             async with self._turn_held():
                 refused = await self._ensure_positions(Deadline(max(until, deadline_in(_LEAST_FINDING_MS))))
                 if refused:
@@ -352,7 +352,7 @@ class Instance:
                 return delivery._replace(moved=moved)
             await asyncio.sleep(0)
 
-    async def _ensure_positions(self, deadline: Deadline) -> list[Moved]:
+    async def _ensure_positions(self, deadline: Deadline) -> list[MovedPosition]:
         """Give all partitions positions; return those where the policy refuses one. The caller holds the turn."""
         self._positions.forget_other_topics()
         begun = await self._initial_positions.decide(self.stored.anchors, deadline)
@@ -367,14 +367,14 @@ class Instance:
 
     # positions and offsets
 
-    async def seek(self, chosen: Sequence[Chosen], deadline: Deadline) -> None:
+    async def seek(self, chosen: Sequence[ChosenPosition], deadline: Deadline) -> None:
         """Set positions. Raises `ConsumerState` for a partition that is not assigned to it, and then sets none."""
         await self._wait_for_assignment(deadline)
         self._check_owned(each.partition for each in chosen)
         found = await self._initial_positions.resolve(chosen, deadline)
         async with self._turn_held():
             self._check_owned(found)
-            await self._commits.quiet()
+            await self._commits.wait_for_auto_commit()
             committed = await self._host.offsets.committed(self.group, deadline=deadline)
             await self._store_anchors(
                 {each: Anchor(offset, committed_offset(committed, each)) for each, offset in found.items()}, deadline
@@ -394,7 +394,7 @@ class Instance:
         )
 
     async def commit(
-        self, consumed: Sequence[Consumed] | None, is_waited_for: bool, deadline: Deadline
+        self, consumed: Sequence[ConsumedRecord] | None, is_waited_for: bool, deadline: Deadline
     ) -> list[CommitOutcome]:
         """Commit the offsets after these records, or with None after all delivered ones.
 
@@ -406,12 +406,16 @@ class Instance:
         commit = self._commits.commit if is_waited_for else self._commits.commit_later
         return await commit(offers, deadline)
 
-    async def committed(self, partitions: Collection[TopicPartition] | None, deadline: Deadline) -> list[CommittedHere]:
+    async def committed(
+        self, partitions: Collection[TopicPartition] | None, deadline: Deadline
+    ) -> list[CommittedPosition]:
         """Return the group's committed offsets in these partitions, or in all assigned ones; omit those without one."""
         committed = await self._host.offsets.committed(self.group, deadline=deadline)
         wanted = self._positions.owned if partitions is None else sorted(set(partitions))
         found = ((partition, committed.get(partition)) for partition in wanted)
-        return [CommittedHere(*partition, each.offset, each.metadata) for partition, each in found if each is not None]
+        return [
+            CommittedPosition(*partition, each.offset, each.metadata) for partition, each in found if each is not None
+        ]
 
 
 def _closing_deadline(deadline: Deadline) -> Deadline:

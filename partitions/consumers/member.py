@@ -1,6 +1,6 @@
 """Group member of one instance, inside the process that coordinates its group.
 
-    join → sync → owner.assigned → heartbeats that wait → the group rebalances → owner.revoked → join …
+    join → sync → `on_partitions_assigned` → heartbeats → the group rebalances → `on_partitions_revoked` → join …
 
 It is never group leader: the coordinator assigns, by the instance's strategy. A rebalance is noticed at once, so a
 group of instances completes it in two commits. When the coordinator ends, so does this; the instance at the next one
@@ -53,16 +53,16 @@ class MemberListener(Protocol):
     def wanted_topics(self) -> tuple[str, ...]:
         """Return the topics to subscribe to now."""
 
-    async def became_member(self, member_id: str) -> None:
+    async def on_member_id(self, member_id: str) -> None:
         """Store the member id that the group assigned."""
 
-    async def revoked(self) -> None:
+    async def on_partitions_revoked(self) -> None:
         """Commit acknowledged offsets under the present identity; the group rebalances."""
 
-    async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
         """Read these partitions. `keep`: the instance was assigned in all generations since the last call."""
 
-    async def lost(self) -> None:
+    async def on_partitions_lost(self) -> None:
         """Stop reading all partitions: the group continued without this member, and others may read them already."""
 
 
@@ -158,19 +158,19 @@ class InstanceMember:
         assert isinstance(joined, JoinedGeneration), f"{self._name} did not request an id only"
         if joined.member_id != self.member_id:
             self._state.member_id = joined.member_id
-            await self._owner.became_member(joined.member_id)
+            await self._owner.on_member_id(joined.member_id)
         synced = await coordinator.sync(Sync(self._group, self.member_id, joined.generation), deadline=deadline)
         keep = joined.generation in (self._state.generation, self._state.generation + 1)
         self.identity = MemberIdentity(self.member_id, joined.generation)
         self._state.joined(self.member_id, joined.generation)
-        await self._owner.assigned(decode_assignment(synced.assignment).partitions, keep=keep)
+        await self._owner.on_partitions_assigned(decode_assignment(synced.assignment).partitions, keep=keep)
         self.problem = None
         self.settled.set()
         try:
             await self._stay(joined.generation)
         finally:
             self.settled.clear()
-        await self._owner.revoked()
+        await self._owner.on_partitions_revoked()
         self.identity = None
 
     def abandon(self) -> None:
@@ -199,7 +199,7 @@ class InstanceMember:
     async def _lose(self) -> None:
         self.identity = None
         self.settled.clear()
-        await self._owner.lost()
+        await self._owner.on_partitions_lost()
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -154,7 +154,7 @@ class InstanceCommits:
                 _logger.info("%s/%s: auto-commit failed and is retried: %s", self._group, self._name, error)
                 await asyncio.sleep(AUTO_COMMIT_S)
 
-    async def quiet(self) -> None:
+    async def wait_for_auto_commit(self) -> None:
         """Wait until a running auto-commit has ended, at most `_QUIET_S`."""
         if self._auto is not None and not self._auto.done():
             await asyncio.wait((self._auto,), timeout=_QUIET_S)

@@ -17,17 +17,17 @@ from raftlog.partitions.consumers.results import (
     Assign,
     CommitConsumed,
     CommitOutcome,
-    CommittedHere,
-    CommittedOf,
+    CommittedPosition,
+    CommittedQuery,
     CreateInstance,
-    InstanceNamed,
+    InstanceName,
     InstancePoll,
-    Moved,
+    MovedPosition,
     PollDelivery,
     RecordPiece,
     Seek,
     Subscribe,
-    Subscribed,
+    SubscribedTopics,
 )
 from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
@@ -46,7 +46,7 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
     """Return a handler that passes the request's fields and the deadline to a method of the named instance."""
 
     async def served(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
-        async with _confirm_on_error(coordinator, deadline), registry.using(coordinator, *asked[:2]) as instance:
+        async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked[:2]) as instance:
             return await method(instance, *asked[2:], deadline)
 
     return served
@@ -55,8 +55,8 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
 def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
     """Return a handler that reads the named instance's state, and checks that this is still the coordinator."""
 
-    async def served(registry: Registry, coordinator: GroupCoordinator, asked: InstanceNamed, deadline: Deadline) -> A:
-        async with _confirm_on_error(coordinator, deadline), registry.using(coordinator, *asked) as instance:
+    async def served(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
+        async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
             found = read(instance)
             await coordinator.confirm(deadline)
             return found
@@ -70,7 +70,7 @@ async def _confirm_on_error(coordinator: GroupCoordinator, deadline: Deadline) -
 
     A deposed coordinator must not report the state of its instances: another one may have created, changed or
     deleted them."""
-    await coordinator.ready(deadline)
+    await coordinator.wait_until_ready(deadline)
     try:
         yield
     except RequestError:
@@ -84,8 +84,8 @@ async def _create(registry: Registry, coordinator: GroupCoordinator, asked: Crea
         await registry.create(coordinator, asked.group, asked.name, settings, deadline)
 
 
-async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: InstanceNamed, deadline: Deadline) -> None:
-    async with _confirm_on_error(coordinator, deadline), registry.using(coordinator, *asked) as instance:
+async def _delete(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> None:
+    async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
         await registry.delete(coordinator, instance, is_wanted=True, deadline=deadline)
 
 
@@ -105,7 +105,7 @@ class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
         try:
             head, *payload = answer.payload
             delivery = _DELIVERIES.decode(head)
-            moved = [row_of(Moved, each) for each in delivery.moved]
+            moved = [row_of(MovedPosition, each) for each in delivery.moved]
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be read: {error}") from None
         batches = iter(payload)
@@ -133,15 +133,15 @@ class _PackedDelivery(msgspec.Struct, array_like=True):
 
 _DELIVERIES: Final = msgspec.msgpack.Decoder(_PackedDelivery)
 CREATE: Final = CoordinatorOperation("consumers.create", _create, CreateInstance, is_repeatable=False)
-DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceNamed, is_repeatable=False)
+DELETE: Final = CoordinatorOperation("consumers.delete", _delete, InstanceName, is_repeatable=False)
 SUBSCRIBE: Final = CoordinatorOperation("consumers.subscribe", _on_instance(Instance.subscribe), Subscribe)
 SUBSCRIPTION: Final = CoordinatorOperation(
-    "consumers.subscription", _read_state(lambda instance: instance.subscribed), InstanceNamed, Subscribed
+    "consumers.subscription", _read_state(lambda instance: instance.subscribed), InstanceName, SubscribedTopics
 )
-UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _on_instance(Instance.unsubscribe), InstanceNamed)
+UNSUBSCRIBE: Final = CoordinatorOperation("consumers.unsubscribe", _on_instance(Instance.unsubscribe), InstanceName)
 ASSIGN: Final = CoordinatorOperation("consumers.assign", _on_instance(Instance.assign), Assign)
 ASSIGNMENT: Final = CoordinatorOperation(
-    "consumers.assignment", _read_state(lambda instance: list(instance.assignment)), InstanceNamed, list[TopicPartition]
+    "consumers.assignment", _read_state(lambda instance: list(instance.assignment)), InstanceName, list[TopicPartition]
 )
 SEEK: Final = CoordinatorOperation("consumers.seek", _on_instance(Instance.seek), Seek)
 POLL: Final = _PollOperation("consumers.poll", _on_instance(_poll), InstancePoll)
@@ -149,5 +149,5 @@ COMMIT: Final = CoordinatorOperation(
     "consumers.commit", _on_instance(Instance.commit), CommitConsumed, list[CommitOutcome], is_repeatable=False
 )
 COMMITTED: Final = CoordinatorOperation(
-    "consumers.committed", _on_instance(Instance.committed), CommittedOf, list[CommittedHere]
+    "consumers.committed", _on_instance(Instance.committed), CommittedQuery, list[CommittedPosition]
 )

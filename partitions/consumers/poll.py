@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from raftlog.errors import OffsetOutOfRange, RaftlogError, Unavailable, UndecodableBatch
 from raftlog.partitions.consumers.positions import FetchPosition
-from raftlog.partitions.consumers.taken_records import Taken, take
+from raftlog.partitions.consumers.taken_records import TakenRecords, take
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Fetched
 from raftlog.runtime.batch_opener import BatchOpener
@@ -59,7 +59,7 @@ class PollLimits(NamedTuple):
 class Polled(NamedTuple):
     """Records to deliver, in this order, and the errors of partitions that could not be read."""
 
-    taken: list[tuple[TopicPartition, Taken]]
+    taken: list[tuple[TopicPartition, TakenRecords]]
     failed: dict[TopicPartition, RaftlogError]
 
 
@@ -69,7 +69,7 @@ class Poll:
     def __init__(self, reader: RecordReader, limits: PollLimits, until: Deadline, interrupted: asyncio.Event) -> None:
         self._reader, self._limits, self._until, self._interrupted = reader, limits, until, interrupted
         self._loop = asyncio.get_running_loop()
-        self._taken: list[tuple[TopicPartition, Taken]] = []
+        self._taken: list[tuple[TopicPartition, TakenRecords]] = []
         self._failed: dict[TopicPartition, RaftlogError] = {}
         self._size = self._stored = 0
         self._asked: dict[asyncio.Task[Fetched], FetchPosition] = {}

@@ -63,7 +63,7 @@ class Registry:
 
     # coordinators
 
-    def began(self, coordinator: GroupCoordinator) -> None:
+    def add_coordinator(self, coordinator: GroupCoordinator) -> None:
         """Create the instances that the coordinator's log has, even above the limit."""
         self._hosts[coordinator] = self._host_of(coordinator)
         self._instances[coordinator] = {}
@@ -73,7 +73,7 @@ class Registry:
             except FormatError as error:
                 _logger.error("consumer instance %s/%s cannot be used by this broker: %s", group, name, error)
 
-    def ended(self, coordinator: GroupCoordinator) -> None:
+    def remove_coordinator(self, coordinator: GroupCoordinator) -> None:
         """End the coordinator's instances: another broker has them now."""
         self._hosts.pop(coordinator, None)
         for instance in self._instances.pop(coordinator, {}).values():
@@ -96,7 +96,7 @@ class Registry:
     # instances
 
     @asynccontextmanager
-    async def using(self, coordinator: GroupCoordinator, group: str, name: str) -> AsyncIterator[Instance]:
+    async def use(self, coordinator: GroupCoordinator, group: str, name: str) -> AsyncIterator[Instance]:
         """Yield the instance, which does not count as idle meanwhile. Raises `UnknownConsumer`."""
         loop = asyncio.get_running_loop()
         instance = self._find(coordinator, group, name)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from raftlog.types import Buffer, Offset, TopicPartition
 
 
-class Subscribed(NamedTuple):
+class SubscribedTopics(NamedTuple):
     """The topics that an instance reads, sorted; with a pattern those that match it now."""
 
     topics: Sequence[str]
@@ -23,7 +23,7 @@ class RecordPiece(NamedTuple):
     batches: Sequence[Buffer]
 
 
-class Moved(NamedTuple):
+class MovedPosition(NamedTuple):
     """Position that is not in the log any more, or not yet.
 
     By the reset policy it moved to `to`; with the policy `none` it stays (`to` None), and `at` is −1 when there is
@@ -44,11 +44,11 @@ class PollDelivery(NamedTuple):
 
     format: str
     pieces: Sequence[RecordPiece] = ()
-    moved: Sequence[Moved] = ()
+    moved: Sequence[MovedPosition] = ()
     may_wait_ms: int = 0
 
 
-class Chosen(NamedTuple):
+class ChosenPosition(NamedTuple):
     """Position that a client chooses: exactly one of the fields after `partition` is set."""
 
     partition: TopicPartition
@@ -58,7 +58,7 @@ class Chosen(NamedTuple):
     """Log edge, `beginning` or `end`."""
 
 
-class Consumed(NamedTuple):
+class ConsumedRecord(NamedTuple):
     """Record that a client reports as consumed."""
 
     partition: TopicPartition
@@ -79,7 +79,7 @@ class CommitOutcome(NamedTuple):
     error: str | None = None
 
 
-class CommittedHere(NamedTuple):
+class CommittedPosition(NamedTuple):
     """Committed offset of the group in a partition."""
 
     topic: str
@@ -91,7 +91,7 @@ class CommittedHere(NamedTuple):
 # requests to the coordinator; each names its instance first
 
 
-class InstanceNamed(NamedTuple):
+class InstanceName(NamedTuple):
     group: str
     name: str
 
@@ -122,7 +122,7 @@ class Assign(NamedTuple):
 class Seek(NamedTuple):
     group: str
     name: str
-    positions: list[Chosen]
+    positions: list[ChosenPosition]
 
 
 class InstancePoll(NamedTuple):
@@ -143,11 +143,11 @@ class CommitConsumed(NamedTuple):
 
     group: str
     name: str
-    consumed: list[Consumed] | None
+    consumed: list[ConsumedRecord] | None
     is_waited_for: bool
 
 
-class CommittedOf(NamedTuple):
+class CommittedQuery(NamedTuple):
     """Request for committed offsets. `partitions`: None for those that the instance reads."""
 
     group: str

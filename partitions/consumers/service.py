@@ -19,19 +19,19 @@ from raftlog.partitions.consumers.poll import RecordReader
 from raftlog.partitions.consumers.registry import Registry
 from raftlog.partitions.consumers.results import (
     Assign,
-    Chosen,
+    ChosenPosition,
     CommitConsumed,
     CommitOutcome,
-    CommittedHere,
-    CommittedOf,
-    Consumed,
+    CommittedPosition,
+    CommittedQuery,
+    ConsumedRecord,
     CreateInstance,
-    InstanceNamed,
+    InstanceName,
     InstancePoll,
     PollDelivery,
     Seek,
     Subscribe,
-    Subscribed,
+    SubscribedTopics,
 )
 from raftlog.partitions.consumers.settings import check_name, read_settings
 from raftlog.partitions.controller.machine.naming import check_topic_name
@@ -89,11 +89,11 @@ class Consumers:
 
     def coordinator_began(self, coordinator: GroupCoordinator) -> None:
         """See `coordinators.CoordinatorObserver`."""
-        self._registry.began(coordinator)
+        self._registry.add_coordinator(coordinator)
 
     def coordinator_ended(self, coordinator: GroupCoordinator) -> None:
         """See `coordinators.CoordinatorObserver`."""
-        self._registry.ended(coordinator)
+        self._registry.remove_coordinator(coordinator)
 
     def state_changed(self) -> None:
         """Match patterns again after the controller's state changed, because it may have other topics."""
@@ -135,7 +135,7 @@ class Consumers:
 
     async def delete(self, group: str, name: str, *, deadline: Deadline) -> None:
         """Leave the group; with auto-commit, commit the delivered records."""
-        await self._call(operations.DELETE, InstanceNamed(group, name), deadline)
+        await self._call(operations.DELETE, InstanceName(group, name), deadline)
 
     async def subscribe(
         self, group: str, name: str, topics: Sequence[str], pattern: str | None, *, deadline: Deadline
@@ -150,13 +150,13 @@ class Consumers:
         asked = Subscribe(group, name, tuple(sorted(set(topics))), pattern)
         await self._call(operations.SUBSCRIBE, asked, deadline)
 
-    async def subscription(self, group: str, name: str, *, deadline: Deadline) -> Subscribed:
+    async def subscription(self, group: str, name: str, *, deadline: Deadline) -> SubscribedTopics:
         """Return the topics that the instance is subscribed to, existing or not."""
-        return await self._call(operations.SUBSCRIPTION, InstanceNamed(group, name), deadline)
+        return await self._call(operations.SUBSCRIPTION, InstanceName(group, name), deadline)
 
     async def unsubscribe(self, group: str, name: str, *, deadline: Deadline) -> None:
         """Remove the subscription or assignment."""
-        await self._call(operations.UNSUBSCRIBE, InstanceNamed(group, name), deadline)
+        await self._call(operations.UNSUBSCRIBE, InstanceName(group, name), deadline)
 
     async def assign(
         self, group: str, name: str, partitions: Collection[TopicPartition], *, deadline: Deadline
@@ -166,9 +166,9 @@ class Consumers:
 
     async def assignment(self, group: str, name: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Return the partitions that the instance reads now, assigned by hand or by its group."""
-        return await self._call(operations.ASSIGNMENT, InstanceNamed(group, name), deadline)
+        return await self._call(operations.ASSIGNMENT, InstanceName(group, name), deadline)
 
-    async def seek(self, group: str, name: str, positions: Sequence[Chosen], *, deadline: Deadline) -> None:
+    async def seek(self, group: str, name: str, positions: Sequence[ChosenPosition], *, deadline: Deadline) -> None:
         """Set positions, all or none. Raises `ConsumerState` for a partition that is not assigned to the instance."""
         await self._call(operations.SEEK, Seek(group, name, list(positions)), deadline)
 
@@ -195,7 +195,7 @@ class Consumers:
         self,
         group: str,
         name: str,
-        consumed: Sequence[Consumed] | None,
+        consumed: Sequence[ConsumedRecord] | None,
         *,
         is_waited_for: bool = True,
         deadline: Deadline,
@@ -208,9 +208,9 @@ class Consumers:
 
     async def committed(
         self, group: str, name: str, partitions: Collection[TopicPartition] | None, *, deadline: Deadline
-    ) -> list[CommittedHere]:
+    ) -> list[CommittedPosition]:
         """Return the group's committed offsets in these partitions, or in those that the instance reads."""
-        asked = CommittedOf(group, name, None if partitions is None else list(partitions))
+        asked = CommittedQuery(group, name, None if partitions is None else list(partitions))
         return await self._call(operations.COMMITTED, asked, deadline)
 
     async def _call(self, operation: CoordinatorOperation[_Q, _A], asked: _Q, deadline: Deadline) -> _A:

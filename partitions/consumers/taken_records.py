@@ -18,7 +18,7 @@ _RECORDS_PER_SLICE = 500
 """Records counted before other tasks run."""
 
 
-class Taken(NamedTuple):
+class TakenRecords(NamedTuple):
     """Records from `offset` on and before `end`, as the stored batches that hold them."""
 
     offset: Offset
@@ -37,7 +37,7 @@ class Taken(NamedTuple):
 
 async def take(
     batches: Iterable[Buffer], offset: Offset, room: int, opener: BatchOpener, *, at_least_one: bool = True
-) -> Taken:
+) -> TakenRecords:
     """Count records from `offset` on until the room is full.
 
     Raises `UndecodableBatch` when the very first record cannot be decoded."""
@@ -62,9 +62,9 @@ async def take(
         if counted.next_offset is not None:  # full, or the next record cannot be decoded
             if counted.broken is not None and not records:
                 raise counted.broken
-            return Taken(offset, counted.next_offset, taken, records, size, epoch)
+            return TakenRecords(offset, counted.next_offset, taken, records, size, epoch)
         end = Offset(header.next_offset)
-    return Taken(offset, end, taken, records, size, epoch)
+    return TakenRecords(offset, end, taken, records, size, epoch)
 
 
 class _RecordCounter:

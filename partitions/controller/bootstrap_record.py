@@ -51,7 +51,7 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
     created_ms: int
     feature_level: int
 
-    def names(self, replica: ReplicaId) -> bool:
+    def has_seed(self, replica: ReplicaId) -> bool:
         """Return whether this node with this disk is one of the seeds."""
         return any(seed.replica == replica for seed in self.seeds)
 
@@ -61,13 +61,13 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
             self.cluster_id, tuple(seed.replica for seed in self.seeds), self.feature_level, self.created_ms
         )
 
-    def packed(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """Return the fields, for JSON and MessagePack alike."""
-        fields: dict[str, Any] = in_lists(self)
+        fields: dict[str, Any] = to_plain_lists(self)
         return fields
 
     @classmethod
-    def unpacked(cls, raw: Any) -> "BootstrapRecord":
+    def unpack(cls, raw: Any) -> "BootstrapRecord":
         """Return the record. Raises `FormatError`, also for a record that no cluster can begin with."""
         try:
             record = msgspec.convert(raw, cls)
@@ -77,7 +77,7 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
         return record
 
 
-def in_lists(value: BootstrapRecord | Sequence[BootstrapMember]) -> Any:
+def to_plain_lists(value: BootstrapRecord | Sequence[BootstrapMember]) -> Any:
     """Return mappings, lists, numbers and text; neither JSON nor a frame has tuples."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -128,7 +128,7 @@ class BootstrapFile:
             if file is not None:
                 members = file.parsed("members", members_of, "a list of members")
                 try:
-                    self.record, self.members = BootstrapRecord.unpacked(dict(file.fields)), members
+                    self.record, self.members = BootstrapRecord.unpack(dict(file.fields)), members
                 except FormatError as error:
                     raise SmallFileDamaged(f"{self._path} is damaged: it holds {error}") from None
         except SmallFileDamaged as error:
@@ -141,9 +141,9 @@ class BootstrapFile:
                 "%s; it is kept as %s, and made again from the controller's state or from a peer", error, kept
             )
 
-    def keep(self, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()) -> None:
+    def store(self, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()) -> None:
         """Store this record for good; durable on return."""
         assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
-        fields = {**record.packed(), "members": in_lists(members)}
+        fields = {**record.pack(), "members": to_plain_lists(members)}
         write_sealed(self._disk, self._path, BOOTSTRAP, fields)
         self.record, self.members, self.is_lost = record, tuple(members), False

@@ -42,7 +42,7 @@ def _is_alone(node: Node, group: PartitionReplica, file: BootstrapFile, seeds: S
     return known < 2 and not node.transport.memory.records()
 
 
-def lost_alone(data_dir: str, cluster_id: str | None) -> InvalidArgument:
+def lost_data_error(data_dir: str, cluster_id: str | None) -> InvalidArgument:
     """Return the error of a broker without seeds that lost its bootstrap record and its controller replica."""
     return InvalidArgument(
         f"the bootstrap record in {data_dir} is lost, and so is the controller's log, so this broker founds no cluster "

@@ -80,7 +80,7 @@ class DiskReplacement:
         loop = self._node.loop
         alive_since: float | None = None
         while True:
-            report = await self._ask_all([silence_ms, command.packed()], addresses)
+            report = await self._ask_all([silence_ms, command.pack()], addresses)
             if report.verdict is _Verdict.DONE:
                 _logger.info("node %s: the disk %s has replaced %s", *_disks_of(command))
                 return
@@ -189,7 +189,7 @@ class DiskReplacement:
         return since
 
 
-def removed(node_id: NodeId) -> IdentityRefused:
+def removed_error(node_id: NodeId) -> IdentityRefused:
     """Return the error of a process whose broker was decommissioned."""
     return IdentityRefused(
         f"node {node_id} was removed from the cluster, and what this data directory holds is not needed any more; to "
@@ -204,7 +204,7 @@ def _parse_request(request: Request) -> tuple[int, RegisterBroker]:
         case _:
             raise InvalidArgument("a request to replace a disk cannot be read")
     try:
-        command = RegisterBroker.unpacked(fields)
+        command = RegisterBroker.unpack(fields)
     except FormatError as error:
         raise InvalidArgument(str(error)) from None
     stranger = request.stranger

@@ -10,7 +10,7 @@ it to the others, which sync it.
 
 Two clusters never come from one list of seeds:
 
-    1. A process (node id with disk uuid) holds at most one record in its life: `BootstrapFile.keep`, synced before it
+    1. A process (node id with disk uuid) holds at most one record in its life: `BootstrapFile.store`, synced before it
        is announced. The record survives every crash. A wiped process is another one, with another disk uuid.
     2. It takes a record only if that names it with its disk, has its own list, and comes from the first seed in it.
     3. The controller's group of a record is begun by a seed of the record, once *all* its seeds have confirmed, at any
@@ -42,15 +42,15 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
-from raftlog.partitions.addresses import canonical, parse_address
+from raftlog.partitions.addresses import normalize_addresses, parse_address
 from raftlog.partitions.controller.bootstrap_record import (
     BootstrapFile,
     BootstrapMember,
     BootstrapRecord,
-    in_lists,
     members_of,
+    to_plain_lists,
 )
-from raftlog.partitions.controller.damaged_copy import lost_alone
+from raftlog.partitions.controller.damaged_copy import lost_data_error
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import Node, Request
@@ -98,9 +98,9 @@ class StartView(NamedTuple):
         """Whether a new process can join through it."""
         return self.phase is Phase.MEMBER and self.record is not None
 
-    def packed(self) -> list[Any]:
-        record = None if self.record is None else self.record.packed()
-        return [self.phase.value, self.address, list(self.seeds), record, in_lists(self.members)]
+    def pack(self) -> list[Any]:
+        record = None if self.record is None else self.record.pack()
+        return [self.phase.value, self.address, list(self.seeds), record, to_plain_lists(self.members)]
 
 
 class FirstStart:
@@ -111,12 +111,12 @@ class FirstStart:
         node: Node,
         settings: MetadataSettings,
         file: BootstrapFile,
-        picture: Callable[[], tuple[Phase, list[BootstrapMember]]],
+        phase_and_members: Callable[[], tuple[Phase, list[BootstrapMember]]],
     ) -> None:
         self._node, self._settings, self._file = node, settings, file
-        self._phase_and_members = picture
+        self._phase_and_members = phase_and_members
         """Source of the phase, from FOUNDED on, and the members; EMPTY for all earlier phases."""
-        self._seeds = canonical(settings.seeds)
+        self._seeds = normalize_addresses(settings.seeds)
         self._address: str | None = None
         """RPC address of this process; None before `run`."""
         self._holders: dict[ReplicaId, None] = {}
@@ -142,7 +142,7 @@ class FirstStart:
         while True:
             self._news.clear()
             views = await self._probe_all()
-            if self._file.record is not None and self._file.record.names(me):
+            if self._file.record is not None and self._file.record.has_seed(me):
                 if self._is_begun(views) or await self._send_record(views):
                     return None
             else:
@@ -151,7 +151,7 @@ class FirstStart:
                     self._log_cluster_conflict(members)
                 elif members:
                     at, view = next(iter(members.items()))
-                    return met_at(view, at)
+                    return replace_address(view, at)
                 elif self._file.is_lost:
                     if self._fetch_lost_record(views):
                         continue
@@ -166,7 +166,7 @@ class FirstStart:
         record = self._file.record
         data_dir = self._node.settings.data_dir
         if self._file.is_lost:
-            raise lost_alone(data_dir, self._node.identity.cluster_id)
+            raise lost_data_error(data_dir, self._node.identity.cluster_id)
         if record is None:
             self._store_record(self._new_record([self._own_member()], ()))
             if self._address:
@@ -175,7 +175,7 @@ class FirstStart:
                     f"{self._node.identity.cluster_id} of itself alone. If it was to join another cluster: stop it, "
                     f"delete {self._node.settings.data_dir}, and start it with --seeds"
                 )
-        elif not record.names(self._node.identity.replica):
+        elif not record.has_seed(self._node.identity.replica):
             raise InvalidArgument(
                 f"{data_dir} belongs to cluster {record.cluster_id} and has nothing of it that can "
                 "be trusted: start it with the address of a member as seed. Where there is no other member, start a "
@@ -199,7 +199,7 @@ class FirstStart:
         )
 
     def _store_record(self, record: BootstrapRecord) -> None:
-        self._file.keep(record)
+        self._file.store(record)
         self._node.join_cluster(str(record.cluster_id))
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
 
@@ -208,7 +208,7 @@ class FirstStart:
         me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
         for view in views.values():
             record = None if view is None else view.record
-            if record is not None and record.names(me) and cluster_id in (None, str(record.cluster_id)):
+            if record is not None and record.has_seed(me) and cluster_id in (None, str(record.cluster_id)):
                 self._store_record(record)
                 return True
         waits = f"node {me.node_id} waits for a member of cluster {cluster_id or '(not known)'} at {', '.join(views)}"
@@ -222,7 +222,7 @@ class FirstStart:
         record = self._file.record
         if record is None:
             return self._seeds
-        if record.names(self._node.identity.replica):
+        if record.has_seed(self._node.identity.replica):
             return record.addresses
         members = [member.address for member in self._file.members if member.address]
         return tuple(sorted({*members, *record.addresses, *self._seeds}))
@@ -254,7 +254,7 @@ class FirstStart:
         phase, members = self._phase_and_members()
         identity, record = self._node.identity, self._file.record
         if phase is Phase.EMPTY and (record is not None or self._file.is_lost):
-            is_seed = record is not None and record.names(identity.replica)
+            is_seed = record is not None and record.has_seed(identity.replica)
             phase = Phase.HOLDING if is_seed else Phase.JOINING
         seeds = self._addresses() if phase is Phase.HOLDING else self._seeds
         at = self._address or ""
@@ -292,7 +292,7 @@ class FirstStart:
     def _is_record_maker(self, views: dict[str, StartView | None], present: list[StartView]) -> bool:
         me = self._node.identity.replica
         for view in present:
-            if view.phase is Phase.HOLDING and view.record is not None and not view.record.names(me):
+            if view.phase is Phase.HOLDING and view.record is not None and not view.record.has_seed(me):
                 self._log_error(
                     f"node {view.replica.node_id} holds the record of cluster {view.record.cluster_id}, which was not "
                     f"founded and cannot be any more: it names another disk for node {me.node_id} or does not name it. "
@@ -335,11 +335,11 @@ class FirstStart:
         for address, view in views.items():
             if view is None or view.replica in self._holders:
                 continue
-            if view.record == record and record.names(view.replica):
+            if view.record == record and record.has_seed(view.replica):
                 self._holders[view.replica] = None
-            elif view.phase is Phase.EMPTY and record.names(view.replica) and record.seeds[0].replica == me:
+            elif view.phase is Phase.EMPTY and record.has_seed(view.replica) and record.seeds[0].replica == me:
                 await self._send_record_to(address, view, record)
-            elif view.phase in (Phase.EMPTY, Phase.HOLDING) and not record.names(view.replica):
+            elif view.phase in (Phase.EMPTY, Phase.HOLDING) and not record.has_seed(view.replica):
                 self._log_error(
                     f"node {view.replica} at {address} is not in the record of cluster {record.cluster_id}, which has "
                     f"{', '.join(str(seed.replica) for seed in record.seeds)} and was not founded yet: its disk was "
@@ -350,7 +350,7 @@ class FirstStart:
     async def _send_record_to(self, address: str, view: StartView, record: BootstrapRecord) -> None:
         deadline = deadline_in(self._settings.probe_ms)
         try:
-            identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.packed(), deadline)
+            identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.pack(), deadline)
         except (RaftlogError, OSError) as error:
             self._log_info(f"node {view.replica.node_id} at {address} refused the bootstrap record: {error}")
             return
@@ -367,12 +367,12 @@ class FirstStart:
     async def _serve_join(self, request: Request) -> Answer:
         if self._address is None and self._phase_and_members()[0] is Phase.EMPTY:
             raise Unavailable(f"node {self._node.identity.node_id} is starting")
-        return Answer(self._own_report().packed())
+        return Answer(self._own_report().pack())
 
     async def _serve_bootstrap(self, request: Request) -> Answer:
         """Store the record made by its first seed; durable before the answer."""
         try:
-            record = BootstrapRecord.unpacked(request.header)
+            record = BootstrapRecord.unpack(request.header)
         except FormatError as error:
             raise InvalidArgument(str(error)) from None
         why = self._refusal_reason(record, request)
@@ -391,7 +391,7 @@ class FirstStart:
             return None if self._file.record == record else f"it holds that of {self._file.record.cluster_id}"
         if self._phase_and_members()[0] is not Phase.EMPTY:
             return "it belongs to a cluster"
-        if not record.names(identity.replica):
+        if not record.has_seed(identity.replica):
             return "it is not in there with its disk"
         if request.node != record.seeds[0].node_id:
             return f"it comes from node {request.node} and not from the first seed"
@@ -425,14 +425,14 @@ class FirstStart:
             _logger.log(level, "%s", text)
 
 
-def met_at(view: StartView, address: str) -> StartView:
+def replace_address(view: StartView, address: str) -> StartView:
     """Replace the member's own address by the one where it answered: its row may be from an earlier start."""
     others = tuple(member for member in view.members if member.replica != view.replica)
     return view._replace(members=(*others, BootstrapMember(*view.replica, address)))
 
 
 def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
-    """Return the report packed by `StartView.packed`. Raises `FormatError`."""
+    """Return the report packed by `StartView.pack`. Raises `FormatError`."""
     match raw:
         case [str(phase), str(address), [*seeds], record, [*members], *_] if phase in _PHASES and all(
             type(seed) is str for seed in seeds
@@ -442,7 +442,7 @@ def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
                 replica,
                 address,
                 tuple(seeds),
-                None if record is None else BootstrapRecord.unpacked(record),
+                None if record is None else BootstrapRecord.unpack(record),
                 members_of(members),
                 cluster_id,
             )

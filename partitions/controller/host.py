@@ -19,10 +19,10 @@ from uuid import UUID
 
 from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader
 from raftlog.events import event
-from raftlog.partitions.addresses import address_text, canonical
+from raftlog.partitions.addresses import address_text, normalize_addresses
 from raftlog.partitions.controller.bootstrap_record import BootstrapFile, BootstrapMember, rebuilt_record
 from raftlog.partitions.controller.damaged_copy import check_repairable
-from raftlog.partitions.controller.disk_replacement import DiskReplacement, removed
+from raftlog.partitions.controller.disk_replacement import DiskReplacement, removed_error
 from raftlog.partitions.controller.first_start import FirstStart, Phase, StartView
 from raftlog.partitions.controller.foreign_seeds import ForeignSeeds
 from raftlog.partitions.controller.introductions import Introductions
@@ -115,7 +115,7 @@ class ControllerHost:
                 damage = error
             check_repairable(node, group, metadata._file, metadata._settings.seeds, damage)
         if metadata._is_removed():
-            raise removed(node.identity.node_id)
+            raise removed_error(node.identity.node_id)
         metadata._update_peers()
         metadata._check_peers()
         return metadata
@@ -159,7 +159,7 @@ class ControllerHost:
     def is_leading(self) -> bool:
         """Whether the controller is led here, and everything committed before is in the state."""
         group = self._copy.group
-        return group is not None and group.core.has_own_term_commit and self._copy.is_level
+        return group is not None and group.core.has_own_term_commit and self._copy.is_up_to_date
 
     @property
     def term(self) -> Term:
@@ -259,14 +259,14 @@ class ControllerHost:
         self._duties.start()
         self.introductions.start()
         record, me = self._file.record, self._node.identity.replica
-        is_newcomer = not self._is_established() and not (record is not None and record.names(me))
+        is_newcomer = not self._is_established() and not (record is not None and record.has_seed(me))
         if is_newcomer or registration.has_moved:
             await registration.register()
         await self._duties.barrier(NEVER)
         self._proposals.is_fit = True
         if not is_newcomer:
             while self.state.bootstrap is None:
-                await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
+                await self._copy.wait_for_index(Index(self.state.applied_index + 1), NEVER)
         if not is_newcomer or registration.lacks_addresses:  # it registered before it knew the feature level
             await registration.register()
         self._maybe_restore_record()
@@ -278,10 +278,12 @@ class ControllerHost:
 
     def _maybe_restore_record(self) -> None:
         """Write a lost record again: processes that join through this one need it."""
-        lost = rebuilt_record(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
+        lost = (
+            rebuilt_record(self.state, normalize_addresses(self._settings.seeds)) if self._file.record is None else None
+        )
         if lost is not None:
             _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
-            self._file.keep(lost)
+            self._file.store(lost)
 
     async def _find_cluster(self, rpc: str) -> None:
         met = await self._first_start.run(rpc)
@@ -290,7 +292,7 @@ class ControllerHost:
             return
         assert met.record is not None, f"node {met.replica.node_id} is a member without a record"
         await self._maybe_replace(met)
-        self._file.keep(self._file.record or met.record, met.members)
+        self._file.store(self._file.record or met.record, met.members)
         self._node.join_cluster(str(met.record.cluster_id))
         self._update_peers()
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
@@ -301,7 +303,7 @@ class ControllerHost:
         old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
         former = self._node.identity.former_disks
         if old is None and former:
-            raise removed(me.node_id)
+            raise removed_error(me.node_id)
         if old not in (None, me.disk_uuid):
             if former and old not in former:
                 raise IdentityRefused(
@@ -358,14 +360,14 @@ class ControllerHost:
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self._leader_heard_at()
-            self._duties.look_soon()
+            self._duties.run_soon()
         self._copy.follow()
 
     def _on_applied(self) -> None:
         if self._is_removed():
-            self._node.fail(removed(self._node.identity.node_id))
+            self._node.fail(removed_error(self._node.identity.node_id))
         self._update_peers()
-        self._duties.look_soon()
+        self._duties.run_soon()
         if self.is_ready:
             self._registration.complete_soon()
         for observe in self.observers:
@@ -374,7 +376,7 @@ class ControllerHost:
     def _update_peers(self) -> None:
         """Give the node the known peers; not before the cluster of our record is founded."""
         record = self._file.record
-        is_seed = record is not None and record.names(self._node.identity.replica)
+        is_seed = record is not None and record.has_seed(self._node.identity.replica)
         if is_seed and self._copy.group is None and not self._is_founded:
             return
         peers = peers_of(self.state, self._file, self._node.identity.replica, self.introductions.known)
@@ -410,7 +412,7 @@ class ControllerHost:
             return Phase.EMPTY, []
         if state.bootstrap is None or not self._is_registered():
             record = self._file.record
-            is_seed = record is not None and record.names(self._node.identity.replica)
+            is_seed = record is not None and record.has_seed(self._node.identity.replica)
             return (Phase.FOUNDED if is_seed else Phase.EMPTY), []
         members = [
             BootstrapMember(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()

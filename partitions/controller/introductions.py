@@ -24,7 +24,7 @@ from typing import NamedTuple
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.addresses import Address, address_text, parse_address
 from raftlog.partitions.controller.bootstrap_record import BootstrapMember
-from raftlog.partitions.controller.first_start import JOIN, Phase, met_at, view_of
+from raftlog.partitions.controller.first_start import JOIN, Phase, replace_address, view_of
 from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.node import BackgroundLoop, Node
@@ -112,7 +112,7 @@ class Introductions(BackgroundLoop):
             _logger.debug("no process at %s can be probed: %s", text, error)
             return _NOBODY
         if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
-            return _NamedMembers(met_at(view, text).members, True)
+            return _NamedMembers(replace_address(view, text).members, True)
         return _NamedMembers((BootstrapMember(*view.replica, text),), False)
 
     async def _ask_unknown(self, identity: PeerIdentity) -> _NamedMembers:

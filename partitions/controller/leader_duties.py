@@ -47,7 +47,7 @@ class LeaderDuties(BackgroundLoop):
         self._logged: str | None = None
         node.on_request(HASH, self._serve_hash)
 
-    def look_soon(self) -> None:
+    def run_soon(self) -> None:
         """Run the duties soon, because of a change."""
         self._changed.set()
 
@@ -71,7 +71,7 @@ class LeaderDuties(BackgroundLoop):
                     why = "its leader did not answer"
                 elif (error := read.exception()) is not None:
                     why = error
-                elif await self._copy.reached(read.result(), deadline):
+                elif await self._copy.wait_for_index(read.result(), deadline):
                     return
             if loop.time() >= deadline or self._node.ended.done():
                 raise NoLeader(
@@ -93,7 +93,7 @@ class LeaderDuties(BackgroundLoop):
                     await self._changed.wait()
             self._changed.clear()
             group = self._copy.group
-            if group is None or not group.core.has_own_term_commit or not self._copy.is_level:
+            if group is None or not group.core.has_own_term_commit or not self._copy.is_up_to_date:
                 continue
             try:
                 await self._run_duties(group)

@@ -47,7 +47,7 @@ _DAMAGE_PAUSE_S: Final = 1.0
 """Pause before a damaged entry, which is being repaired, is read again."""
 
 
-class Decided(NamedTuple):
+class Decision(NamedTuple):
     """Result of a request, and the index of its entry."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
@@ -76,7 +76,7 @@ class LocalCopy:
         self._run_bytes = 0
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._expected: dict[UUID, list[asyncio.Future[Decided]]] = {}
+        self._expected: dict[UUID, list[asyncio.Future[Decision]]] = {}
         self._waiting: list[tuple[Index, asyncio.Future[None]]] = []
         self._hash_received: tuple[Index, bytes] | None = None
 
@@ -104,7 +104,7 @@ class LocalCopy:
         self.group = None
 
     @property
-    def is_level(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether all committed entries delivered here are in the state."""
         return self.group is not None and not self._has_more() and self._reader is None
 
@@ -192,7 +192,7 @@ class LocalCopy:
             write_event(request.command, self.state)
         for future in self._expected.pop(request.request_id, ()):
             if not future.done():
-                future.set_result(Decided(entry.index, answer))
+                future.set_result(Decision(entry.index, answer))
         self._compare_hash()
 
     def _is_own_decision(self, entry: CommittedEntry) -> bool:
@@ -221,18 +221,18 @@ class LocalCopy:
 
     # waiting
 
-    def decided(self, request_id: UUID) -> Decided | None:
+    def result_of(self, request_id: UUID) -> Decision | None:
         """Return the result of a request that was applied here, if it is remembered."""
         known = self.state.answered.get(request_id)
         return None if known is None else _make_decision(known)
 
-    def expect(self, request_id: UUID) -> "asyncio.Future[Decided]":
+    def expect(self, request_id: UUID) -> "asyncio.Future[Decision]":
         """Return a future that completes when the request is applied here; release it with `forget`."""
-        future: asyncio.Future[Decided] = self._loop.create_future()
+        future: asyncio.Future[Decision] = self._loop.create_future()
         self._expected.setdefault(request_id, []).append(future)
         return future
 
-    def forget(self, request_id: UUID, future: "asyncio.Future[Decided]") -> None:
+    def forget(self, request_id: UUID, future: "asyncio.Future[Decision]") -> None:
         waiting = self._expected.get(request_id, [])
         if future in waiting:
             waiting.remove(future)
@@ -240,7 +240,7 @@ class LocalCopy:
             self._expected.pop(request_id, None)
         future.cancel()
 
-    async def reached(self, index: Index, deadline: Deadline) -> bool:
+    async def wait_for_index(self, index: Index, deadline: Deadline) -> bool:
         """Wait until everything up to `index` is in the state; false when the deadline came first."""
         if self.state.applied_index >= index:
             return True
@@ -290,5 +290,5 @@ class LocalCopy:
         return False
 
 
-def _make_decision(known: AnsweredRequest) -> Decided:
-    return Decided(known.version, CommandAnswer(known.value, known.failure(), is_repeated=True))
+def _make_decision(known: AnsweredRequest) -> Decision:
+    return Decision(known.version, CommandAnswer(known.value, known.failure(), is_repeated=True))

@@ -21,7 +21,7 @@ from raftlog.errors import (
     RaftlogError,
     Unavailable,
 )
-from raftlog.partitions.controller.local_copy import Decided, LocalCopy
+from raftlog.partitions.controller.local_copy import Decision, LocalCopy
 from raftlog.partitions.controller.machine import Command, CommandRequest, check_level, decode_request, encode_request
 from raftlog.partitions.controller.machine import CommandAnswer as ControllerAnswer
 from raftlog.partitions.deadline import Deadline
@@ -76,7 +76,7 @@ class CommandProposals:
         packed = encode_request(CommandRequest(request_id, basis, command))
         decided = await self._decide(request_id, packed, deadline)
         value = decided.answer.result()
-        if self._copy.group is not None and not await self._copy.reached(decided.index, deadline):
+        if self._copy.group is not None and not await self._copy.wait_for_index(decided.index, deadline):
             raise DeadlineExceeded(
                 f"{_command_name(command)} was executed, but this node had not applied it before the deadline"
             )
@@ -99,7 +99,7 @@ class CommandProposals:
                 raise NoLeader("no node that knows the controller's state was reached in time; nothing was proposed")
             await self._pause(_PAUSE_S_MAX, deadline)
 
-    async def _decide(self, request_id: UUID, packed: bytes, deadline: Deadline) -> Decided:
+    async def _decide(self, request_id: UUID, packed: bytes, deadline: Deadline) -> Decision:
         is_unknown, pause_s = False, _PAUSE_S
         expected = self._copy.expect(request_id)
         try:
@@ -120,7 +120,7 @@ class CommandProposals:
         finally:
             self._copy.forget(request_id, expected)
 
-    async def _attempt(self, request_id: UUID, packed: bytes, until: Deadline) -> Decided:
+    async def _attempt(self, request_id: UUID, packed: bytes, until: Deadline) -> Decision:
         leader = await self._find_leader(until)
         if leader is None:
             raise NoLeader("the controller has no leader that is known here; nothing was proposed")
@@ -161,10 +161,10 @@ class CommandProposals:
 
     # at the leader
 
-    async def _propose(self, request_id: UUID, packed: bytes, until: Deadline) -> Decided:
+    async def _propose(self, request_id: UUID, packed: bytes, until: Deadline) -> Decision:
         """Propose a request here, and wait until it is applied here."""
         group = self._leading_group()
-        decided = self._copy.decided(request_id)
+        decided = self._copy.result_of(request_id)
         if decided is not None:
             return decided
         expected = self._copy.expect(request_id)
@@ -206,7 +206,7 @@ class CommandProposals:
             done.exception()  # waiting requests have it already
 
     async def _wait_for_first(
-        self, until: Deadline, *futures: "asyncio.Future[Decided] | asyncio.Future[Committed]"
+        self, until: Deadline, *futures: "asyncio.Future[Decision] | asyncio.Future[Committed]"
     ) -> None:
         timeout = max(0.0, until - self._node.loop.time())
         await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -254,11 +254,11 @@ class CommandProposals:
             await self._node.leader_changed(self._copy.group.group_id, until)
 
 
-def _read_decision(answer: Answer) -> Decided:
+def _read_decision(answer: Answer) -> Decision:
     match answer.value:
         case [int(index), int(value), fields, *_]:
             error = None if fields is None else from_fields(fields)
-            return Decided(Index(index), ControllerAnswer(value, error))
+            return Decision(Index(index), ControllerAnswer(value, error))
     raise OutcomeUnknown("the answer of the controller's leader cannot be read")
 
 

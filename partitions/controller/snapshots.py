@@ -31,13 +31,13 @@ def log_bytes(group: PartitionReplica) -> int:
 def is_due(group: PartitionReplica, copy: LocalCopy, snapshot_log_bytes: int) -> bool:
     """Return whether the log has grown enough since its last snapshot."""
     grown = log_bytes(group) - copy.snapshot_bytes
-    return copy.is_level and grown > max(snapshot_log_bytes, copy.snapshot_bytes)
+    return copy.is_up_to_date and grown > max(snapshot_log_bytes, copy.snapshot_bytes)
 
 
 async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Deadline) -> None:
     """Write a snapshot and trim the log to it. Raises `RaftlogError` when it was abandoned; then no data is lost."""
     roll_index, base_offset = await _find_roll(group)
-    if not await copy.reached(roll_index, deadline):
+    if not await copy.wait_for_index(roll_index, deadline):
         raise Unavailable("the roll for a snapshot of the controller's state was not applied in time")
     waiting: list[tuple[ControlKind, bytes]] = []
     size = total = 0

@@ -126,7 +126,7 @@ class PartitionCoordinator(ABC, Generic[F]):
     def _moved_error(self, leader: object) -> NotLeader:
         return NotLeader(f"{self.replica.name}: another broker is its coordinator", leader)
 
-    async def ready(self, deadline: Deadline) -> None:
+    async def wait_until_ready(self, deadline: Deadline) -> None:
         """Wait until it serves.
 
         Raises `NotLeader`, `CoordinatorLoading`, and `FormatError` for a log of a newer release."""
@@ -139,7 +139,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         self.check()
 
     def check(self) -> None:
-        """Raise the errors of `ready` unless it serves."""
+        """Raise the errors of `wait_until_ready` unless it serves."""
         if self._over is not None:
             raise self._moved_error(self._over.leader)
         if self.problem is not None:
@@ -165,15 +165,15 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     # log
 
-    async def written(self, entries: Sequence[LogEntry[Any, Any]], deadline: Deadline) -> None:
+    async def commit_entries(self, entries: Sequence[LogEntry[Any, Any]], deadline: Deadline) -> None:
         """Append the entries and wait for their commit. Raises the errors of an append, and `DeadlineExceeded`."""
         if entries:
             await self._wait_for_commit(self.writer.write(entries), deadline)
 
-    async def settled(self, deadline: Deadline) -> bool:
+    async def wait_for_pending(self, deadline: Deadline) -> bool:
         """Wait until pending appends are committed; return whether there were any.
 
-        Raises the errors of `written`."""
+        Raises the errors of `commit_entries`."""
         barrier = self.writer.barrier()
         if barrier is None:
             return False
@@ -195,9 +195,9 @@ class PartitionCoordinator(ABC, Generic[F]):
         await self.replica.offsets(True, deadline)
         self.check()
 
-    async def current(self, deadline: Deadline) -> None:
+    async def wait_until_current(self, deadline: Deadline) -> None:
         """Wait until everything is folded that any coordinator acknowledged before this call."""
-        await self.ready(deadline)
+        await self.wait_until_ready(deadline)
         await self.replica.offsets(True, deadline)
         await self.catch_up(deadline)
 

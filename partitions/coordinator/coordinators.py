@@ -60,7 +60,7 @@ class Coordinators(Generic[C]):
             if partition not in self._watched:
                 self._watched[partition] = None
                 self._node.watch(partition.group_id, partial(self._on_step, partition))
-            self.look(partition)
+            self.follow_leadership(partition)
 
     def topics_changed(self) -> None:
         """Pass a change of topics or of their partitions to all coordinators that serve."""
@@ -74,7 +74,7 @@ class Coordinators(Generic[C]):
         coordinator = self._active.get(partition)
         if coordinator is not None and coordinator.replica is partition.replica and coordinator.leads():
             return coordinator
-        self.look(partition)
+        self.follow_leadership(partition)
         coordinator = self._active.get(partition)
         if coordinator is None:
             replica = partition.replica
@@ -85,9 +85,9 @@ class Coordinators(Generic[C]):
     def _on_step(self, partition: Partition, group: PartitionReplica, ready: Ready) -> None:
         known = self._active.get(partition)
         if ready.role_state is not None or (known is not None and not known.leads()):
-            self._node.loop.call_soon(self.look, partition)
+            self._node.loop.call_soon(self.follow_leadership, partition)
 
-    def look(self, partition: Partition) -> None:
+    def follow_leadership(self, partition: Partition) -> None:
         """Begin or end the coordinator of a partition if the leadership changed."""
         replica, known = partition.replica, self._active.get(partition)
         if known is not None and (known.replica is not replica or not known.leads()):
@@ -110,7 +110,7 @@ class Coordinators(Generic[C]):
         """Replace a coordinator that cannot go on by one that reads the log from its beginning."""
         if self._active.get(partition) is coordinator:
             self._end(partition, None)
-            self.look(partition)
+            self.follow_leadership(partition)
 
     def _end(self, partition: Partition, leader: ReplicaId | None) -> None:
         coordinator = self._active.pop(partition)

@@ -50,7 +50,7 @@ class FoldedLog(ABC, Generic[K, V]):
         """Store the latest value of a key; None removes it."""
 
     @abstractmethod
-    def known(self, key: K) -> V | None:
+    def folded_value(self, key: K) -> V | None:
         """Return the folded value of a key; None without one."""
 
     @abstractmethod
@@ -120,4 +120,4 @@ class FoldedLog(ABC, Generic[K, V]):
     def latest(self, key: K) -> V | None:
         """Return the value of a key once everything on its way has been appended."""
         ahead = self._ahead.get(key)
-        return ahead[-1].value if ahead else self.known(key)
+        return ahead[-1].value if ahead else self.folded_value(key)

@@ -36,18 +36,18 @@ def _error_from_fields(kind: type, fields: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def growing(kind: Any) -> Any:
+def extensible_type(kind: Any) -> Any:
     """Return the type as which an answer of tuple types is decoded: unknown fields behind theirs are ignored."""
     if _is_row(kind):
         hints, defaults = get_type_hints(kind), kind._field_defaults
         fields = [(name, hints[name], *([defaults[name]] if name in defaults else [])) for name in kind._fields]
         return msgspec.defstruct(kind.__name__, fields, array_like=True)
     *keys, row = get_args(kind) or (None,)
-    return get_origin(kind)[*keys, growing(row)] if _is_row(row) else kind
+    return get_origin(kind)[*keys, extensible_type(row)] if _is_row(row) else kind
 
 
-def grown(kind: Any, value: Any) -> Any:
-    """Return an answer of type `kind` from a value decoded as `growing(kind)`."""
+def drop_unknown_fields(kind: Any, value: Any) -> Any:
+    """Return an answer of type `kind` from a value decoded as `extensible_type(kind)`."""
     if _is_row(kind):
         return kind(*astuple(value))
     row = (get_args(kind) or (None,))[-1]
@@ -93,7 +93,7 @@ class CoordinatorOperation(Generic[Q, A]):
 
     @cached_property
     def _answer_decoder(self) -> "msgspec.msgpack.Decoder[Any]":
-        return msgspec.msgpack.Decoder(growing(self._answer), dec_hook=_error_from_fields)
+        return msgspec.msgpack.Decoder(extensible_type(self._answer), dec_hook=_error_from_fields)
 
     def pack_request(self, request: Q) -> bytes:
         """Return the packed request; raise `InvalidArgument` if it cannot be encoded or is too large."""
@@ -126,7 +126,7 @@ class CoordinatorOperation(Generic[Q, A]):
         """Return the answer; raise `OutcomeUnknown` if it cannot be decoded."""
         try:
             (piece,) = answer.payload
-            answered: A = grown(self._answer, self._answer_decoder.decode(piece))
+            answered: A = drop_unknown_fields(self._answer, self._answer_decoder.decode(piece))
             return answered
         except _MALFORMED as error:
             raise OutcomeUnknown(f"another broker's answer to {self.name!r} cannot be decoded: {error}") from None

@@ -26,7 +26,7 @@ _SLICE: Final = 256
 _TAG_BYTES: Final = 12
 
 
-class Picture(NamedTuple):
+class RenderedMap(NamedTuple):
     """Map of the cluster: `body` is JSON, `tag` a hash of it."""
 
     body: bytes
@@ -41,23 +41,23 @@ class ClusterMap:
     ) -> None:
         self._node, self._metadata, self._topics, self._router = node, metadata, topics, router
         self._gossip = gossip
-        self._picture: Picture | None = None
+        self._rendered: RenderedMap | None = None
         self._made_at = 0.0
-        self._making: asyncio.Task[Picture] | None = None
+        self._making: asyncio.Task[RenderedMap] | None = None
 
-    async def picture(self) -> Picture:
+    async def render(self) -> RenderedMap:
         """Return the map, at most `FRESH_S` old."""
-        if self._picture is not None and self._node.loop.time() - self._made_at < FRESH_S:
-            return self._picture
+        if self._rendered is not None and self._node.loop.time() - self._made_at < FRESH_S:
+            return self._rendered
         if self._making is None:
             self._making = self._node.loop.create_task(self._make(), name="cluster map")
             self._making.add_done_callback(self._on_made)
         return await asyncio.shield(self._making)
 
-    def _on_made(self, _: "asyncio.Task[Picture]") -> None:
+    def _on_made(self, _: "asyncio.Task[RenderedMap]") -> None:
         self._making = None
 
-    async def _make(self) -> Picture:
+    async def _make(self) -> RenderedMap:
         began_at = self._node.loop.time()
         topics = [await self._topic_view(topic) for topic in sorted(self._topics, key=lambda topic: topic.name)]
         state = self._metadata.state
@@ -70,8 +70,8 @@ class ClusterMap:
         )
         body = to_json(view)
         tag = hashlib.blake2b(body, digest_size=_TAG_BYTES).hexdigest()
-        self._picture, self._made_at = Picture(body, tag), began_at
-        return self._picture
+        self._rendered, self._made_at = RenderedMap(body, tag), began_at
+        return self._rendered
 
     def _broker_view(self, row: BrokerRow) -> BrokerView:
         addresses = row.addresses

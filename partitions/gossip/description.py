@@ -26,9 +26,9 @@ _LEFT_OUT: Final = ((), (4,), (4, 3), (4, 3, 0))
 """Indexes of the texts to leave out when the description is too long: rack, then host label, then http."""
 
 
-def differs(load: BrokerLoad, told: BrokerLoad) -> bool:
+def differs(load: BrokerLoad, announced: BrokerLoad) -> bool:
     """Return whether one of the numbers differs by more than a tenth from the number that was gossiped."""
-    numbers = zip(astuple(load), astuple(told), strict=True)
+    numbers = zip(astuple(load), astuple(announced), strict=True)
     return any(abs(now - before) > _CHANGE * max(abs(before), 1) for now, before in numbers)
 
 

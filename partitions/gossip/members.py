@@ -22,7 +22,7 @@ def description_of(member: GossipMember) -> Description | None:
         return None
 
 
-def combined(
+def combine_members(
     rows: Iterable[RegisteredBroker], members: Mapping[NodeId, GossipMember], now: float
 ) -> list[ClusterMember]:
     """Return all brokers that are registered or gossip, by node id."""

@@ -29,7 +29,7 @@ from raftlog.partitions.addresses import Address, maybe_address
 from raftlog.partitions.controller import ControllerHost, address_text, parse_address
 from raftlog.partitions.controller.machine import Addresses
 from raftlog.partitions.gossip.description import Description, differs, encode
-from raftlog.partitions.gossip.members import combined, description_of
+from raftlog.partitions.gossip.members import combine_members, description_of
 from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.node import Node
 from raftlog.raft import ReplicaId
@@ -183,7 +183,7 @@ class Gossip:
         """Return all brokers that are registered or gossip, by node id."""
         members = [] if self._agent is None else self._agent.members()
         rows = self._metadata.state.all_brokers()
-        return combined(rows, {member.node_id: member for member in members}, self._node.loop.time())
+        return combine_members(rows, {member.node_id: member for member in members}, self._node.loop.time())
 
     def counters(self) -> AgentCounters | None:
         """Return the counters of the agent; None while gossip is off."""

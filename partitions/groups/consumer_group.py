@@ -201,7 +201,7 @@ class ConsumerGroup:
         able = [each.member_id for each in self.members.values() if each.has_joined and each.can_lead]
         return self.leader if self.leader in able else next(iter(able), "")
 
-    def joined(self, member: Member) -> JoinedGeneration:
+    def join_answer(self, member: Member) -> JoinedGeneration:
         """Return the answer to a join in the present generation."""
         leads = member.member_id == self.leader
         skips = leads and self.state is ConsumerGroupState.STABLE

@@ -93,7 +93,7 @@ class GroupCoordinator(OffsetsPort):
 
     async def join(self, join: Join, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
         """See `Groups.join`."""
-        await self.ready(deadline)
+        await self.wait_until_ready(deadline)
         try:
             answer: JoinedGeneration | MemberIdGiven = await self._send_request(self.machine.join, join, deadline)
         except TimeoutError:
@@ -105,7 +105,7 @@ class GroupCoordinator(OffsetsPort):
 
     async def sync(self, sync: Sync, deadline: Deadline) -> SyncedGeneration:
         """See `Groups.sync`."""
-        await self.ready(deadline)
+        await self.wait_until_ready(deadline)
         try:
             answer: SyncedGeneration = await self._send_request(self.machine.sync, sync, deadline)
         except TimeoutError:
@@ -116,7 +116,7 @@ class GroupCoordinator(OffsetsPort):
 
     async def heartbeat(self, heartbeat: GroupHeartbeat, deadline: Deadline) -> None:
         """See `Groups.heartbeat`."""
-        await self.ready(deadline)
+        await self.wait_until_ready(deadline)
         try:
             await self._send_request(self.machine.heartbeat, heartbeat, deadline)
         except TimeoutError:
@@ -124,7 +124,7 @@ class GroupCoordinator(OffsetsPort):
 
     async def leave(self, leave: Leave, deadline: Deadline) -> tuple[LeftMember, ...]:
         """See `Groups.leave`."""
-        await self.ready(deadline)
+        await self.wait_until_ready(deadline)
         left: tuple[LeftMember, ...] = await self._send_request(self.machine.leave, leave, deadline)
         if any(each.error is not None for each in left):
             await self.confirm(deadline)
@@ -132,7 +132,7 @@ class GroupCoordinator(OffsetsPort):
 
     async def delete(self, group: str, deadline: Deadline) -> None:
         """Delete a group that has or had members; see `Groups.delete`."""
-        await self.ready(deadline)
+        await self.wait_until_ready(deadline)
         try:
             await self._send_request(self.machine.delete, group, deadline)
         except TimeoutError:
@@ -215,7 +215,7 @@ class GroupCoordinator(OffsetsPort):
         if self.is_over:
             return
         assert error is None or isinstance(error, RaftlogError), f"{self.replica.name}: {error!r}"
-        self.machine.stored(store.group, store.ticket, error, self._loop.time())
+        self.machine.on_stored(store.group, store.ticket, error, self._loop.time())
         self._execute_effects()
 
     def _tick(self) -> None:
@@ -234,5 +234,5 @@ class GroupCoordinator(OffsetsPort):
         """Store an instance's record, or delete it with `None`; committed when this returns.
 
         Raises `InvalidArgument` for one that is too large, `NotLeader`, `Overloaded` and the errors of an append."""
-        await self.ready(deadline)
-        await self.written([LogEntry(InstanceKey(group, name), record)], deadline)
+        await self.wait_until_ready(deadline)
+        await self.commit_entries([LogEntry(InstanceKey(group, name), record)], deadline)

@@ -31,7 +31,7 @@ class GroupAnswer(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Record to append now, in the order of the effects; `Machine.stored` receives the outcome.
+    """Record to append now, in the order of the effects; `Machine.on_stored` receives the outcome.
 
     `record` None: delete the group and all its records (append tombstones for its offsets too)."""
 

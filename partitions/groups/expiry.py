@@ -33,7 +33,7 @@ class GroupExpiry:
             keys = self._find_tombstones(group)
             if keys:
                 self._environment.counters.group_expired += len(keys)
-                await self._coordinator.written([LogEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
+                await self._coordinator.commit_entries([LogEntry(key, None) for key in keys], deadline_in(_WRITE_MS))
             if self._is_forgotten(group):
                 await self._coordinator.delete(group, deadline_in(_WRITE_MS))
             if number % _SLICE == 0:

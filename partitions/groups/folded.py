@@ -66,7 +66,7 @@ class FoldedGroups(FoldedLog[Key, Value]):
             case _:
                 raise AssertionError(f"a value of another kind than its key {key}")
 
-    def known(self, key: Key) -> Value | None:
+    def folded_value(self, key: Key) -> Value | None:
         match key:
             case GroupKey(group):
                 return self.groups.get(group)

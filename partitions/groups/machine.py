@@ -73,13 +73,13 @@ class Machine:
             self._rebalance.answer(token, error)
         self._groups.clear()
 
-    def stored(self, group: str, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
+    def on_stored(self, group: str, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
         """Process the outcome of a Store: None when it is committed.
 
         After an error its generation is never announced; the members receive `NotLeader`, so that they look for the
         coordinator again, or the error itself when it is a definite one."""
         if group in self._groups:
-            self._rebalance.stored(self._groups[group], ticket, error, now)
+            self._rebalance.on_stored(self._groups[group], ticket, error, now)
 
     # requests of members; every answer is an effect, errors too
 
@@ -145,7 +145,7 @@ class Machine:
                 ConsumerGroupState.EMPTY,
                 ConsumerGroupState.DEAD,
             ):
-                self._rebalance.members_left(group, now)
+                self._rebalance.on_members_left(group, now)
             self._rebalance.forget_unused(group)
         self._rebalance.answer(token, left)
 
@@ -174,7 +174,7 @@ class Machine:
         elif found.state is not ConsumerGroupState.EMPTY or found.given_ids:
             self._rebalance.answer(token, GroupNotEmpty(f"the group {group} has {len(found.members)} members"))
         else:
-            self._rebalance.become(found, Event.DELETED)
+            self._rebalance.apply_event(found, Event.DELETED)
             found.deletion = token
             self._rebalance.waiting[token] = (found, None, "deletion")
             self._rebalance.store(found, StoreContent.NOTHING)
@@ -194,7 +194,7 @@ class Machine:
         self._rebalance.touch(group, member, now)
         if slot == "join" and not member.has_id and member.instance_id is None:
             self._rebalance.drop(group, member, UnknownMember("the join request was cancelled"))
-            self._rebalance.members_left(group, now)
+            self._rebalance.on_members_left(group, now)
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
         """Raise unless this member may commit now: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
@@ -247,7 +247,7 @@ class Machine:
         if group is None:
             return
         if kind == PHASE:
-            self._rebalance.phase_over(group, now)
+            self._rebalance.on_phase_end(group, now)
         elif kind == GIVEN:
             self._forget_given_id(group, member_id)
             self._rebalance.maybe_complete(group, now)
@@ -258,7 +258,7 @@ class Machine:
             assert kind == SESSION, f"a timer {key}"
             member = group.members[member_id]
             self._rebalance.drop(group, member, UnknownMember(f"the session of {member_id} expired: join again"))
-            self._rebalance.members_left(group, now)
+            self._rebalance.on_members_left(group, now)
 
     def _forget_given_id(self, group: ConsumerGroup, member_id: str) -> None:
         group.given_ids.discard(member_id)

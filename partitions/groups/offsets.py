@@ -59,7 +59,7 @@ class Offsets:
     ) -> dict[Place, OffsetRecord]:
         """Commit offsets; return all committed offsets of the group afterwards. Raises like `Groups.commit`."""
         check_offsets(offsets)
-        await self._coordinator.ready(deadline)
+        await self._coordinator.wait_until_ready(deadline)
         self._check_topics(offsets)
         self._check_room(group)
         refusal = self._coordinator.commit_error(group, member or _SIMPLE)
@@ -69,10 +69,10 @@ class Offsets:
         entries = list(self._changed_offsets(group, offsets, only_rises=member is None))
         if not entries:
             # Higher ones may be pending: until those are committed, the outcome of this one is open.
-            if not await self._coordinator.settled(deadline):
-                await self._coordinator.current(deadline)
+            if not await self._coordinator.wait_for_pending(deadline):
+                await self._coordinator.wait_until_current(deadline)
             return self.of(group)
-        await self._coordinator.written([GroupEntry(*each) for each in entries], deadline)
+        await self._coordinator.commit_entries([GroupEntry(*each) for each in entries], deadline)
         self._environment.counters.group_commits += len(entries)
         found = self.of(group)
         for key, record in entries:
@@ -109,7 +109,7 @@ class Offsets:
 
     async def committed(self, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
         """Return the group's committed offsets, with every commit that was answered before this call."""
-        await self._coordinator.current(deadline)
+        await self._coordinator.wait_until_current(deadline)
         return self.of(group)
 
     # changes by operators
@@ -118,7 +118,7 @@ class Offsets:
         """Set committed offsets, backwards too; return the earlier ones. Raises `GroupNotEmpty`."""
         moved = {place: OffsetCommit(offset) for place, offset in offsets.items()}  # type: ignore[arg-type]
         check_offsets(moved)
-        await self._coordinator.current(deadline)
+        await self._coordinator.wait_until_current(deadline)
         self._check_empty(group)
         self._check_topics(moved)
         before = {}
@@ -129,7 +129,7 @@ class Offsets:
         entries: list[GroupEntry] = [
             GroupEntry(*each) for each in self._changed_offsets(group, moved, only_rises=False)
         ]
-        await self._coordinator.written(entries, deadline)
+        await self._coordinator.commit_entries(entries, deadline)
         return before
 
     def _check_empty(self, group: str) -> None:
@@ -138,7 +138,7 @@ class Offsets:
 
     async def delete_group(self, group: str, deadline: Deadline) -> None:
         """Delete a group with all its offsets. Raises `UnknownGroup` and `GroupNotEmpty`."""
-        await self._coordinator.current(deadline)
+        await self._coordinator.wait_until_current(deadline)
         self._check_empty(group)
         if self._coordinator.machine.group(group) is not None:
             await self._coordinator.delete(group, deadline)
@@ -146,7 +146,7 @@ class Offsets:
         entries: list[GroupEntry] = [GroupEntry(key, None) for key in self._folded.latest_offsets(group)]
         if not entries:
             raise UnknownGroup(f"there is no group {group!r}")
-        await self._coordinator.written(entries, deadline)
+        await self._coordinator.commit_entries(entries, deadline)
 
     async def delete_topic(
         self, group: str, topic: str, topic_id: UUID, deadline: Deadline, partitions: Collection[int] | None = None
@@ -154,7 +154,7 @@ class Offsets:
         """Delete a group's offsets in a topic, or in these partitions of it; return the partitions.
 
         Raises `UnknownGroup`, and `GroupNotEmpty` while a member subscribes to it."""
-        await self._coordinator.current(deadline)
+        await self._coordinator.wait_until_current(deadline)
         self._check_not_subscribed(group, topic)
         found = self._folded.latest_offsets(group)
         if not found and self._coordinator.machine.group(group) is None:
@@ -162,7 +162,7 @@ class Offsets:
         keys = [
             key for key in found if key.topic_id == topic_id and (partitions is None or key.partition in partitions)
         ]
-        await self._coordinator.written([GroupEntry(key, None) for key in keys], deadline)
+        await self._coordinator.commit_entries([GroupEntry(key, None) for key in keys], deadline)
         return [key.partition for key in keys]
 
     def _check_not_subscribed(self, group: str, topic: str) -> None:

@@ -39,7 +39,7 @@ _NOT_KNOWN: Final = -1
 
 
 async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadline) -> GroupDetails | None:
-    await coordinator.current(deadline)
+    await coordinator.wait_until_current(deadline)
     found = coordinator.machine.group(group)
     if found is None:
         if group not in coordinator.folded.offsets:
@@ -82,7 +82,7 @@ def _assigned_partitions(assignment: bytes) -> Mapping[str, Sequence[int]]:
 
 
 async def _list(coordinator: GroupCoordinator, _: None, deadline: Deadline) -> list[GroupListing]:
-    await coordinator.current(deadline)
+    await coordinator.wait_until_current(deadline)
     rows = []
     for number, name in enumerate(coordinator.group_names(), 1):
         group = coordinator.machine.group(name)

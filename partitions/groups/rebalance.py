@@ -77,7 +77,7 @@ class GroupRebalance:
 
     # states
 
-    def become(self, group: ConsumerGroup, event: Event) -> None:
+    def apply_event(self, group: ConsumerGroup, event: Event) -> None:
         group.state = after(group.state, event)
         group.changed_ms = self._wall_ms()
 
@@ -93,7 +93,7 @@ class GroupRebalance:
             self.maybe_complete(group, now)
             return
         was_empty = group.state is ConsumerGroupState.EMPTY
-        self.become(group, Event.REBALANCE)
+        self.apply_event(group, Event.REBALANCE)
         group.phase_began, group.is_overdue, group.assigned_counts = now, False, None
         for member in group.members.values():
             begins = RebalanceInProgress(f"the group {group.name} rebalances: join again")
@@ -119,7 +119,7 @@ class GroupRebalance:
     def _phase_end(self, group: ConsumerGroup) -> float:
         return group.phase_began + group.rebalance_timeout_ms() / 1000
 
-    def phase_over(self, group: ConsumerGroup, now: float) -> None:
+    def on_phase_end(self, group: ConsumerGroup, now: float) -> None:
         """Process the timer of a phase: of the initial delay, of joining, of syncing."""
         if group.state is ConsumerGroupState.PREPARING and group.holds:
             self._extend_delay(group, now)
@@ -153,7 +153,7 @@ class GroupRebalance:
         else:
             group.generation += 1
             group.protocol, group.leader = group.chosen_protocol(), group.chosen_leader()
-            self.become(group, Event.JOINED)
+            self.apply_event(group, Event.JOINED)
             if group.leader:
                 self.store(group, StoreContent.MEMBERS)
             else:
@@ -174,7 +174,7 @@ class GroupRebalance:
 
     # outcomes of stores
 
-    def stored(self, group: ConsumerGroup, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
+    def on_stored(self, group: ConsumerGroup, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
         kept = group.storing.pop(ticket, None)
         if kept is None:
             return  # a Store of a group that was deleted meanwhile
@@ -184,7 +184,7 @@ class GroupRebalance:
             self._on_store_failure(group, kept, error, now)
         else:
             if kept is StoreContent.ASSIGNMENTS and group.state is ConsumerGroupState.COMPLETING:
-                self.become(group, Event.ASSIGNED)
+                self.apply_event(group, Event.ASSIGNED)
             if kept in (StoreContent.MEMBERS, StoreContent.ASSIGNMENTS) and group.state in (
                 ConsumerGroupState.COMPLETING,
                 ConsumerGroupState.STABLE,
@@ -199,14 +199,14 @@ class GroupRebalance:
         elif not group.storing:
             for member in group.members.values():
                 if member.join is not None:
-                    self.release(member, "join", group.joined(member))
+                    self.release(member, "join", group.join_answer(member))
                     member.has_id, member.has_joined, member.replaced = True, True, None
                     self.touch(group, member, now)
                 if member.sync is not None and group.state is ConsumerGroupState.STABLE:
-                    self.release(member, "sync", self.synced(group, member))
+                    self.release(member, "sync", self.sync_answer(group, member))
                     self.touch(group, member, now)
 
-    def synced(self, group: ConsumerGroup, member: Member) -> SyncedGeneration:
+    def sync_answer(self, group: ConsumerGroup, member: Member) -> SyncedGeneration:
         member.has_synced = True
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
@@ -222,7 +222,7 @@ class GroupRebalance:
                 self.touch(group, member, now)
                 if not member.has_id and member.instance_id is None:
                     self.drop(group, member, failure)
-            self.members_left(group, now)
+            self.on_members_left(group, now)
         else:
             self.settle(group, now)
 
@@ -231,7 +231,7 @@ class GroupRebalance:
         if error is None:
             del self.groups[group.name]
         else:
-            self.become(group, Event.KEPT)
+            self.apply_event(group, Event.KEPT)
             self.forget_unused(group)
         if token is not None:
             self.answer(token, Deleted() if error is None else error)
@@ -239,13 +239,13 @@ class GroupRebalance:
     # removal of members
 
     def drop(self, group: ConsumerGroup, member: Member, why: RaftlogError) -> None:
-        """Remove a member; the caller has to call `members_left` afterwards."""
+        """Remove a member; the caller has to call `on_members_left` afterwards."""
         group.remove(member)
         self._forget_id(group, member.member_id)
         for slot in ("join", "sync", "beat"):
             self.release(member, slot, why)
 
-    def members_left(self, group: ConsumerGroup, now: float) -> None:
+    def on_members_left(self, group: ConsumerGroup, now: float) -> None:
         """Rebalance the remaining members after a removal, or end the generation without any."""
         if group.members:
             self.prepare(group, now)
@@ -255,7 +255,7 @@ class GroupRebalance:
     def empty(self, group: ConsumerGroup) -> None:
         """End the generation of a group without members; a group that never had a generation is not stored."""
         self.timers.clear((PHASE, group.name, ""))
-        self.become(group, Event.EMPTIED)
+        self.apply_event(group, Event.EMPTIED)
         group.leader, group.protocol, group.holds, group.assigned_counts = "", "", False, None
         if group.generation > 0:
             group.generation += 1
@@ -299,7 +299,7 @@ class GroupRebalance:
                 UnknownMember(f"{member.member_id} did not sync within the rebalance timeout: join again"),
             )
         if late:
-            self.members_left(group, now)
+            self.on_members_left(group, now)
 
     def topics_changed(self, now: float) -> None:
         for group in list(self.groups.values()):

@@ -252,7 +252,7 @@ class Groups:
         committed = await self.committed(group, deadline=deadline)
         return await self._lag_reader.lag(committed, described.members, deadline)
 
-    async def look(self, lags_max: int) -> GroupFigures:
+    async def local_figures(self, lags_max: int) -> GroupFigures:
         """Return the figures of the groups that are coordinated here."""
         return await group_figures(self.coordinators, self._end_of, lags_max)
 

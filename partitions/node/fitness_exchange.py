@@ -5,7 +5,7 @@
 A process without file descriptors for its logs counts as stalled as long as that lasts.
 
 A stall is announced at once and then with every look while its rest lasts; so is a full disk. Each peer has at most one
-message in flight, and the next one compensates for a lost one. Owned by the node, whose timer calls `look`."""
+message in flight, and the next one compensates for a lost one. Owned by the node, whose timer calls `update`."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ class FitnessExchange:
 
     # this process
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Judge this process, announce its fitness, and move leaderships; called about every second."""
         if self._node.driver.descriptors.shortage is not None:
             self.fitness.note_stall(now)  # brokers that can open files lead better
@@ -87,7 +87,7 @@ class FitnessExchange:
         name = "disk_full" if room.is_full else "disk_has_room"
         event(_logger, name, free_bytes=room.free_bytes, min_free_bytes=room.min_free_bytes)
         self.fitness.note_full(driver.room.is_full)
-        self.look(self._loop.time())
+        self.update(self._loop.time())
 
     def note_descriptors(self) -> None:
         """React to file descriptors for the logs that have run out, or are available again."""
@@ -96,7 +96,7 @@ class FitnessExchange:
             event(_logger, "descriptors_exhausted", why=why)
         else:
             event(_logger, "descriptors_available")
-        self.look(self._loop.time())
+        self.update(self._loop.time())
 
     def note_stall(self, stall: Stall) -> None:
         """React to a stall of the loop or the disk that the driver has detected."""
@@ -108,7 +108,7 @@ class FitnessExchange:
         if stall is Stall.DISK:
             self._node.leaders.note_disk_stall(now)
         self._stalled_until = now + 2 * self._node.settings.driver.stall_ms / 1000
-        self.look(now)
+        self.update(now)
         if self._second_look is None:
             self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._end_transfers)
 

@@ -175,7 +175,7 @@ class Node:
         try:
             if self._is_working:
                 await self._hand_over()
-                await self._requests.quiet(self.settings.stop_answers_ms / 1000)
+                await self._requests.wait_until_quiet(self.settings.stop_answers_ms / 1000)
                 await self._flush()
         finally:
             await self._close(None)
@@ -276,7 +276,7 @@ class Node:
         self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
     def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self._heartbeat_times.beat(node)
+        self._heartbeat_times.note_heartbeat(node)
         self.driver.receive_beat(node, beat)
 
     def heard_at(self, node: NodeId) -> float | None:
@@ -288,7 +288,7 @@ class Node:
             return
         if is_there:
             self.leaders.note_connected(node, self.loop.time())
-            self._heartbeat_times.connected(node)
+            self._heartbeat_times.note_connected(node)
             self._begin()
         else:
             self.leaders.note_disconnected(node)
@@ -426,4 +426,4 @@ class Node:
         is_checkpoint, self._live_bytes = live_bytes < self._live_bytes, live_bytes
         self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
         if self.is_working and self._end is None:
-            self.fitness_exchange.look(now)
+            self.fitness_exchange.update(now)

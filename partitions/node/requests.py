@@ -103,7 +103,7 @@ class Requests:
             self._last_at = asyncio.get_running_loop().time()
             self._answered.set()
 
-    async def quiet(self, seconds: float) -> None:
+    async def wait_until_quiet(self, seconds: float) -> None:
         """Wait until no request is being served and none has arrived recently, at most `seconds`.
 
         Meanwhile callers learn of the new leaders; a request that the end of the process cuts off is unknown."""

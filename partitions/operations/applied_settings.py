@@ -2,13 +2,13 @@
 
 from raftlog.partitions.controller.machine import ClusterState
 from raftlog.partitions.node import Node
-from raftlog.partitions.operations.cluster_settings import current
+from raftlog.partitions.operations.cluster_settings import current_settings
 from raftlog.partitions.placement.balancing import BalancerSettings, BrokerMode
 
 
 def balancer_settings(state: ClusterState) -> BalancerSettings:
     """Return the settings of the balancer."""
-    settings = current(state)
+    settings = current_settings(state)
     repair_after_ms = settings.repair_after_ms
     return BalancerSettings(
         BrokerMode(settings.balancer_mode),
@@ -20,4 +20,4 @@ def balancer_settings(state: ClusterState) -> BalancerSettings:
 
 def apply_throttle(node: Node, state: ClusterState) -> None:
     """Limit the bytes that this broker sends to replicas that catch up."""
-    node.transport.limit_bulk(current(state).catch_up_bytes_per_s)
+    node.transport.limit_bulk(current_settings(state).catch_up_bytes_per_s)

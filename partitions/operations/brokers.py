@@ -17,7 +17,7 @@ from raftlog.partitions.controller.machine import (
 )
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.broker_reports import BrokerReport, BrokerReporter
-from raftlog.partitions.operations.move_reports import MoveReporter, MoveReports, bounded
+from raftlog.partitions.operations.move_reports import MoveReporter, MoveReports, limit_moves
 from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.types import Index, NodeId
@@ -125,7 +125,7 @@ class BrokerOrders:
         if not row.is_draining:
             raise InvalidArgument(f"broker {node_id} is not being decommissioned")
         report = await self._broker_reporter.ask(row.node_id, deadline)
-        progress = self._progress(row, report, await self._move_reporter.settled(deadline))
+        progress = self._progress(row, report, await self._move_reporter.collect_settled(deadline))
         if progress.reason is not None or not progress.replicas_left:
             return progress
         return progress.replaced(reason=await self._stall_reason(deadline))
@@ -148,7 +148,7 @@ class BrokerOrders:
         known = [left for left in lefts if left is not None]
         is_known = len(known) == len(lefts) and report is not None
         votes = row.replica in self._metadata.controller_voters()
-        moves = [*bounded(leaving), *_unbegun_moves(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
+        moves = [*limit_moves(leaving), *_unbegun_moves(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX]
         return Decommission(
             False,
             len(assigned) + gone,

@@ -35,7 +35,7 @@ class ClusterOrders:
     async def cluster_config(self, *, deadline: Deadline) -> cluster_settings.ClusterConfig:
         """Return all settings; unset ones have their defaults."""
         await self._metadata.barrier(deadline)
-        return cluster_settings.described(self._metadata.state)
+        return cluster_settings.describe_settings(self._metadata.state)
 
     async def alter_cluster_config(
         self,
@@ -50,7 +50,7 @@ class ClusterOrders:
 
         `dry_run`: only check whether it could be done. Brokers apply changes as they receive them, without a restart.
         """
-        texts = cluster_settings.checked(upsert)
+        texts = cluster_settings.check_settings(upsert)
         cluster_settings.check_names(tuple(remove))
         if not texts and not remove:
             raise InvalidArgument("the order names no setting to change")
@@ -61,7 +61,7 @@ class ClusterOrders:
         check_level(command, state.feature_level)
         if not dry_run:
             return await self._metadata.submit(command, deadline)
-        now = cluster_settings.described(state).version
+        now = cluster_settings.describe_settings(state).version
         if expected_version not in (None, now):
             raise VersionConflict(f"the cluster's settings have version {now}, not {expected_version}: read them again")
         return now

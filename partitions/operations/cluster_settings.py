@@ -2,7 +2,7 @@
 
 The controller's state holds them as text, from feature level 3 on, and all brokers apply them as they receive them. A
 value that this release cannot use (a newer one wrote it) counts as the default, and so does one that was never set.
-Pure. Orders validate with `checked`; readers of a setting call `current` whenever they need it."""
+Pure. Orders validate with `check_settings`; readers of a setting call `current_settings` whenever they need it."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
@@ -119,7 +119,7 @@ class ClusterConfig(NamedTuple):
     changed: Collection[str]
 
 
-class Current(NamedTuple):
+class CurrentSettings(NamedTuple):
     """Current values. Times in milliseconds.
 
     `catch_up_bytes_per_s` is None where each broker's own flag applies, `repair_after_ms` where lost replicas are not
@@ -132,16 +132,16 @@ class Current(NamedTuple):
     repair_after_ms: int | None
 
 
-def current(state: ClusterState) -> Current:
+def current_settings(state: ClusterState) -> CurrentSettings:
     """Return the settings in this state of the controller."""
     return _current(state.settings.first().configs if len(state.settings) else ())
 
 
 @lru_cache(maxsize=8)
-def _current(configs: tuple[tuple[str, str], ...]) -> Current:
+def _current(configs: tuple[tuple[str, str], ...]) -> CurrentSettings:
     values = _values(dict(configs))
     mode = next(mode for mode in _MODES if mode == values[BALANCER_MODE])
-    return Current(
+    return CurrentSettings(
         mode,
         int(values[BALANCER_MOVES_MAX]),
         _none_if_off(int(values[CATCH_UP_BYTES_PER_S])),
@@ -164,7 +164,7 @@ def _values(configs: Mapping[str, str]) -> dict[str, SettingValue]:
     return values
 
 
-def described(state: ClusterState) -> ClusterConfig:
+def describe_settings(state: ClusterState) -> ClusterConfig:
     """Return all settings with their descriptions, for operators."""
     row = state.settings.first() if len(state.settings) else None
     configs = {} if row is None else dict(row.configs)
@@ -177,7 +177,7 @@ def described(state: ClusterState) -> ClusterConfig:
     return ClusterConfig(0 if row is None else row.version, _values(configs), properties, configs)
 
 
-def checked(upsert: Mapping[str, object]) -> dict[str, str]:
+def check_settings(upsert: Mapping[str, object]) -> dict[str, str]:
     """Return the settings as text; raise `InvalidArgument` that lists all unknown names and invalid values."""
     wrong = [_unknown(name) for name in upsert if name not in SETTINGS]
     texts = {}

@@ -79,7 +79,7 @@ class MoveReporter:
         self._me = node.identity.node_id
         node.on_request(_MOVES, self._serve)
 
-    async def settled(self, deadline: Deadline) -> MoveReports:
+    async def collect_settled(self, deadline: Deadline) -> MoveReports:
         """Ask all brokers, and again for a moment while some partition has no leader that answers."""
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         while True:
@@ -154,7 +154,7 @@ class MoveReporter:
             if self._node.loop.time() >= until or self._node.ended.done():
                 raise Unavailable(f"node {self._me} has not received the newest assignments yet")
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
-        differing = {group.key: group for group, _ in self._moves.differing()}
+        differing = {group.key: group for group, _ in self._moves.differing_groups()}
         rows, led = [], []
         for number, group in enumerate(list(differing.values())[:_REPORTS_MAX], 1):
             rows.append(self._report_replica(group, self._moves.wait_reason(group)))
@@ -217,12 +217,12 @@ def assignment_of(metadata: ControllerHost, group: PartitionReplica) -> ReplicaA
     return None if name is None else metadata.state.assignment(name)
 
 
-def concerning(moves: Sequence[Reconfiguration], node: int) -> Iterator[Reconfiguration]:
+def moves_of_node(moves: Sequence[Reconfiguration], node: int) -> Iterator[Reconfiguration]:
     """Return the moves from or to this broker."""
     return (move for move in moves if (node in move.from_nodes) != (node in move.to_nodes))
 
 
-def bounded(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
+def limit_moves(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
     """Return the moves whose learners are being filled first; at most `MOVES_MAX`."""
     return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
 

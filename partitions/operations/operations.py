@@ -18,7 +18,7 @@ from raftlog.partitions.operations.balancer_orders import BalancerOrders
 from raftlog.partitions.operations.broker_reports import BrokerReporter
 from raftlog.partitions.operations.brokers import BrokerOrders
 from raftlog.partitions.operations.cluster import Brokers, ClusterOrders
-from raftlog.partitions.operations.cluster_settings import current
+from raftlog.partitions.operations.cluster_settings import current_settings
 from raftlog.partitions.operations.leadership import LeadershipOrders
 from raftlog.partitions.operations.local import LocalReplicas
 from raftlog.partitions.operations.move_reports import MoveReporter
@@ -49,4 +49,4 @@ class Operations:
         self.replicas = LocalReplicas(topics)
         self.balancing = BalancerOrders(balancer)
         self.cluster = ClusterOrders(metadata, broker_reporter, brokers)
-        node.leaders.balances_leaders = lambda: current(metadata.state).leaders_balance
+        node.leaders.balances_leaders = lambda: current_settings(metadata.state).leaders_balance

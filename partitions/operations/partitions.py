@@ -14,7 +14,7 @@ from raftlog.partitions.controller.machine import ControllerState, GroupName, Re
 from raftlog.partitions.controller.machine.errors import check_version
 from raftlog.partitions.controller.machine.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.operations.move_reports import MoveReporter, bounded, concerning
+from raftlog.partitions.operations.move_reports import MoveReporter, limit_moves, moves_of_node
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 from raftlog.values.placement import Cancelled, Reconfiguration
@@ -67,7 +67,7 @@ class PartitionOrders:
     async def reconfigurations(self, *, deadline: Deadline) -> list[Reconfiguration]:
         """Return the partitions with a pending reassignment, by topic and number; at most `MOVES_MAX`."""
         await self._metadata.barrier(deadline)
-        return bounded((await self._move_reporter.settled(deadline)).moves)
+        return limit_moves((await self._move_reporter.collect_settled(deadline)).moves)
 
     # cancelling
 
@@ -75,7 +75,7 @@ class PartitionOrders:
         """Assign a partition to its present voters; return the assignment's version, unchanged when nothing moves."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
-        for move in (await self._move_reporter.settled(deadline)).moves:
+        for move in (await self._move_reporter.collect_settled(deadline)).moves:
             if (move.topic, move.partition) == (topic, partition):
                 return await self._cancel(move, deadline)
         return current.version
@@ -85,8 +85,8 @@ class PartitionOrders:
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))
-        moves = (await self._move_reporter.settled(deadline)).moves
-        chosen = moves if node_id is None else list(concerning(moves, node_id))
+        moves = (await self._move_reporter.collect_settled(deadline)).moves
+        chosen = moves if node_id is None else list(moves_of_node(moves, node_id))
         limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
 
         async def cancelled(move: Reconfiguration) -> bool:

@@ -53,7 +53,7 @@ async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], 
         opened = await in_slices(_open_batch(number, batch, min(limit, left)))
         for record in _read_batch(number, opened):
             if record.key is None:
-                raise no_key(name)
+                raise missing_key_error(name)
             size = len(record.key) + len(record.value or b"")
             if header.compression:
                 left = max(0, left - size)
@@ -83,7 +83,7 @@ def _undecodable_error(number: int, error: UndecodableBatch) -> InvalidBatch:
     return InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}")
 
 
-def no_key(name: str) -> MissingKey:
+def missing_key_error(name: str) -> MissingKey:
     return MissingKey(
         f"{name}: a record has no key, and the topic is compacted (cleanup.policy); send every record with a key"
     )

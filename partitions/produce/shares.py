@@ -39,7 +39,7 @@ class QueuedShare(NamedTuple):
     future: "asyncio.Future[int] | None"
     error: RaftlogError | None = None
 
-    async def settled(self) -> Share:
+    async def wait_for_outcome(self) -> Share:
         """Wait for the append and return its outcome."""
         partition, places, future, error = self
         if future is None:

@@ -40,7 +40,7 @@ async def produce_records(
     for number, places in spread(topic, choice, records).items():
         queued.append(await _queue(topic, number, places, records, results, acks, deadline))
     for each in queued:
-        number, places, offset, refusal = await each.settled()
+        number, places, offset, refusal = await each.wait_for_outcome()
         for place in places:
             results[place] = RecordResult(number, offset, refusal)
             if offset is not None:

@@ -72,7 +72,7 @@ class ProduceStream:
         for number, places in spread(self._topic, choice, records).items():
             some = records_at(places, records)
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))
-        shares = [await each.settled() for each in queued]
+        shares = [await each.wait_for_outcome() for each in queued]
         return await self._put_right(shares, self._topic, deadline)
 
 

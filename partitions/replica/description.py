@@ -112,7 +112,7 @@ def lost_end(group: PartitionReplica) -> str | None:
     return f"it held entry {lost.index} of term {lost.term}, and its log ends at entry {group.log.last_index} now"
 
 
-def damaged(name: str, why: str, *, is_alone: bool) -> LogDamaged:
+def damaged_error(name: str, why: str, *, is_alone: bool) -> LogDamaged:
     """Return the error for a partition that has no leader because of damage."""
     others = "it has no other one" if is_alone else "none is sound, or none can be reached"
     return LogDamaged(

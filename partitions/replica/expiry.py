@@ -35,7 +35,7 @@ class ProducerExpiry:
 
     def apply(self, expiration_ms: int, now_ms: int) -> None:
         """Propose a mark for the producers that are due; `now_ms` by the loop's clock."""
-        if not self._sequence_check.can_judge():
+        if not self._sequence_check.can_decide():
             return
         table, heard = self._state.table, self._sequence_check.heard
         if self._term != self._group.core.term:

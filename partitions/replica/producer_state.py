@@ -110,14 +110,14 @@ class ProducerState:
 
     # following the log
 
-    def stepped(self) -> None:
+    def on_step(self) -> None:
         """Continue after a step of the group."""
         if self.is_behind:
             self._loading.want(self)
         elif self._at_roll is not None:
             self.maybe_write_run()
 
-    def delivered(self, first: Index, last: Index) -> None:
+    def on_delivered(self, first: Index, last: Index) -> None:
         """Take entries that have been committed here."""
         if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # the log was replaced
             self._begin_reading()

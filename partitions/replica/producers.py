@@ -59,7 +59,7 @@ class KnownProducer(NamedTuple):
     last_timestamp: int
     batches: tuple[WrittenBatch, ...]
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the bytes of the state in a snapshot, without the id."""
         flat = [number for batch in self.batches for number in batch]
         return _STATES[len(self.batches)].pack(self.epoch, self.last_timestamp, len(self.batches), *flat)
@@ -72,8 +72,8 @@ _producer_of: Final[Callable[[tuple[int, int, tuple[WrittenBatch, ...]]], KnownP
 )
 
 
-def unpacked(state: bytes) -> KnownProducer:
-    """Return the state of these bytes, the inverse of `packed`."""
+def unpack_state(state: bytes) -> KnownProducer:
+    """Return the state of these bytes, the inverse of `pack`."""
     epoch, last_timestamp, _, *flat = _STATES[state[_COUNT_AT]].unpack(state)
     triples = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
     return _producer_of((epoch, last_timestamp, tuple(map(_batch_of, triples))))
@@ -84,7 +84,7 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCES
 
 
-def judged(
+def check_sequence(
     name: str,
     producer: KnownProducer | None,
     header: BatchHeader,
@@ -148,15 +148,15 @@ def judged(
     )
 
 
-def followed(producer: KnownProducer | None, header: BatchHeader, offset: int) -> KnownProducer:
+def apply_batch(producer: KnownProducer | None, header: BatchHeader, offset: int) -> KnownProducer:
     """Return the producer's state after this batch; a newer epoch discards the former batches."""
     batch = _batch_of((header.base_sequence, last_sequence(header), offset))
     before = () if producer is None or producer.epoch != header.producer_epoch else producer.batches
     return _producer_of((header.producer_epoch, header.max_timestamp, (*before[-(WINDOW - 1) :], batch)))
 
 
-def packed_following(state: bytes, header: BatchHeader, offset: int) -> bytes:
-    """Return `followed` on the bytes of states; empty bytes are a producer without a state."""
+def apply_to_packed(state: bytes, header: BatchHeader, offset: int) -> bytes:
+    """Return `apply_batch` on the bytes of states; empty bytes are a producer without a state."""
     if not state or _EPOCH.unpack_from(state)[0] != header.producer_epoch:
         count, before = 0, b""
     else:
@@ -193,13 +193,13 @@ class ProducerTable:
 
     def get(self, producer_id: int) -> KnownProducer | None:
         state = self._states.get(producer_id)
-        return None if state is None else unpacked(state)
+        return None if state is None else unpack_state(state)
 
     def append(self, header: BatchHeader, offset: Offset) -> None:
         """Apply a batch committed at this offset."""
         producer_id = header.producer_id
         state = self._states.pop(producer_id, b"")
-        self._states[producer_id] = packed_following(state, header, offset)
+        self._states[producer_id] = apply_to_packed(state, header, offset)
 
     def expire(self, payload: bytes) -> None:
         """Apply a committed `expire_producers` entry. Raises `FormatError`."""
@@ -223,11 +223,11 @@ class ProducerTable:
         for payload in expired:
             self.expire(payload)
         for producer_id, state in since.items():
-            known, later = self.get(producer_id), unpacked(state)
+            known, later = self.get(producer_id), unpack_state(state)
             if known is not None and known.epoch == later.epoch:
                 later = later._replace(batches=(*known.batches, *later.batches)[-WINDOW:])
             self._states.pop(producer_id, None)
-            self._states[producer_id] = later.packed()
+            self._states[producer_id] = later.pack()
 
     def snapshot(self, roll_index: Index) -> Iterator[bytes]:
         """Yield the payloads of a run of `snapshot` entries behind this roll, at least one."""

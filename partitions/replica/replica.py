@@ -7,7 +7,7 @@ its own term, because before that it does not know the end (KIP-207). *Out of ra
 read index confirms the leader first, so the end of the log that clients see never goes back. A replica without a known
 leader serves the entries committed here, which are final, but does not claim that there are no more.
 
-Not here: queues, deadlines of appends, other nodes. Called by the routing; the node calls `stepped` after every Ready.
+Not here: queues, deadlines of appends, other nodes. Called by the routing; the node calls `on_step` after every Ready.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from raftlog.errors import (
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.replica.compaction_marks import CompactionMarks
-from raftlog.partitions.replica.description import ReplicaDescription, damaged, describe, lost_end
+from raftlog.partitions.replica.description import ReplicaDescription, damaged_error, describe, lost_end
 from raftlog.partitions.replica.expiry import ProducerExpiry
 from raftlog.partitions.replica.pending_appends import PendingAppends, ReplicaAppended
 from raftlog.partitions.replica.producer_state import ProducerState
@@ -103,7 +103,7 @@ class Replica:
         `LogDamaged`, `LogClosed`, `Unavailable` (too few replicas): nothing happened; or with `OutcomeUnknown`. It may
         stay pending for long: the caller owns the deadline. Batches of idempotent producers are checked first
         (`sequence_check`); the answer to a duplicate has the offsets of the original. `any_first_sequence`: see
-        `judged`."""
+        `check_sequence`."""
         group = self.group
         copies = self._copies_wanted() if acks == ALL else 0
         refusal = self._append_error(copies)
@@ -158,12 +158,12 @@ class Replica:
         if group.is_closed or self._is_closed:
             return self._closed_error()
         if self.is_alone:
-            return self.damaged()
+            return self.damaged_error()
         return NotLeader(f"{self.name} is being repaired here ({group.damage})", group.core.leader)
 
-    def damaged(self) -> LogDamaged:
+    def damaged_error(self) -> LogDamaged:
         """Return the error for appends while the replica is damaged and the partition has no leader."""
-        return damaged(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
+        return damaged_error(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
 
     def _closed_error(self) -> LogClosed:
         why = self.group.closed_by
@@ -329,15 +329,15 @@ class Replica:
 
     # events
 
-    def stepped(self, ready: Ready) -> None:
+    def on_step(self, ready: Ready) -> None:
         """Continue after the group has processed a Ready."""
         if ready.entries or ready.role_state is not None:
             self._pending_appends.note_written()
         if ready.apply is not None:
-            self._producers.delivered(*ready.apply)
-            self._sequence_check.delivered(ready.apply.last)
-        self._producers.stepped()
-        self._sequence_check.stepped()
+            self._producers.on_delivered(*ready.apply)
+            self._sequence_check.on_delivered(ready.apply.last)
+        self._producers.on_step()
+        self._sequence_check.on_step()
         if self.waits:
             if ready.role_state is not None:
                 self.waits.wake_all()

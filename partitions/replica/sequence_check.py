@@ -41,9 +41,9 @@ from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
     KnownProducer,
     WrittenBatch,
+    apply_batch,
+    check_sequence,
     encode_expired,
-    followed,
-    judged,
     last_sequence,
 )
 from raftlog.partitions.results import ALL, Acks
@@ -141,10 +141,10 @@ class SequenceCheck:
     ) -> "asyncio.Future[ReplicaAppended]":
         """Append like `Replica.append`, where any of the batches is an idempotent producer's.
 
-        With `copies` above 0 so many replicas have to hold them. `any_first_sequence`: see `judged`."""
+        With `copies` above 0 so many replicas have to hold them. `any_first_sequence`: see `check_sequence`."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         core = self._group.core
-        if not self._waiting and self.can_judge():
+        if not self._waiting and self.can_decide():
             self._append(batches, acks, copies, any_first_sequence, future)
         elif core.role is not Role.LEADER:
             future.set_exception(NotLeader(f"{self._name}: it does not lead", core.leader))
@@ -154,7 +154,7 @@ class SequenceCheck:
             future.set_exception(Overloaded(f"{self._name}: the leader is new, and too many producers wait for it"))
         else:
             self._waiting.append((batches, acks, copies, any_first_sequence, future))
-            self._state.stepped()
+            self._state.on_step()
         return future
 
     def append_calls(
@@ -178,7 +178,7 @@ class SequenceCheck:
                 break
         return futures
 
-    def can_judge(self) -> bool:
+    def can_decide(self) -> bool:
         """Return whether this replica leads and has read all committed entries."""
         group, core = self._group, self._group.core
         if core.role is not Role.LEADER or not self._state.is_loaded:
@@ -199,7 +199,7 @@ class SequenceCheck:
 
         A refusal or a duplicate is decided again, alone, once the calls before it are appended or have failed."""
         call = _CheckedCall(any_first_sequence)
-        if self._waiting or not self.can_judge():
+        if self._waiting or not self.can_decide():
             return call
         with suppress(RaftlogError):
             for batches in islice(calls, begin, None):
@@ -283,7 +283,7 @@ class SequenceCheck:
         is_forgotten = False
         if known is None or not known.batches:
             is_forgotten = is_expiring or producer_id in table.forgotten
-        original = judged(
+        original = check_sequence(
             self._name,
             known,
             header,
@@ -294,7 +294,7 @@ class SequenceCheck:
             if producer is None:
                 self._make_room(call)
                 call.newcomers += 1
-            producers[producer_id] = followed(producer, header, _UNKNOWN)
+            producers[producer_id] = apply_batch(producer, header, _UNKNOWN)
         elif producer_id in producers:
             raise InvalidBatch(
                 f"producer {producer_id} sent sequence {header.base_sequence} twice, or after later ones"
@@ -400,7 +400,7 @@ class SequenceCheck:
 
     # events
 
-    def delivered(self, applied: Index) -> None:
+    def on_delivered(self, applied: Index) -> None:
         """Drop the batches up to `applied`, which the table contains now."""
         order = self._order
         while order and order[0][0] <= applied:
@@ -414,7 +414,7 @@ class SequenceCheck:
             elif ahead.places.get(key) == index:
                 del ahead.places[key]
 
-    def stepped(self) -> None:
+    def on_step(self) -> None:
         """Continue after a step of the group."""
         if self._waiting:
             self._append_waiting()
@@ -428,7 +428,7 @@ class SequenceCheck:
         core = self._group.core
         if core.role is not Role.LEADER:
             self.end(NotLeader(f"{self._name}: the leadership ended before anything was appended", core.leader))
-        while self._waiting and self.can_judge():
+        while self._waiting and self.can_decide():
             batches, acks, copies, any_first_sequence, future = self._waiting.popleft()
             if not future.done():
                 self._append(batches, acks, copies, any_first_sequence, future)

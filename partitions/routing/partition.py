@@ -11,11 +11,11 @@ from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RecordTooLa
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.produce.compacted import check_stored_keys, no_key
+from raftlog.partitions.produce.compacted import check_stored_keys, missing_key_error
 from raftlog.partitions.produce.pending import NOBODY, Pending, build_sequenced, copied_error, record_size
 from raftlog.partitions.produce.produce_queue import ProduceQueue
 from raftlog.partitions.replica import Replica, ReplicaAppended
-from raftlog.partitions.replica.description import damaged
+from raftlog.partitions.replica.description import damaged_error
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
 from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.settings import BrokerSettings
@@ -188,7 +188,7 @@ class Partition:
     def check_keys(self, records: Iterable[NewRecord]) -> None:
         """Raise `InvalidArgument` for a record without a key in a compacted topic."""
         if self._is_compacted and any(record.key is None for record in records):
-            raise no_key(self.name)
+            raise missing_key_error(self.name)
 
     def check_size(self, size: int) -> None:
         """Raise `RecordTooLarge` if a record of this size (`record_size`) is too large."""
@@ -246,9 +246,9 @@ class Partition:
         if replica is not None and leader == router.me:
             return None
         if replica is not None and leader is None and replica.is_damaged:
-            return None if replica.is_alone and replica.group.damage is not None else replica.damaged()
+            return None if replica.is_alone and replica.group.damage is not None else replica.damaged_error()
         if replica is None and leader is None and len(self.assigned) == 1 and (lost := router.lost_end(self)):
-            return damaged(self.name, lost, is_alone=True)
+            return damaged_error(self.name, lost, is_alone=True)
         if leader is None or leader == router.me:
             return NotLeader(f"{self.name}: no leader is known")
         return None

@@ -47,7 +47,7 @@ class Scraped:
         broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.group_figures))
         self.metrics = Metrics(broker, RequestMetrics(), partitions_max)
 
-    async def look(self) -> Figures:
+    async def read_figures(self) -> Figures:
         self.looks += 1
         await asyncio.sleep(0)
         return self._figures

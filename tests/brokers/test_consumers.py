@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.assignors import ASSIGNORS, Subscription, decode_subscription, encode_assignment, encode_subscription
 from raftlog.errors import ConsumerExists, ConsumerState, InvalidArgument, NoLeader, Unavailable, UnknownConsumer
-from raftlog.partitions.consumers.results import Chosen, Consumed
+from raftlog.partitions.consumers.results import ChosenPosition, ConsumedRecord
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.results import Join, Sync
@@ -112,7 +112,7 @@ async def test_instances_continue_after_their_coordinator_stops(brokers):
     await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
     await produce(brokers[1], b"a", b"b")
     assert await poll_values(brokers[1], 2) == [b"a", b"b"]
-    await brokers[1].consumers.commit(G, C, [Consumed(TopicPartition("t", 0), 0, "seen")], deadline=soon())
+    await brokers[1].consumers.commit(G, C, [ConsumedRecord(TopicPartition("t", 0), 0, "seen")], deadline=soon())
     generation = (await brokers[1].groups.describe(G, deadline=soon())).generation
     leader = await brokers.leader(OFFSETS)
     await brokers.stop(leader)
@@ -136,7 +136,7 @@ async def test_a_seek_survives_a_change_of_the_coordinator(brokers):
     await brokers[1].consumers.create(G, C, {**SETTINGS, "auto.offset.reset": "latest"}, deadline=soon())
     await brokers[1].consumers.assign(G, C, here, deadline=soon())
     assert await poll(brokers[1], 0) == {}
-    await brokers[2].consumers.seek(G, C, [Chosen(here[0], edge="beginning")], deadline=soon())
+    await brokers[2].consumers.seek(G, C, [ChosenPosition(here[0], edge="beginning")], deadline=soon())
     for _, partition in here:
         await produce(brokers[1], b"new", partition=partition)
     await brokers.stop(await brokers.leader(OFFSETS))
@@ -211,11 +211,13 @@ async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
     await until_async(is_shared)
     (mine,) = await brokers[1].consumers.assignment(G, C, deadline=soon())
     (lost,) = await brokers[1].consumers.assignment(G, "d", deadline=soon())
-    outcomes = await brokers[3].consumers.commit(G, C, [Consumed(each, 0) for each in (mine, lost)], deadline=soon())
+    outcomes = await brokers[3].consumers.commit(
+        G, C, [ConsumedRecord(each, 0) for each in (mine, lost)], deadline=soon()
+    )
     assert {each.partition: each.committed for each in outcomes} == {mine.partition: 1, lost.partition: None}
     assert await fetch_committed(brokers[1]) == {mine: 1}
     with pytest.raises(ConsumerState):
-        await brokers[3].consumers.commit(G, C, [Consumed(lost, 0)], deadline=soon())
+        await brokers[3].consumers.commit(G, C, [ConsumedRecord(lost, 0)], deadline=soon())
     # The owner reads it again, as it was not committed.
     assert await poll_values(brokers[3], 1, name="d") == [b"a" if lost.partition == 0 else b"b"]
 

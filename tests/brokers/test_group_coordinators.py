@@ -200,15 +200,15 @@ async def test_figures_of_groups_are_bounded(brokers):
     node = await coordinator_node(brokers)
 
     async def has_lag() -> bool:  # a follower hears of the last commit a little later
-        return (await brokers[node].groups.look(100)).lags[:1] == [(G, "t", 0, 3, 2)]
+        return (await brokers[node].groups.local_figures(100)).lags[:1] == [(G, "t", 0, 3, 2)]
 
     await until_async(has_lag)
-    figures = await brokers[node].groups.look(100)
+    figures = await brokers[node].groups.local_figures(100)
     assert (figures.by_state["Stable"], figures.by_state["Empty"], figures.members) == (1, 3, 1)
     assert (len(figures.lags), figures.lags_left_out) == (7, 0)
-    figures = await brokers[node].groups.look(4)
+    figures = await brokers[node].groups.local_figures(4)
     assert (len(figures.lags), figures.lags_left_out) == (4, 3)
-    elsewhere = await brokers[1 + node % 3].groups.look(100)
+    elsewhere = await brokers[1 + node % 3].groups.local_figures(100)
     assert (sum(elsewhere.by_state.values()), elsewhere.lags) == (0, [])
 
 

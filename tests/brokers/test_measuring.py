@@ -18,7 +18,7 @@ async def produce(broker: Broker, count: int) -> None:
 async def wait_for_figures(broker: Broker, is_so) -> Figures:
     """Wait until the broker's figures meet the condition; return them."""
     async with asyncio.timeout(20):
-        while not is_so(figures := await broker.measuring.look()):
+        while not is_so(figures := await broker.measuring.read_figures()):
             await asyncio.sleep(0.02)
     return figures
 
@@ -57,9 +57,9 @@ async def test_latencies_are_counted_at_the_broker_where_they_arise(brokers):
         times = (driver.persister.append_times, driver.journal.sync_times, driver.commit_times)
         return [sum(each.counts) for each in (*times, asked.parts.counters.append_times)]
 
-    before, forwarded = counts(), (await asked.measuring.look()).forwarded
+    before, forwarded = counts(), (await asked.measuring.read_figures()).forwarded
     await produce(asked, 7)
-    after, seen = counts(), await asked.measuring.look()
+    after, seen = counts(), await asked.measuring.read_figures()
     assert all(now - then >= 7 for then, now in zip(before, after, strict=True)), (before, after)
     assert after[3] - before[3] == 7, "one for each append, at the broker that was asked"
     assert (seen.forwarded - forwarded, seen.forwarding) == (7, 0)
@@ -73,4 +73,4 @@ async def test_waiting_fetches_are_counted(brokers):
     await wait_for_figures(leader, lambda seen: seen.waiting_fetches == 1)
     await produce(leader, 1)
     assert (await fetch).batches
-    assert (await leader.measuring.look()).waiting_fetches == 0
+    assert (await leader.measuring.read_figures()).waiting_fetches == 0

@@ -24,7 +24,14 @@ from raftlog.partitions.consumers import offset_commits as committing
 from raftlog.partitions.consumers.instance_host import InstanceHost, ReadBounds
 from raftlog.partitions.consumers.operations import POLL
 from raftlog.partitions.consumers.registry import Registry
-from raftlog.partitions.consumers.results import Chosen, Consumed, InstancePoll, Moved, PollDelivery, RecordPiece
+from raftlog.partitions.consumers.results import (
+    ChosenPosition,
+    ConsumedRecord,
+    InstancePoll,
+    MovedPosition,
+    PollDelivery,
+    RecordPiece,
+)
 from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.consumers.stored_instance import from_record
 from raftlog.partitions.deadline import deadline_in
@@ -113,7 +120,7 @@ class World:
             3,
             60_000,
         )
-        self.registry.began(self.coordinator)
+        self.registry.add_coordinator(self.coordinator)
 
     # records
     async def fetch(self, topic, partition, offset, *, max_bytes, min_bytes, deadline):
@@ -178,7 +185,7 @@ class World:
 def world():
     found = World()
     yield found
-    found.registry.ended(found.coordinator)
+    found.registry.remove_coordinator(found.coordinator)
     found.registry.close()
 
 
@@ -200,7 +207,7 @@ async def poll(instance, wait_ms=0, poll_id=None):
 
 async def commit(instance, *consumed):
     outcomes = await instance.commit(
-        [Consumed(place, offset) for place, offset in consumed] or None, is_waited_for=True, deadline=soon()
+        [ConsumedRecord(place, offset) for place, offset in consumed] or None, is_waited_for=True, deadline=soon()
     )
     return {each.partition: each.committed for each in outcomes}
 
@@ -306,7 +313,7 @@ async def test_a_repeated_poll_returns_the_same_records(world):
 async def test_a_repeated_poll_does_not_undo_a_seek(world):
     found = await world.create_subscribed()
     await poll(found, poll_id="x")
-    await found.seek([Chosen(A, offset=8)], soon())
+    await found.seek([ChosenPosition(A, offset=8)], soon())
     assert await poll(found, poll_id="x") == {0: [8, 9], 1: list(range(10))}
 
 
@@ -314,11 +321,11 @@ async def test_commits_without_waiters_are_bounded(world):
     found = await world.create_subscribed()
     await poll(found)
     for _ in range(16):
-        await found.commit([Consumed(A, 1)], is_waited_for=False, deadline=soon())
+        await found.commit([ConsumedRecord(A, 1)], is_waited_for=False, deadline=soon())
     with pytest.raises(Overloaded):
-        await found.commit([Consumed(A, 1)], is_waited_for=False, deadline=soon())
+        await found.commit([ConsumedRecord(A, 1)], is_waited_for=False, deadline=soon())
     with pytest.raises(ConsumerState):
-        await found.commit([Consumed(TopicPartition("u", 0), 1)], is_waited_for=False, deadline=soon())
+        await found.commit([ConsumedRecord(TopicPartition("u", 0), 1)], is_waited_for=False, deadline=soon())
 
 
 async def test_a_poll_fails_with_the_reason_of_the_lost_membership(world):
@@ -333,25 +340,25 @@ async def test_a_poll_fails_with_the_reason_of_the_lost_membership(world):
 
 async def test_another_coordinator_continues_with_the_stored_instance(world):
     found = await world.create_subscribed()
-    await found.seek([Chosen(A, offset=7)], soon())
+    await found.seek([ChosenPosition(A, offset=7)], soon())
     polling = asyncio.ensure_future(poll(found, 0))
     assert (await polling)[0] == [7, 8, 9]
     waiting = asyncio.ensure_future(found.poll(next(IDS), 60_000, 1, ["binary"]))
     await asyncio.sleep(0)
-    world.registry.ended(world.coordinator)
+    world.registry.remove_coordinator(world.coordinator)
     with pytest.raises(NotLeader):
         await waiting
     with pytest.raises(NotLeader):
-        async with world.registry.using(world.coordinator, G, C):
+        async with world.registry.use(world.coordinator, G, C):
             pass
-    world.registry.began(world.coordinator)
+    world.registry.add_coordinator(world.coordinator)
     (again,) = world.registry
     await until(lambda: again.assignment)
     assert world.coordinator.joins[-1].member_id == "c-1"
     assert await poll(again) == {0: [7, 8, 9], 1: list(range(10))}  # the anchor holds: nothing was committed since
     world.committed_offsets[A] = OffsetRecord(Offset(9), -1, "", 0)
-    world.registry.ended(world.coordinator)
-    world.registry.began(world.coordinator)
+    world.registry.remove_coordinator(world.coordinator)
+    world.registry.add_coordinator(world.coordinator)
     (last,) = world.registry
     await until(lambda: last.assignment)
     assert (await poll(last))[0] == [9]
@@ -360,8 +367,8 @@ async def test_another_coordinator_continues_with_the_stored_instance(world):
 async def test_an_undecodable_stored_instance_is_skipped(world):
     await world.create_instance()
     world.coordinator.instances[G, "newer"] = {"version": 9}
-    world.registry.ended(world.coordinator)
-    world.registry.began(world.coordinator)
+    world.registry.remove_coordinator(world.coordinator)
+    world.registry.add_coordinator(world.coordinator)
     assert [instance.name for instance in world.registry] == [C]
 
 
@@ -386,7 +393,7 @@ def test_undecodable_requests_are_refused(fields):
 
 def test_deliveries_are_encoded_with_their_batches_unchanged():
     pieces = [RecordPiece("t", number, Offset(1), Offset(3), [b"x"] * number) for number in range(3)]
-    moved = [Moved("t", 0, -1, None, Offset(0), Offset(9))]
+    moved = [MovedPosition("t", 0, -1, None, Offset(0), Offset(9))]
     delivery = PollDelivery("binary", pieces, moved, 7)
     assert POLL.unpack_answer(POLL.pack_answer(delivery)) == delivery
     with pytest.raises(OutcomeUnknown, match="cannot be read"):
@@ -418,8 +425,8 @@ async def test_a_poll_waits_until_the_member_has_rejoined(world, what):
     found = await world.create_instance()
     await found.subscribe(what.get("topics", ()), what.get("pattern"), soon())
     await until(lambda: found.assignment)
-    world.registry.ended(world.coordinator)
-    world.registry.began(world.coordinator)
+    world.registry.remove_coordinator(world.coordinator)
+    world.registry.add_coordinator(world.coordinator)
     (again,) = world.registry
     assert await poll(again, 1_000) == EVERYTHING
 
@@ -436,7 +443,7 @@ async def test_a_pending_commit_does_not_undo_a_seek(world):
 
     world.commit = commit_slowly
     await poll(found)  # commits what the first one gave
-    seeking = asyncio.ensure_future(found.seek([Chosen(A, offset=3)], soon()))
+    seeking = asyncio.ensure_future(found.seek([ChosenPosition(A, offset=3)], soon()))
     for _ in range(50):
         await asyncio.sleep(0)
     assert not seeking.done()

@@ -39,7 +39,7 @@ class Crashes:
         return None
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        keep: Callable[..., None] = BootstrapFile.keep
+        keep: Callable[..., None] = BootstrapFile.store
         begin: Callable[[Any], None] = host.ControllerHost._begin_group
 
         def crash_around_keep(

@@ -64,7 +64,7 @@ class Process:
             return Phase.EMPTY, []
         record = self.disk.record
         assert record is not None
-        if record.names(self.identity.replica) and not self.world.is_bootstrapped(record):
+        if record.has_seed(self.identity.replica) and not self.world.is_bootstrapped(record):
             return Phase.FOUNDED, []
         return Phase.MEMBER, list(record.seeds)
 
@@ -229,7 +229,7 @@ def check_disjoint(world: World) -> None:
     """Check that no two clusters share a seed, and that each cluster was created by one of its seeds."""
     owners: dict[Any, BootstrapRecord] = {}
     for record, beginners in world.begun.items():
-        assert all(record.names(replica) for replica in beginners)
+        assert all(record.has_seed(replica) for replica in beginners)
         for seed in record.seeds:
             assert owners.setdefault(seed.replica, record) is record, f"{seed} is in two clusters"
 

@@ -21,7 +21,7 @@ def test_a_seed_that_created_its_cluster_alone_is_reached_at_its_later_address()
     make_directory(disk, internal("/data"))
     file = BootstrapFile(disk, "/data")
     record = BootstrapRecord(UUID(int=9), (BootstrapMember(*FIRST, ""),), (), 1, 2)
-    file.keep(record, [BootstrapMember(*FIRST, "127.0.0.1:9001")])
+    file.store(record, [BootstrapMember(*FIRST, "127.0.0.1:9001")])
     peers = peers_of(ControllerState(), file, SECOND, {})
     assert peers is not None
     assert peers.addresses == {1: ("127.0.0.1", 9001)}
@@ -40,7 +40,7 @@ def test_of_two_disks_of_a_node_the_one_that_is_not_retired_counts() -> None:
     make_directory(disk, internal("/data"))
     file = BootstrapFile(disk, "/data")
     first, second, third = (BootstrapMember(*replica(1, number), "h1:9002") for number in (1, 11, 12))
-    file.keep(BootstrapRecord(CLUSTER_ID, (first,), (), 1, 2), [second])
+    file.store(BootstrapRecord(CLUSTER_ID, (first,), (), 1, 2), [second])
     scribe = make_cluster(3)
     assert known_disk_of_node_1(scribe.state, file) == second.disk_uuid
     assert known_disk_of_node_1(scribe.state, file, NodeIntroduction(third, first)) == third.disk_uuid

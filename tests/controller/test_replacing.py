@@ -355,7 +355,7 @@ async def test_a_leader_counts_as_alive_when_it_answers(tmp_path: Path) -> None:
         command = RegisterBroker(
             mine.node_id, UUID(int=9), 1, "elsewhere", Addresses("", "", ""), 1, 1, replaces=mine.disk_uuid
         )
-        header = [0, command.packed()]
+        header = [0, command.pack()]
         answer = await cluster.running[asked].node.ask(mine.node_id, REPLACE, header, (), soon())
         assert answer.value[0] == "alive"
         assert not cluster.running[leader].metadata.state.retired

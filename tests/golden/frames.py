@@ -136,12 +136,12 @@ def _controller_samples() -> Iterator[Sample]:
     )
     grown = rows.TopicRow(create("t", 1), Index(5), (("flush.ms", "3"),), Index(9), (ADDED,))
     for row, note in (*((row, "") for row in ROWS), (grown, ", grown")):
-        unpacked = type(row).unpacked
+        unpack = type(row).unpack
         yield Sample(
             f"row {type(row).__name__}{note}",
             row,
-            lambda row: pack(row.packed()),
-            lambda data, unpacked=unpacked: unpacked(msgpack.unpackb(data)),
+            lambda row: pack(row.pack()),
+            lambda data, unpack=unpack: unpack(msgpack.unpackb(data)),
         )
     yield Sample(
         "snapshot of the controller",
@@ -177,7 +177,7 @@ def _producer_samples() -> Iterator[Sample]:
     for name, ranges in (("producers", ()), ("producers, some expired", ((3, 5), (9, 9)))):
         yield Sample(
             f"snapshot of {name}",
-            ProducerTable({7: known.packed()}, ExpiredIds(ranges)),
+            ProducerTable({7: known.pack()}, ExpiredIds(ranges)),
             lambda table: b"".join(table.snapshot(Index(9))),
             lambda data: SnapshotRun().take(data)[1],  # type: ignore[index]  # it is a whole run
         )

@@ -9,7 +9,7 @@ import msgspec
 
 from raftlog.errors import RaftlogError, UnknownMember
 from raftlog.partitions.consumers import operations as of_instances
-from raftlog.partitions.consumers.results import Moved, PollDelivery, RecordPiece
+from raftlog.partitions.consumers.results import MovedPosition, PollDelivery, RecordPiece
 from raftlog.partitions.coordinator.operation import CoordinatorOperation, operations_of
 from raftlog.partitions.groups import operations as of_groups
 from raftlog.types import Offset
@@ -29,7 +29,7 @@ _PLAIN: Mapping[Any, Any] = {
 DELIVERY = PollDelivery(
     "binary",
     [RecordPiece("t", 0, Offset(3), Offset(4), [b"batch"])],
-    [Moved("t", 1, 7, None, Offset(1), Offset(5))],
+    [MovedPosition("t", 1, 7, None, Offset(1), Offset(5))],
     40,
 )
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from raftlog.membership.member import Address, Announcement, GossipMember, MemberState
 from raftlog.partitions.controller.machine import Addresses, RegisteredBroker
 from raftlog.partitions.gossip.description import Description, encode
-from raftlog.partitions.gossip.members import combined
+from raftlog.partitions.gossip.members import combine_members
 from raftlog.types import NodeId
 from raftlog.values.brokers import BrokerLoad
 
@@ -37,7 +37,7 @@ def make_member(
 
 
 def test_a_registered_broker_that_gossips_has_fields_of_both_sources() -> None:
-    (one,) = combined([make_row()], {NodeId(1): make_member()}, 103.5)
+    (one,) = combine_members([make_row()], {NodeId(1): make_member()}, 103.5)
     assert (one.state, one.state_s, one.is_registered, one.incarnation) == ("alive", 3.5, True, 9)
     assert (one.http_address, one.rpc_address, one.gossip_address, one.host) == (
         "registered:1",
@@ -49,13 +49,13 @@ def test_a_registered_broker_that_gossips_has_fields_of_both_sources() -> None:
 
 
 def test_a_broker_without_gossip_is_unknown() -> None:
-    (one,) = combined([make_row()], {}, 103.5)
+    (one,) = combine_members([make_row()], {}, 103.5)
     assert (one.state, one.state_s, one.is_registered, one.version, one.load) == ("unknown", None, True, None, None)
     assert one.disk_uuid == str(DISK)
 
 
 def test_an_unregistered_broker_that_gossips_is_marked() -> None:
-    one, other = combined(
+    one, other = combine_members(
         [make_row(1)],
         {NodeId(1): make_member(disk=OTHER_DISK), NodeId(2): make_member(2, state=MemberState.LEFT)},
         100.0,
@@ -66,6 +66,6 @@ def test_an_unregistered_broker_that_gossips_is_marked() -> None:
 
 
 def test_an_undecodable_description_is_left_out() -> None:
-    (one,) = combined([], {NodeId(1): make_member(description=b"nonsense")}, 100.0)
+    (one,) = combine_members([], {NodeId(1): make_member(description=b"nonsense")}, 100.0)
     assert (one.rack, one.version, one.load) == (None, None, None)
     assert one.gossip_address == "g:3", "the protocol has an address of its own"

@@ -77,7 +77,7 @@ class GroupHarness:
                     self.log.pop(store.group, None)
                 else:
                     self.log[store.group] = store.record
-            self.machine.stored(store.group, store.ticket, error, self.now)
+            self.machine.on_stored(store.group, store.ticket, error, self.now)
             self.take_effects()
 
     def advance(self, seconds: float) -> None:

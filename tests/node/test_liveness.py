@@ -9,7 +9,7 @@ ONE, OTHER = NodeId(1), NodeId(2)
 def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_any() -> None:
     now = 10.0
     hearing = HeartbeatTimes(lambda: now)
-    hearing.beat(ONE)
+    hearing.note_heartbeat(ONE)
     now += SILENCE_S
     assert (hearing.is_silent(ONE), hearing.is_silent(OTHER)) == (False, False)
     now += 0.01
@@ -20,10 +20,10 @@ def test_a_process_is_silent_once_its_heartbeats_stop_and_not_before_there_were_
 def test_a_new_connection_restarts_the_silence_of_a_known_peer() -> None:
     now = 10.0
     hearing = HeartbeatTimes(lambda: now)
-    hearing.beat(ONE)
+    hearing.note_heartbeat(ONE)
     now += 2 * SILENCE_S
-    hearing.connected(ONE)
-    hearing.connected(OTHER)
+    hearing.note_connected(ONE)
+    hearing.note_connected(OTHER)
     assert not hearing.is_silent(ONE)
     now += 2 * SILENCE_S
     assert (hearing.is_silent(ONE), hearing.is_silent(OTHER)) == (True, False)

@@ -6,7 +6,7 @@ from raftlog.errors import InvalidArgument, VersionConflict
 from raftlog.partitions.controller import registration
 from raftlog.partitions.controller.machine import SetFeatureLevel, broker_rules
 from raftlog.partitions.operations import cluster
-from raftlog.partitions.operations.cluster_settings import SETTINGS, current
+from raftlog.partitions.operations.cluster_settings import SETTINGS, current_settings
 from raftlog.types import FEATURE_LEVEL_KNOWN
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import soon
@@ -25,7 +25,7 @@ async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -
     config = await three[1].operations.cluster.cluster_config(deadline=soon())
     assert (config.version, config.values["balancer.moves.max"]) == (version, 3)
     for broker in three.running.values():
-        await until(lambda broker=broker: current(broker.metadata.state).balancer_mode == "off")
+        await until(lambda broker=broker: current_settings(broker.metadata.state).balancer_mode == "off")
         assert not broker.node.leaders.balances_leaders()
 
     async def is_applied() -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.machine import AlterClusterConfig, settings_of
-from raftlog.partitions.operations.cluster_settings import SETTINGS, check_names, checked, current, described
+from raftlog.partitions.operations.cluster_settings import SETTINGS, check_names, check_settings, current_settings, describe_settings
 from tests.controller.machine.fleet import make_cluster
 
 
@@ -17,8 +17,8 @@ def test_values_are_kept_as_text() -> None:
         "replicas.repair.after.ms": "1000",
     }
     texts = {**wanted, "balancer.moves.max": "16", "leaders.balance": "false"}
-    assert checked(wanted) == texts
-    assert checked(texts) == texts
+    assert check_settings(wanted) == texts
+    assert check_settings(texts) == texts
     assert list(SETTINGS) == sorted(SETTINGS)
     check_names(tuple(SETTINGS))
 
@@ -45,13 +45,13 @@ def test_values_are_kept_as_text() -> None:
 )
 def test_invalid_values_of_settings(name: str, value: object, said: str) -> None:
     with pytest.raises(InvalidArgument, match=said) as refused:
-        checked({name: value, "balancer.mode": "off"} if name != "balancer.mode" else {name: value})
+        check_settings({name: value, "balancer.mode": "off"} if name != "balancer.mode" else {name: value})
     assert all(each in str(refused.value) for each in SETTINGS), "it lists what there is"
 
 
 def test_values_unusable_by_this_release_count_as_the_default() -> None:
     scribe = make_cluster()
-    defaults = current(scribe.state)
+    defaults = current_settings(scribe.state)
     assert (defaults.balancer_mode, defaults.repair_after_ms, defaults.catch_up_bytes_per_s) == (
         "continuous",
         900_000,
@@ -59,8 +59,8 @@ def test_values_unusable_by_this_release_count_as_the_default() -> None:
     )
     later = {"balancer.mode": "dreaming", "not.yet": "7", "leaders.balance": "false", "replicas.repair.after.ms": "-1"}
     scribe.apply(AlterClusterConfig(settings_of(later)))
-    assert current(scribe.state) == defaults._replace(leaders_balance=False, repair_after_ms=None)
-    shown = described(scribe.state)
+    assert current_settings(scribe.state) == defaults._replace(leaders_balance=False, repair_after_ms=None)
+    shown = describe_settings(scribe.state)
     assert shown.version == scribe.last_index
     assert (shown.values["balancer.mode"], "balancer.mode" in shown.changed) == ("continuous", True)
     assert "not.yet" not in shown.values

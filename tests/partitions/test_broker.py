@@ -212,7 +212,7 @@ async def test_a_damaged_partition_is_read_and_not_written(disk, open_broker):
         replica.group.read(2, 1 << 20)
     (result,) = await broker.produce_records("t", 0, [NewRecord(b"x")], deadline=deadline_in(300))
     assert isinstance(result.error, LogDamaged)
-    assert (await broker.measuring.look()).unavailable == 1
+    assert (await broker.measuring.read_figures()).unavailable == 1
     fetched = await broker.fetch("t", 0, 0, max_bytes=1, deadline=soon())
     assert len(fetched.batches) == 1
 
@@ -260,7 +260,7 @@ async def test_retention_deletes_old_segments_and_names_the_first_offset(open_br
         record = NewRecord(b"x" * 1000, timestamp=now[0])
         await broker.produce_records("t", 0, [record], deadline=soon())
         now[0] += 200
-    await broker.parts.housekeeping.keep()
+    await broker.parts.housekeeping.run_once()
     (replica,) = broker.parts.assignments.replicas.values()
     while replica.group.log_start_offset == 0:
         await asyncio.sleep(0)

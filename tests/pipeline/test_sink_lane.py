@@ -12,7 +12,7 @@ import pytest
 
 from raftlog.client import Produced
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence, UnknownProducer
-from raftlog.partitions.replica.producers import KnownProducer, followed, judged
+from raftlog.partitions.replica.producers import KnownProducer, apply_batch, check_sequence
 from raftlog.pipeline.errors import WriteForgotten
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.lane import FoundBatch, Scan, SendBatch, SinkLane
@@ -50,14 +50,14 @@ class Partition:
             0, 0, 0, 2, 0, 0, count - 1, 0, 0, send.producer_id, send.producer_epoch, send.sequence, count
         )
         before = self.known.get(send.producer_id)
-        original = judged("orders/0", before, header)
+        original = check_sequence("orders/0", before, header)
         if original is not None:
             return Produced(Offset(original.offset), Offset(original.offset + count), True)
         base, self.end = self.end, self.end + count
         contents = list(send.rows.contents())
         self.batches.append(Stored(send, base, contents))
         self.contents.update(map(digest, contents))
-        self.known[send.producer_id] = followed(before, header, base)
+        self.known[send.producer_id] = apply_batch(before, header, base)
         return Produced(Offset(base), Offset(self.end))
 
     def scan(self, identity: WriteIdentity, start: int, end: int) -> Iterator[FoundBatch]:

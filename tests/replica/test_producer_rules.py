@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.errors import DuplicateSequence, OutOfOrderSequence
 from raftlog.partitions.replica.expiry import ProducerExpiry
-from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, encode_expired, judged
+from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, check_sequence, encode_expired
 from raftlog.types import Index, Offset
 from tests.replica.producing import Producing
 from tests.replica.test_producer_table import header_of
@@ -25,9 +25,9 @@ def test_a_batch_that_is_old_in_part_is_out_of_order_and_not_a_duplicate() -> No
     """Its end was not appended: `DuplicateSequence` would claim that all of it was."""
     table = table_of((0, 5))
     with pytest.raises(OutOfOrderSequence):
-        judged("t/0", table.get(7), header_of(7, 0, 3, 4))
+        check_sequence("t/0", table.get(7), header_of(7, 0, 3, 4))
     with pytest.raises(DuplicateSequence):
-        judged("t/0", table.get(7), header_of(7, 0, 3, 2))
+        check_sequence("t/0", table.get(7), header_of(7, 0, 3, 2))
 
 
 def test_producers_from_before_a_roll_continue_behind_it() -> None:
@@ -36,7 +36,7 @@ def test_producers_from_before_a_roll_continue_behind_it() -> None:
     known = since.get(7)
     assert known is not None
     assert [batch[:2] for batch in known.batches] == [(0, 4), (5, 6)]
-    assert judged("t/0", known, header_of(7, 0, 0, 5)) == (0, 4, 0), "a retry is told as such"
+    assert check_sequence("t/0", known, header_of(7, 0, 0, 5)) == (0, 4, 0), "a retry is told as such"
 
 
 def test_a_new_epoch_behind_a_roll_begins_anew() -> None:
@@ -76,7 +76,7 @@ def test_a_batch_in_flight_is_known_when_the_one_before_it_was_delivered() -> No
         world.run(0.01)
         sequencing = world.replica(leader)._sequence_check
         last = sequencing._ahead[7].last_index
-        world.do(leader, lambda: sequencing.delivered(Index(last - 1)))
+        world.do(leader, lambda: sequencing.on_delivered(Index(last - 1)))
         again = world.send(leader, 2, b"b", acks=1)
         world.run(0.01)
         assert again.result().is_duplicate
@@ -91,7 +91,7 @@ def test_a_producer_with_a_batch_on_its_way_is_not_silent() -> None:
         expired.append(due)
         return SimpleNamespace(add_done_callback=lambda done: None)
 
-    sequencing: Any = SimpleNamespace(can_judge=lambda: True, heard={}, is_busy=busy.__contains__, expire=expire)
+    sequencing: Any = SimpleNamespace(can_decide=lambda: True, heard={}, is_busy=busy.__contains__, expire=expire)
     state: Any = SimpleNamespace(table=table_of((0, 1)))
     expiry = ProducerExpiry("t/0", SimpleNamespace(core=SimpleNamespace(term=1)), state, sequencing)  # type: ignore[arg-type]
     expiry.apply(1_000, 0)

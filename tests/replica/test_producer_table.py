@@ -20,9 +20,9 @@ from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
     ProducerTable,
     SnapshotRun,
+    check_sequence,
     encode_expired,
     expired_of,
-    judged,
 )
 from raftlog.records import BatchHeader, read_header
 from raftlog.types import Index, Offset
@@ -80,7 +80,7 @@ def header_of(producer: int, epoch: int, base: int, count: int) -> BatchHeader:
 def verdict(table: ProducerTable, header: BatchHeader) -> Any:
     try:
         producer_id = header.producer_id
-        original = judged("t/0", table.get(producer_id), header, is_forgotten=producer_id in table.forgotten)
+        original = check_sequence("t/0", table.get(producer_id), header, is_forgotten=producer_id in table.forgotten)
     except RaftlogError as error:
         return type(error)
     return None if original is None else original.offset

@@ -55,7 +55,7 @@ def test_sequences_begin_again_after_the_greatest_one() -> None:
         leader = world.lead()
         world.sent(leader, 0, b"a")
         state = world.replica(leader)._producers
-        state.table._states[7] = state.table.get(7)._replace(batches=((0, (1 << 31) - 2, 0),)).packed()  # type: ignore[union-attr,arg-type]
+        state.table._states[7] = state.table.get(7)._replace(batches=((0, (1 << 31) - 2, 0),)).pack()  # type: ignore[union-attr,arg-type]
         assert world.sent(leader, (1 << 31) - 1, b"b", b"c").base_offset == 1
         assert world.sent(leader, 1, b"d").base_offset == 3
         again = world.sent(leader, (1 << 31) - 1, b"b", b"c")

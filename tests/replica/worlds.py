@@ -73,7 +73,7 @@ class Replicas(World):
         if known is not None and known[0] is driver:
             return known[1]
         replica = Replica("t/0", driver.groups[GROUP.bytes], self.topic, Counters(), producers_max=self._producers_max)
-        driver.on_step = lambda group, ready: replica.stepped(ready)
+        driver.on_step = lambda group, ready: replica.on_step(ready)
         self._replicas[number] = driver, replica
         return replica
 

@@ -14,8 +14,8 @@ from raftlog.partitions.controller.proposals import _read_decision
 from raftlog.partitions.coordinator.operation import CoordinatorOperation
 from raftlog.partitions.operations.move_reports import _decode_report, _ReplicaReport
 from raftlog.partitions.placement.balancing.progress import _read_report
-from raftlog.partitions.placement.balancing.report import BalancerReport, Misplaced, report_of
-from raftlog.partitions.placement.recovery.replica_status import LostEntry, ReplicaStatus, packed, unpacked
+from raftlog.partitions.placement.balancing.report import BalancerReport, MisplacedReplica, report_of
+from raftlog.partitions.placement.recovery.replica_status import LostEntry, ReplicaStatus, pack_status, unpack_status
 from raftlog.partitions.routing.router import numbers_of
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.runtime.rpc.calls import Answer, decode_answer
@@ -43,7 +43,7 @@ GROUP = uuid.UUID(int=5).bytes
 ME = ReplicaId(NodeId(1), uuid.UUID(int=9))
 LAST = EntryId(Index(6), Term(2))
 LOG = LogResult(LAST, Offset(10), StoredEntry(Index(7), Term(3), b"a roll"), 2)
-MISPLACED = Misplaced("t", 0, 3, "no host")
+MISPLACED = MisplacedReplica("t", 0, 3, "no host")
 REPORT = BalancerReport("ready", "continuous", [], [3], 1.5, 0, 2, ["why"], [MISPLACED])
 STANDING = ReplicaStatus(
     ME,
@@ -65,8 +65,8 @@ TOLD = _ReplicaReport(b"g", True, 3, [1], [2], 100, [[2, 5, 7]], None)
 @pytest.mark.parametrize(
     ("decode", "row"),
     [
-        (report_of, REPORT.packed()),
-        (unpacked, packed(STANDING)),
+        (report_of, REPORT.pack()),
+        (unpack_status, pack_status(STANDING)),
         (_decode_report, list(TOLD)),
         (_read_report, [3, [[b"g", [1], [2]]], [b"h"], b""]),
         (lambda row: _read_decision(Answer(row)), [7, 5, None]),

@@ -17,7 +17,7 @@ from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.routing import Target, flag, partition_number
 from raftlog.errors import ConsumerState
-from raftlog.partitions.consumers.results import Chosen, CommitOutcome, Consumed
+from raftlog.partitions.consumers.results import ChosenPosition, CommitOutcome, ConsumedRecord
 from raftlog.records.json_record import read_timestamp
 from raftlog.types import TopicPartition
 from raftlog.values.consumers import ConsumedCommitted, InstanceOffset, InstanceOffsets
@@ -42,8 +42,8 @@ class ConsumerOffsetHandlers(GroupAnswers):
         By offset or timestamp; the body is `{"offsets": [{"topic", "partition", "offset"}],
         "timestamps": [{"topic", "partition", "timestamp"}]}`."""
         body = await self._bodies.read(request, SeekBody)
-        chosen = [Chosen(row.place, offset=row.offset) for row in body.offsets or ()]
-        chosen += [Chosen(row.place, timestamp_ms=_timestamp(row.timestamp)) for row in body.timestamps or ()]
+        chosen = [ChosenPosition(row.place, offset=row.offset) for row in body.offsets or ()]
+        chosen += [ChosenPosition(row.place, timestamp_ms=_timestamp(row.timestamp)) for row in body.timestamps or ()]
         return await self._seek(target, chosen)
 
     @DONE(f"POST {_POSITIONS}/beginning", body=PartitionsBody)
@@ -62,9 +62,9 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     async def _seek_to(self, edge: str, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await self._bodies.read(request, PartitionsBody)
-        return await self._seek(target, [Chosen(each, edge=edge) for each in places_of(body.partitions)])
+        return await self._seek(target, [ChosenPosition(each, edge=edge) for each in places_of(body.partitions)])
 
-    async def _seek(self, target: Target, chosen: list[Chosen]) -> web.StreamResponse:
+    async def _seek(self, target: Target, chosen: list[ChosenPosition]) -> web.StreamResponse:
         if not chosen:
             raise HttpProblem(EMPTY_REQUEST, "the body names no partition")
         check_count(len(chosen), "partitions")
@@ -121,11 +121,11 @@ def _timestamp(value: Any) -> int:
         raise HttpProblem(INVALID_JSON, str(error)) from None
 
 
-def _consumed(body: ConsumedBody) -> list[Consumed] | None:
+def _consumed(body: ConsumedBody) -> list[ConsumedRecord] | None:
     if body.offsets is None:
         return None
     check_count(len(body.offsets), "offsets")
-    return [Consumed(row.place, row.offset, row.metadata or "") for row in body.offsets]
+    return [ConsumedRecord(row.place, row.offset, row.metadata or "") for row in body.offsets]
 
 
 def _outcome(outcome: CommitOutcome) -> ConsumedCommitted:

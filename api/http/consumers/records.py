@@ -28,7 +28,7 @@ from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, query_int
 from raftlog.errors import MemoryBudgetExceeded, OffsetOutOfRange
 from raftlog.partitions.consumers.deliveries import MAX_BYTES_MAX
-from raftlog.partitions.consumers.results import Moved, PollDelivery
+from raftlog.partitions.consumers.results import MovedPosition, PollDelivery
 from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
 from raftlog.types import Buffer, Offset
 from raftlog.values.records import RecordAsJson
@@ -46,7 +46,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 class NoPosition(OffsetOutOfRange):
     """Partition without a position for the instance, while its policy is `none`."""
 
-    def __init__(self, moved: Moved) -> None:
+    def __init__(self, moved: MovedPosition) -> None:
         super().__init__(moved.at, moved.beginning, moved.end)
         place = f"{moved.topic}/{moved.partition}"
         why = f"offset {moved.at} of {place} is out of range" if moved.at >= 0 else f"no offset is committed in {place}"
@@ -166,7 +166,7 @@ async def _continued(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> As
         yield part
 
 
-def _resets(moved: Sequence[Moved]) -> dict[str, str]:
+def _resets(moved: Sequence[MovedPosition]) -> dict[str, str]:
     """Return the header of positions that the reset policy changed: `topic/partition from->to`."""
     if not moved:
         return {}

@@ -84,10 +84,10 @@ class Metrics:
                 yield family
         for family in http_families(self._http):
             yield family
-        figures = await self._broker.measuring.look()
+        figures = await self._broker.measuring.read_figures()
         for family in figures_families(figures):
             yield family
-        for family in group_families(await self._broker.groups.look(self._partitions_max)):
+        for family in group_families(await self._broker.groups.local_figures(self._partitions_max)):
             yield family
         for family in partition_families(figures.replicas, self._partitions_max):
             yield family

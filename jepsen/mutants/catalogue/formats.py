@@ -20,14 +20,14 @@ def _formats(name: str, place: str, old: str, new: str, tests: tuple[str, ...]) 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     _formats(
         "unknown-field-ignored",
-        f"{_MACHINE}/schema:SchemaRecord.unpacked",
+        f"{_MACHINE}/schema:SchemaRecord.unpack",
         "if len(raw) > len(wanted):",
         "if False:",
         _MIXED,
     ),
     _formats(
         "default-is-written",
-        f"{_MACHINE}/schema:SchemaRecord.packed",
+        f"{_MACHINE}/schema:SchemaRecord.pack",
         "while count and wanted[count - 1].is_left_out(self):",
         "while False:",
         _MIXED,
@@ -68,5 +68,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "len(value) == count:",
         _ANSWERS,
     ),
-    _formats("answers-read-strictly", "coordinator/operation:growing", "if _is_row(kind):", "if False:", _ANSWERS),
+    _formats(
+        "answers-read-strictly", "coordinator/operation:extensible_type", "if _is_row(kind):", "if False:", _ANSWERS
+    ),
 )

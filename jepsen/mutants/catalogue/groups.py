@@ -92,7 +92,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups("heard-before-stored", "rebalance:GroupRebalance.settle", "elif not group.storing:", "else:", _MACHINE),
     _groups(
         "not-stored-and-answered",
-        "rebalance:GroupRebalance.stored",
+        "rebalance:GroupRebalance.on_stored",
         "elif error is not None:",
         "elif False:",
         _MACHINE,
@@ -196,14 +196,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "lower-commit-overtakes-a-higher",
         "offsets:Offsets.commit",
-        "if not await self._coordinator.settled(deadline):",
+        "if not await self._coordinator.wait_for_pending(deadline):",
         "if True:",
         _COORDINATOR,
     ),
     _groups(
         "lower-commit-without-quorum",
         "offsets:Offsets.commit",
-        "await self._coordinator.current(deadline)",
+        "await self._coordinator.wait_until_current(deadline)",
         "pass",
         _COORDINATOR,
     ),
@@ -260,13 +260,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _groups(
         "stale-committed-offsets",
         "offsets:Offsets.committed",
-        "await self._coordinator.current(deadline)",
+        "await self._coordinator.wait_until_current(deadline)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
     ),
     _groups(
         "current-without-quorum",
-        "coordinator/coordinator:PartitionCoordinator.current",
+        "coordinator/coordinator:PartitionCoordinator.wait_until_current",
         "await self.replica.offsets(True, deadline)",
         "pass",
         (*_COMMITS, *_COORDINATORS),
@@ -359,14 +359,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # coordinators of a process
     _groups(
         "coordinator-of-an-earlier-replica",
-        "coordinator/coordinators:Coordinators.look",
+        "coordinator/coordinators:Coordinators.follow_leadership",
         "known.replica is not replica or ",
         "",
         _COORDINATOR_LIST,
     ),
     _groups(
         "coordinator-after-the-end",
-        "coordinator/coordinators:Coordinators.look",
+        "coordinator/coordinators:Coordinators.follow_leadership",
         " and not self._is_closed",
         "",
         _COORDINATOR_LIST,

@@ -72,7 +72,7 @@ def encode_request(request: CommandRequest) -> bytes:
     """Encode a request to propose. Raises `InvalidArgument` for topic settings unknown to this release."""
     _check_proposable(request.command)
     number = KINDS[type(request.command)].number
-    return pack([REQUEST_FORMAT, number, request.request_id.bytes, request.basis_index, request.command.packed()])
+    return pack([REQUEST_FORMAT, number, request.request_id.bytes, request.basis_index, request.command.pack()])
 
 
 def decode_request(body: Buffer) -> CommandRequest:
@@ -96,7 +96,7 @@ def _decode_command(number: int, fields: Any) -> Command:
             f"command {number} is not known to this program, which knows 1 to {max(_BY_NUMBER)} "
             f"and feature level {FEATURE_LEVEL_KNOWN}: run a newer release"
         )
-    return command.unpacked(fields)
+    return command.unpack(fields)
 
 
 def _check_proposable(command: Command) -> None:

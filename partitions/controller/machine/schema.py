@@ -284,7 +284,7 @@ class SchemaRecord:
     def rules(self) -> None:
         """Raise `InvalidArgument` unless the rules between fields hold."""
 
-    def packed(self) -> list[Any]:
+    def pack(self) -> list[Any]:
         """Return the fields, ready for MessagePack, without those at the end that have their defaults."""
         wanted = schema_fields(type(self))
         count = len(wanted)
@@ -304,7 +304,7 @@ class SchemaRecord:
         return needed
 
     @classmethod
-    def unpacked(cls, raw: Any) -> Self:
+    def unpack(cls, raw: Any) -> Self:
         """Return the record of these fields, with defaults for missing ones at the end. Raises `FormatError`.
 
         An unknown field is refused: a replica that ignored it would change its state."""
@@ -348,7 +348,7 @@ def nested(record: type[R]) -> Shape[R]:
         if type(value) is not record:
             raise Misfit(f"{value!r} is not a {record.__name__}")
 
-    return Shape(record.__name__, check, lambda value: value.packed(), record.unpacked)
+    return Shape(record.__name__, check, lambda value: value.pack(), record.unpack)
 
 
 def settings_of(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

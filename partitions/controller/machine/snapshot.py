@@ -57,7 +57,7 @@ def _encode_parts(frozen: dict[str, Any]) -> Iterator[bytes]:
         rows, order = value
         yield _LIST_HEADER.pack(_LIST_32, len(rows))
         for row in sorted(rows, key=order):
-            yield pack(row.packed())
+            yield pack(row.pack())
 
 
 def _map_header(count: int) -> bytes:
@@ -144,7 +144,7 @@ class Restoration:
             )
         self._state_hash = fields.get("state_hash")
         if "bootstrap" in fields:
-            self._state.bootstrap = Bootstrap.unpacked(fields["bootstrap"])
+            self._state.bootstrap = Bootstrap.unpack(fields["bootstrap"])
         self._rows = chain.from_iterable(_add_rows(self._state, table, fields.get(table.name, [])) for table in tables)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
@@ -185,7 +185,7 @@ def _add_rows(state: ControllerState, table: Table[Any, Any], raw: Any) -> Itera
         raise FormatError(f"the controller's snapshot has no list {table.name}")
     before = None
     for packed in raw:
-        row = table.row_type.unpacked(packed)
+        row = table.row_type.unpack(packed)
         key = table.order(row)
         if before is not None and not before < key:
             raise FormatError(f"the controller's snapshot has {table.name} that are not in ascending order")

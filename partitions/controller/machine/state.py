@@ -135,7 +135,7 @@ class ControllerState(ClusterState):
 
         Later releases can have more of them."""
         numbers = {name: getattr(self, name) for name in STATE_NUMBERS if getattr(self, name)}
-        return numbers if self.bootstrap is None else {**numbers, "bootstrap": self.bootstrap.packed()}
+        return numbers if self.bootstrap is None else {**numbers, "bootstrap": self.bootstrap.pack()}
 
 
 def _forgotten_error(request: CommandRequest, forgotten_index: Index) -> OutcomeUnknown:

@@ -66,5 +66,5 @@ class Table(Generic[K, R]):
         return self._sum.to_bytes(DIGEST_BYTES)
 
     def _digest(self, row: R) -> int:
-        packed: Any = pack(row.packed())
+        packed: Any = pack(row.pack())
         return int.from_bytes(blake2b(packed, digest_size=DIGEST_BYTES, person=self.name.encode()[:16]).digest())

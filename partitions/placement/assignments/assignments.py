@@ -114,7 +114,7 @@ class Assignments(BackgroundLoop):
             return False
         return True
 
-    async def led(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
+    async def wait_for_leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
         """Wait until new partitions can be written, a short time at most."""
         until = Deadline(min(deadline, deadline_in(LEADERS_MS)))
         await self.wait_until_settled(until)
@@ -143,7 +143,7 @@ class Assignments(BackgroundLoop):
     def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         replica = self.replicas.get(group.key)
         if replica is not None:
-            replica.stepped(ready)
+            replica.on_step(ready)
         elif group.key in self._empty and group.core.configuration.index:
             self._begin_replica(self._empty.pop(group.key), group)
         self.on_step(group, ready)
@@ -226,7 +226,7 @@ class Assignments(BackgroundLoop):
         self._forget(group)
         self._node.remove_group(group.group_id)
 
-    async def give_up(self, group: PartitionReplica) -> str:
+    async def set_aside(self, group: PartitionReplica) -> str:
         """Set the replica's files aside, by an operator's order, and begin again empty; return their new directory."""
         self._forget(group)
         self._node.leaders.forget(group.key)

@@ -6,8 +6,8 @@ by group."""
 
 from raftlog.partitions.placement.balancing.balancer import Balancer
 from raftlog.partitions.placement.balancing.layout import BrokerMode
-from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, Misplaced
+from raftlog.partitions.placement.balancing.report import BalancerReport, BalancerSettings, MisplacedReplica
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement.balancing"
 
-__all__ = ["Balancer", "BalancerReport", "BalancerSettings", "BrokerMode", "Misplaced"]
+__all__ = ["Balancer", "BalancerReport", "BalancerSettings", "BrokerMode", "MisplacedReplica"]

@@ -23,7 +23,7 @@ class Availability:
         """Brokers heard at the last look, and the time since when each was heard at every one."""
         self._looked_at: float | None = None
 
-    def look(self, heard: Mapping[int, bool], now: float) -> None:
+    def record(self, heard: Mapping[int, bool], now: float) -> None:
         """Record for every broker whether it is heard now."""
         pause_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at = now

@@ -101,7 +101,7 @@ class Balancer(BackgroundLoop):
     async def _serve_report(self, request: Request) -> Answer:
         tenure = self._current_tenure()
         state, settings = self._metadata.state, self._settings()
-        return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).packed())
+        return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).pack())
 
     async def _serve_rebalance(self, request: Request) -> Answer:
         tenure = self._current_tenure()
@@ -158,7 +158,7 @@ class Balancer(BackgroundLoop):
 
     async def _run_once(self, tenure: Tenure) -> None:
         state, now = self._metadata.state, self._node.loop.time()
-        tenure.availability.look({each.node_id: self._is_heard(each.node_id) for each in state.brokers}, now)
+        tenure.availability.record({each.node_id: self._is_heard(each.node_id) for each in state.brokers}, now)
         tenure.note_environment(state, now)
         tenure.looked_at = now
         reports = await self._ask_brokers(tenure)

@@ -95,11 +95,11 @@ class BrokerProgress:
             if loop.time() >= until or self._node.ended.done():
                 raise Unavailable(f"node {self._node.identity.node_id} does not have the newest assignments yet; retry")
             await self._node.pause(Deadline(loop.time() + _KNOW_PAUSE_S))
-        groups, differing = self._node.driver.groups, self._moves.differing()
+        groups, differing = self._node.driver.groups, self._moves.differing_groups()
         moving = {}
         for group, wanted in differing[:NAMED_MAX]:
             voters = group.core.configuration.all_voters()
-            missing = tuple(replica.node_id for replica in self._moves.awaited(group, wanted))
+            missing = tuple(replica.node_id for replica in self._moves.find_awaited_replicas(group, wanted))
             moving[group.key] = MovingPartition(
                 missing, tuple(voter.node_id for voter in voters if voter not in wanted)
             )

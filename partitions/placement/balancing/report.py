@@ -24,7 +24,7 @@ class BalancerSettings(NamedTuple):
     balances_leaders: bool = True
 
 
-class Misplaced(NamedTuple):
+class MisplacedReplica(NamedTuple):
     """Replica that has to move and has no possible place."""
 
     topic: str
@@ -46,9 +46,9 @@ class BalancerReport(NamedTuple):
     planned: int
     """Number of partitions that are planned to move next."""
     reasons: Sequence[str]
-    misplaced: Sequence[Misplaced]
+    misplaced: Sequence[MisplacedReplica]
 
-    def packed(self) -> list[Any]:
+    def pack(self) -> list[Any]:
         """Return the values for a request's answer."""
         *rest, misplaced = self
         return [*rest, [list(each) for each in misplaced]]
@@ -58,7 +58,7 @@ def report_of(value: Any) -> BalancerReport:
     """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
     try:
         report = row_of(BalancerReport, value)
-        return report._replace(misplaced=[row_of(Misplaced, each) for each in report.misplaced])
+        return report._replace(misplaced=[row_of(MisplacedReplica, each) for each in report.misplaced])
     except (TypeError, ValueError):
         raise Unavailable("the balancer's report cannot be read; run the same release on all brokers") from None
 

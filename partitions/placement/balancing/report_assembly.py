@@ -7,7 +7,7 @@ from raftlog.partitions.placement.balancing.plan import ChangeReason
 from raftlog.partitions.placement.balancing.report import (
     BalancerReport,
     BalancerSettings,
-    Misplaced,
+    MisplacedReplica,
     grouped,
     nodes_in_words,
 )
@@ -20,7 +20,7 @@ def report_on(
     """Return the present report."""
     brokers, fitness, now = state.all_brokers(), node.fitness_exchange.fitness, node.loop.time()
     misplaced = [
-        Misplaced(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
+        MisplacedReplica(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
         for each in tenure.failures
     ]
     return BalancerReport(
@@ -48,7 +48,7 @@ def _status(
     return "off" if settings.mode is BrokerMode.OFF else "ready"
 
 
-def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[Misplaced], now: float) -> list[str]:
+def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[MisplacedReplica], now: float) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for each in misplaced:
         why = f"node {each.node_id} cannot give up its replica: {each.reason}"

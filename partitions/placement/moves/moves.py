@@ -72,7 +72,7 @@ class Moves(BackgroundLoop):
         """Whether all groups were compared with the newest assignments that are known here."""
         return self._compared == self._metadata.state.moved.digest and not self._is_comparing
 
-    def differing(self) -> list[tuple[PartitionReplica, Sequence[ReplicaId]]]:
+    def differing_groups(self) -> list[tuple[PartitionReplica, Sequence[ReplicaId]]]:
         """Return the groups that are led here and do not match their assignment, with that assignment."""
         found = []
         for group in list(self._differing.values()):
@@ -81,7 +81,7 @@ class Moves(BackgroundLoop):
                 found.append((group, wanted))
         return found
 
-    def awaited(self, group: PartitionReplica, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
+    def find_awaited_replicas(self, group: PartitionReplica, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Return the assigned replicas that do not vote yet.
 
         When all vote: those that are away and without which no other voter can be removed."""
@@ -92,10 +92,10 @@ class Moves(BackgroundLoop):
         reachable = self._reachable(group, wanted)
         return [] if is_carried(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
 
-    def stuck(self) -> list[str]:
+    def stuck_reasons(self) -> list[str]:
         """Return the reasons of some differing groups that cannot proceed; those that wait for their turn can."""
         found = []
-        for group, wanted in self.differing()[:_JUDGED_MAX]:
+        for group, wanted in self.differing_groups()[:_JUDGED_MAX]:
             why = self._wait_reason(group, wanted, may_begin=True)
             if why is not None:
                 found.append(f"{group.name}: {why}")
@@ -128,7 +128,7 @@ class Moves(BackgroundLoop):
         if self._compared != self._metadata.state.moved.digest:
             self._look.set()
 
-    def stepped(self, group: PartitionReplica, ready: Ready) -> None:
+    def on_step(self, group: PartitionReplica, ready: Ready) -> None:
         """Examine a group after a Ready was processed."""
         if group.key in self._differing:
             self._due[group.key] = group

@@ -49,7 +49,7 @@ class ReplicaRemoval(BackgroundLoop):
         if self._compared != self._metadata.state.moved.digest:
             self._changed.set()
 
-    def look_soon(self) -> None:
+    def run_soon(self) -> None:
         """Compare the replicas again, because some were created here that may be unassigned already."""
         self._changed.set()
 

@@ -21,13 +21,13 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.node import Node
 from raftlog.partitions.node.requests import Request
 from raftlog.partitions.placement.assignments.assignments import Assignments
-from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, concerned, make_plan
+from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, involved_replicas, make_plan
 from raftlog.partitions.placement.recovery.replica_status import (
-    Absent,
+    AbsentReplica,
     ReplicaStatus,
-    packed,
+    pack_status,
     status_of,
-    unpacked,
+    unpack_status,
 )
 from raftlog.partitions.routing.partition import Partition
 from raftlog.runtime.process.abandonment import renounce
@@ -45,10 +45,10 @@ _CLAIM_S: Final = 60.0
 """Time after which an unused claim expires."""
 
 
-class Recovered(NamedTuple):
+class RecoveryResult(NamedTuple):
     """Findings, plan and result. `lost` are ranges of offsets, each with an exclusive end."""
 
-    statuses: Mapping[NodeId, ReplicaStatus | Absent]
+    statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]
     unreachable: tuple[NodeId, ...]
     plan: Plan
     is_done: bool
@@ -74,7 +74,7 @@ class RecoveryExecution:
 
     async def recover(
         self, partition: Partition, caller: Caller, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
-    ) -> Recovered:
+    ) -> RecoveryResult:
         """Examine and plan; with `accept_loss` execute the plan.
 
         Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
@@ -83,7 +83,7 @@ class RecoveryExecution:
         statuses, unreachable = await self._ask_all(partition, places, deadline)
         plan = make_plan(statuses, places, survivor)
         if plan.survivor is None or not accept_loss:
-            return Recovered(statuses, unreachable, plan, False, (), ())
+            return RecoveryResult(statuses, unreachable, plan, False, (), ())
         node = plan.survivor.replica.node_id
         by = f"{caller.principal} at {caller.address}"
         _logger.warning("%s: node %s is to go on alone, by an order of %s", partition.name, node, by)
@@ -96,7 +96,7 @@ class RecoveryExecution:
         lost, bytes_in, *_ = await self._ask(node, _GO_ON, [key, term], deadline)
         kept += [f"node {node}: {path}" for path in bytes_in]
         ranges = tuple((int(first), int(end)) for first, end in lost)
-        return Recovered(statuses, unreachable, plan, True, ranges, tuple(kept))
+        return RecoveryResult(statuses, unreachable, plan, True, ranges, tuple(kept))
 
     def _places(self, partition: Partition) -> KnownPlaces:
         """Return the partition's placement. Raises `UnknownTopic`."""
@@ -110,9 +110,9 @@ class RecoveryExecution:
 
     async def _ask_all(
         self, partition: Partition, places: KnownPlaces, deadline: Deadline
-    ) -> tuple[dict[NodeId, ReplicaStatus | Absent], tuple[NodeId, ...]]:
+    ) -> tuple[dict[NodeId, ReplicaStatus | AbsentReplica], tuple[NodeId, ...]]:
         """Ask the nodes of first and assigned replicas, the members that they name, and all others concerned."""
-        statuses: dict[NodeId, ReplicaStatus | Absent] = {}
+        statuses: dict[NodeId, ReplicaStatus | AbsentReplica] = {}
         unreachable: dict[NodeId, None] = {}
         asked: set[NodeId] = set()
         wanted = {replica.node_id for replica in places.named if replica.disk_uuid not in places.retired}
@@ -126,13 +126,15 @@ class RecoveryExecution:
                     unreachable[node] = None
                     continue
                 statuses[node] = answer
-            still = concerned(statuses, places)
+            still = involved_replicas(statuses, places)
             wanted = {replica.node_id for replica in still if replica.disk_uuid not in places.retired}
         return statuses, tuple(unreachable)
 
-    async def _status(self, node: NodeId, group_id: UUID, until: Deadline) -> ReplicaStatus | Absent | RaftlogError:
+    async def _status(
+        self, node: NodeId, group_id: UUID, until: Deadline
+    ) -> ReplicaStatus | AbsentReplica | RaftlogError:
         try:
-            return unpacked(await self._ask(node, _LOOK, [group_id.bytes], until))
+            return unpack_status(await self._ask(node, _LOOK, [group_id.bytes], until))
         except RaftlogError as error:
             return error
 
@@ -145,10 +147,10 @@ class RecoveryExecution:
         key, driver, me = _read_key(request), self._node.driver, self._node.identity.replica
         group = driver.groups.get(key)
         if group is not None:
-            return Answer(packed(status_of(me, group)))
+            return Answer(pack_status(status_of(me, group)))
         if driver.persister.is_leaving(key) or driver.creations.is_under_way(key):
             raise Unavailable(f"a replica of group {key.hex()} is being created or removed on node {self._me}; retry")
-        return Answer(packed(Absent(me, driver.persister.checkpoints.was_removed(key))))
+        return Answer(pack_status(AbsentReplica(me, driver.persister.checkpoints.was_removed(key))))
 
     async def _serve_claim(self, request: Request) -> Answer:
         group = self._local_group(request)
@@ -167,7 +169,7 @@ class RecoveryExecution:
                 "run the command again"
             )
         self._check_leaderless(group)
-        return Answer([await self._assignments.give_up(group)])
+        return Answer([await self._assignments.set_aside(group)])
 
     async def _serve_rebuild(self, request: Request) -> Answer:
         group = self._local_group(request)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from raftlog.partitions.placement.recovery.replica_status import Absent, ReplicaStatus
+from raftlog.partitions.placement.recovery.replica_status import AbsentReplica, ReplicaStatus
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     """Possible losses, in words."""
 
 
-def concerned(statuses: Mapping[NodeId, ReplicaStatus | Absent], places: KnownPlaces) -> list[ReplicaId]:
+def involved_replicas(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], places: KnownPlaces) -> list[ReplicaId]:
     """Return the replicas that may hold data of the partition, or may come to hold it, by the answers so far."""
     holding = _non_empty(statuses)
     found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
@@ -55,14 +55,14 @@ def concerned(statuses: Mapping[NodeId, ReplicaStatus | Absent], places: KnownPl
 
 
 def make_plan(
-    statuses: Mapping[NodeId, ReplicaStatus | Absent], places: KnownPlaces, survivor: NodeId | None = None
+    statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], places: KnownPlaces, survivor: NodeId | None = None
 ) -> Plan:
     """Return the plan. `statuses` has a row for each node that answered; `survivor` is an operator's choice."""
     held = sorted(
         (each for each in statuses.values() if isinstance(each, ReplicaStatus)), key=lambda each: each.replica
     )
     holding = _non_empty(statuses)
-    involved = concerned(statuses, places)
+    involved = involved_replicas(statuses, places)
     gone = tuple(replica for replica in involved if replica.disk_uuid in places.retired)
     refusal = _obstacle(holding, involved, statuses, places)
     if refusal is not None:
@@ -71,13 +71,13 @@ def make_plan(
     if isinstance(best, str):
         return Plan(None, (), (), gone, best, ())
     others = tuple(each for each in held if each.replica != best.replica)
-    absent = {each.replica for each in statuses.values() if isinstance(each, Absent) and not each.is_told}
+    absent = {each.replica for each in statuses.values() if isinstance(each, AbsentReplica) and not each.is_told}
     members = {*places.created, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     renouncing = tuple(sorted(absent & members))
     return Plan(best, others, renouncing, gone, None, _describe_loss(best, holding, gone))
 
 
-def _non_empty(statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> list[ReplicaStatus]:
+def _non_empty(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]) -> list[ReplicaStatus]:
     """Return the replicas that are not empty, in order."""
     found = (each for each in statuses.values() if isinstance(each, ReplicaStatus) and not each.is_empty)
     return sorted(found, key=lambda each: each.replica)
@@ -86,7 +86,7 @@ def _non_empty(statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> list[Replic
 def _obstacle(
     holding: Sequence[ReplicaStatus],
     involved: Sequence[ReplicaId],
-    statuses: Mapping[NodeId, ReplicaStatus | Absent],
+    statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica],
     places: KnownPlaces,
 ) -> str | None:
     leading = next((each for each in holding if each.leads), None)
@@ -115,7 +115,7 @@ def _obstacle(
     )
 
 
-def _has_reported(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | Absent]) -> bool:
+def _has_reported(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]) -> bool:
     """Return whether this very disk has reported its replica."""
     answer = statuses.get(replica.node_id)
     return answer is not None and answer.replica == replica

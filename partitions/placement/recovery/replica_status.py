@@ -18,7 +18,7 @@ class LostEntry(msgspec.Struct, frozen=True, array_like=True):
     problem: str
 
 
-class Absent(msgspec.Struct, frozen=True, array_like=True):
+class AbsentReplica(msgspec.Struct, frozen=True, array_like=True):
     """Disk without a replica. `is_told`: it never makes a first replica from the creation."""
 
     replica: ReplicaId
@@ -81,17 +81,17 @@ def status_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStatus:
 _ENCODER: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
 
 
-def packed(status: ReplicaStatus | Absent) -> list[Any]:
+def pack_status(status: ReplicaStatus | AbsentReplica) -> list[Any]:
     """Return the report as numbers, text, bytes and lists."""
     rows: list[Any] = msgspec.msgpack.decode(_ENCODER.encode(status))
     return rows
 
 
-def unpacked(raw: Any) -> ReplicaStatus | Absent:
+def unpack_status(raw: Any) -> ReplicaStatus | AbsentReplica:
     """Return the report in an answer. Raises `OutcomeUnknown` when it cannot be read."""
     try:
         if type(raw[1]) is bool:  # a status has the term there
-            return msgspec.convert(raw, Absent)
+            return msgspec.convert(raw, AbsentReplica)
         return msgspec.convert(raw, ReplicaStatus)
     except (msgspec.ValidationError, TypeError, IndexError) as error:
         raise OutcomeUnknown(f"an answer about a replica cannot be read: {error}") from None

@@ -10,7 +10,7 @@ from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
 from raftlog.cli.options import all_of, broker_option, split_address
 from raftlog.cli.serve.cluster_options import EVERY_ADDRESS, is_loopback
 from raftlog.cli.serve.workers import KAFKA_DEFAULT
-from raftlog.partitions.addresses import joined
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.controller.machine.schema import LISTENER_NAME_BYTES_MAX, LISTENERS_MAX, TEXT_BYTES_MAX
 from raftlog.topic_config import DAY_MS, GIB, KIB
 
@@ -136,7 +136,7 @@ def _advertise(found: dict[str, KafkaAddresses], texts: Sequence[str], shift: in
             raise click.UsageError(f"--advertise-kafka is given twice for the listener {name!r}; give it once")
         if port == 0 or host in EVERY_ADDRESS:
             raise click.UsageError(f"--advertise-kafka {text}: clients cannot connect to it; give a host and a port")
-        found[name] = found[name]._replace(advertised=joined(host, port))
+        found[name] = found[name]._replace(advertised=join_host_port(host, port))
 
 
 def _split(text: str, flag: str, shift: int) -> tuple[str, tuple[str, int]]:
@@ -158,7 +158,7 @@ def _split(text: str, flag: str, shift: int) -> tuple[str, tuple[str, int]]:
 
 def _check_reach(listener: KafkaAddresses, insecure: bool) -> None:
     """Raise `UsageError` when too many or no other machines can use the address."""
-    at = joined(listener.host, listener.port)
+    at = join_host_port(listener.host, listener.port)
     if not insecure and not is_loopback(listener.host):
         raise click.UsageError(
             f"other machines can reach --kafka {at}, and the Kafka listener has neither TLS nor passwords yet; "

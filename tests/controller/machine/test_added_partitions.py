@@ -169,7 +169,7 @@ def test_a_cluster_of_level_1_refuses_an_addition_and_names_the_remedy() -> None
 
 def test_a_topic_without_additions_is_encoded_as_before() -> None:
     scribe = make_current_cluster()
-    assert len(scribe.state.topic("t").packed()) == 4
+    assert len(scribe.state.topic("t").pack()) == 4
 
 
 def test_a_release_of_level_1_stops_at_an_addition_and_at_a_topic_with_additions() -> None:

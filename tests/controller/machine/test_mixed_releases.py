@@ -170,7 +170,7 @@ def test_kafka_addresses_are_refused_below_level_2() -> None:
         request.check_level(command, scribe.state.feature_level)
     assert isinstance(scribe.apply_refused(command), InvalidArgument), "also where it stands in the log"
     scribe.apply(register(1, epoch=3, levels=(1, 2)))
-    assert scribe.state.broker(NodeId(1)).packed()[4] == ["h1:9000", "h1:9002", ""], "as the first release writes it"
+    assert scribe.state.broker(NodeId(1)).pack()[4] == ["h1:9000", "h1:9002", ""], "as the first release writes it"
 
 
 def test_a_running_broker_adds_kafka_addresses_once() -> None:

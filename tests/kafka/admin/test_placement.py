@@ -8,7 +8,7 @@ from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.settings import DEFAULTS
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.operations.cluster_settings import current
+from raftlog.partitions.operations.cluster_settings import current_settings
 from tests.brokers.conftest import Brokers
 from tests.kafka.admin.conftest import Admin
 from tests.operations.conftest import assigned, voters
@@ -22,7 +22,9 @@ async def unplanned(three: Brokers) -> Brokers:
     """Return three brokers with a topic and without balancing."""
     settings = {"balancer.mode": "off", "leaders.balance": False}
     await three[1].operations.cluster.alter_cluster_config(settings, deadline=deadline_in(10_000))
-    await until(lambda: not any(current(each.metadata.state).leaders_balance for each in three.running.values()))
+    await until(
+        lambda: not any(current_settings(each.metadata.state).leaders_balance for each in three.running.values())
+    )
     assignments = [[1, 2, 3]]
     await three[1].create_topic("t", 1, 3, assignments=assignments, deadline=deadline_in(10_000))
     return three

@@ -36,20 +36,20 @@ def holding(
 def test_a_broker_is_available_after_a_time_of_heartbeats() -> None:
     there = Availability()
     for at in (0.0, 1.0, 2.0):
-        there.look({1: True}, at)
+        there.record({1: True}, at)
         assert not there.is_available(1, at)
-    there.look({1: True}, SETTLE_S)
+    there.record({1: True}, SETTLE_S)
     assert there.is_available(1, SETTLE_S)
-    there.look({1: False}, 4.0)
+    there.record({1: False}, 4.0)
     assert not there.is_available(1, 4.0)
-    there.look({1: True}, 5.0)
+    there.record({1: True}, 5.0)
     assert not there.is_available(1, 5.0), "it has to be there for as long again"
 
 
 def test_a_silent_broker_is_absent_since_the_beginning_of_the_leadership() -> None:
     there = Availability()
     for at in range(100, 110):
-        there.look({1: False, 2: True}, float(at))
+        there.record({1: False, 2: True}, float(at))
     assert there.away_s(1, 110.0) == 10.0
     assert there.away_s(2, 110.0) == 0.0
     assert there.away_s(3, 110.0) == 0.0
@@ -57,12 +57,12 @@ def test_a_silent_broker_is_absent_since_the_beginning_of_the_leadership() -> No
 
 def test_a_pause_of_the_observer_makes_no_broker_longer_absent() -> None:
     there = Availability()
-    there.look({1: True}, 0.0)
-    there.look({1: False}, 1.0)
-    there.look({1: False}, 1_000.0)
+    there.record({1: True}, 0.0)
+    there.record({1: False}, 1.0)
+    there.record({1: False}, 1_000.0)
     assert there.away_s(1, 1_000.0) <= 1.0
-    there.look({}, 1_001.0)
-    there.look({1: False}, 1_002.0)
+    there.record({}, 1_001.0)
+    there.record({1: False}, 1_002.0)
     assert there.away_s(1, 1_002.0) == 0.0, "another broker of the same node id begins anew"
 
 
@@ -84,14 +84,14 @@ def test_a_partition_is_moving_until_a_leader_reports_its_arrival() -> None:
 def test_a_move_that_can_only_wait_delays_no_other() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     heard = {1: True, 2: True, 3: True, 4: True}
-    tenure.availability.look(heard, 0.0)
+    tenure.availability.record(heard, 0.0)
     tenure.note_reports({NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), ())})}, controller.state, 0.0)
     assert tenure.under_way(0.0) == 1
     assert not tenure.waits(controller.state, 0.0)
-    tenure.availability.look({**heard, 4: False}, 1.0)
+    tenure.availability.record({**heard, 4: False}, 1.0)
     assert tenure.under_way(1.0) == 0
     assert tenure.waits(controller.state, 1.0) == {"waits for node 4, which was not heard for 1 s": ["t/0"]}
-    tenure.availability.look(heard, 2.0)
+    tenure.availability.record(heard, 2.0)
     assert tenure.under_way(SILENT_S) == 0
     assert tenure.waits(controller.state, SILENT_S) == {"no leader reports the progress of the move": ["t/0"]}
 
@@ -111,7 +111,7 @@ def test_a_broker_in_maintenance_is_not_lost() -> None:
     controller, tenure = Controller(), Tenure(1, 0.0)
     controller.apply(SetMaintenance(NodeId(4), replica(4).disk_uuid, True))
     for at in range(2_000):
-        tenure.availability.look({1: True, 2: True, 3: False, 4: False}, float(at))
+        tenure.availability.record({1: True, 2: True, 3: False, 4: False}, float(at))
     there = {place.replica.node_id: place for place in tenure.places(controller.state, [NodeId(2)], SETTINGS, 2_000.0)}
     assert [node for node, place in there.items() if place.is_lost] == [3]
     assert [node for node, place in there.items() if place.in_maintenance] == [4]
@@ -125,7 +125,7 @@ def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
     controller.assign(FIRST, 1, 2, 4)
     way = {NodeId(1): holding(moving={FIRST: MovingPartition((NodeId(4),), (NodeId(3),))})}
     for at in range(int(STUCK_S) + 1):
-        tenure.availability.look({1: True, 2: True, 3: True, 4: False}, float(at))
+        tenure.availability.record({1: True, 2: True, 3: True, 4: False}, float(at))
         tenure.note_reports(way, controller.state, float(at))
         first, second = tenure.placed(controller.state, SETTINGS, float(at))
         assert first.is_busy == (at < STUCK_S)

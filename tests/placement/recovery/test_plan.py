@@ -7,7 +7,13 @@ from msgspec.structs import replace
 
 from raftlog.errors import OutcomeUnknown
 from raftlog.partitions.placement.recovery.plan import KnownPlaces, Plan, make_plan
-from raftlog.partitions.placement.recovery.replica_status import Absent, LostEntry, ReplicaStatus, packed, unpacked
+from raftlog.partitions.placement.recovery.replica_status import (
+    AbsentReplica,
+    LostEntry,
+    ReplicaStatus,
+    pack_status,
+    unpack_status,
+)
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.types import Index, NodeId, Term
 
@@ -57,8 +63,8 @@ def plan_of(
     def now(node: int) -> ReplicaId:
         return replica(node, 100 + node if node in gone else 0)
 
-    rows: dict[NodeId, ReplicaStatus | Absent] = {
-        NodeId(node): Absent(now(node), node not in untold) for node in (*gone, *without, *untold)
+    rows: dict[NodeId, ReplicaStatus | AbsentReplica] = {
+        NodeId(node): AbsentReplica(now(node), node not in untold) for node in (*gone, *without, *untold)
     }
     rows |= {each.replica.node_id: each for each in statuses}
     retired = {UUID(int=node) for node in gone}
@@ -128,14 +134,14 @@ def test_a_majority_of_disks_that_were_replaced() -> None:
 
 
 def test_a_new_disk_that_is_away_may_be_a_member_already() -> None:
-    rows: dict[NodeId, ReplicaStatus | Absent] = {
+    rows: dict[NodeId, ReplicaStatus | AbsentReplica] = {
         NodeId(1): standing(1, lost=(5,)),
         NodeId(2): standing(2, lost=(5,)),
     }
     assigned = (replica(1), replica(2), replica(3, 103))
     plan = make_plan(rows, KnownPlaces(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
     assert "node 3 does not answer" in refusal(plan)
-    rows[NodeId(3)] = Absent(replica(3, 104), is_told=True)
+    rows[NodeId(3)] = AbsentReplica(replica(3, 104), is_told=True)
     plan = make_plan(rows, KnownPlaces(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
     assert "node 3 answers with another disk" in refusal(plan)
 
@@ -209,13 +215,15 @@ def test_refusals(plan: Plan, words: str) -> None:
 
 
 def test_a_standing_travels() -> None:
-    assert unpacked(packed(Absent(replica(1), is_told=True))) == Absent(replica(1), is_told=True)
+    assert unpack_status(pack_status(AbsentReplica(replica(1), is_told=True))) == AbsentReplica(
+        replica(1), is_told=True
+    )
     for each in (standing(1, lost=(3, 4)), standing(2, lost=None), standing(3, floor=entry(11), outgoing=(1,))):
-        assert unpacked(packed(each)) == each
+        assert unpack_status(pack_status(each)) == each
 
 
 @pytest.mark.parametrize("length", range(12))
 def test_a_standing_that_was_cut_off_is_no_absence(length: int) -> None:
     """Or a replica with records would count as one without."""
     with pytest.raises(OutcomeUnknown):
-        unpacked(packed(standing(1))[:length])
+        unpack_status(pack_status(standing(1))[:length])

@@ -21,7 +21,7 @@ from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, Config
 from raftlog.api.kafka.handlers.admin.outcomes import DONE, AdminRefusal, in_parallel, outcome_of
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError, Unavailable
-from raftlog.partitions.addresses import joined
+from raftlog.partitions.addresses import join_host_port
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.topic_config import TopicConfig
 
@@ -99,7 +99,7 @@ class ConfigReader:
             listener,
             next(
                 (
-                    joined(each.host, each.port)
+                    join_host_port(each.host, each.port)
                     for each in broker.kafka_addresses(listener)
                     if each.node_id == broker.node_id
                 ),
