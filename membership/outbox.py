@@ -67,13 +67,13 @@ class GossipOutbox:
         """Queue news for random members, and for one that was declared dead lately, since it may be alive."""
         chosen = self._roster.draw(self._random, fanout)
         since = now - self._config.gossip_to_the_dead_s
-        died_lately = [node_id for node_id in self._roster.dead if self._roster.known(node_id).since > since]
+        died_lately = [node_id for node_id in self._roster.dead if self._roster.member(node_id).since > since]
         if died_lately:
             chosen.append(self._random.choice(died_lately))
         for node_id in chosen:
             claims = self._piggyback(self._config.payload_bytes_max - PAYLOAD_OVERHEAD_BYTES)
             if claims:
-                self._sends.append(OutgoingDatagram(self._roster.known(node_id).address, tuple(claims)))
+                self._sends.append(OutgoingDatagram(self._roster.member(node_id).address, tuple(claims)))
 
     def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
         return self._news.take(room, self._view.retransmits_max, besides)

@@ -272,7 +272,7 @@ class Swim:
         self._turn_at = now + self._config.turn_s(self._roster.up) * self._view.awareness.factor
 
     def _probe(self, node_id: NodeId, now: float) -> None:
-        member, sequence = self._roster.known(node_id), self._next_sequence()
+        member, sequence = self._roster.member(node_id), self._next_sequence()
         self._probes.begin(sequence, member, now, self._view.awareness.factor)
         self._probe_count += 1
         self._ping(sequence, member, now)
@@ -288,7 +288,7 @@ class Swim:
         request = PingRequest(probe.sequence, probe.target, member.disk_uuid, host, port)
         for helper in self._roster.draw(self._random, self._config.helpers, besides=probe.target):
             probe.asked += 1
-            self._outbox.send(self._roster.known(helper).address, request)
+            self._outbox.send(self._roster.member(helper).address, request)
         left_s = (self._config.probe_deadline_s - self._config.probe_timeout_s) * self._view.awareness.factor
         ping = Ping(probe.sequence, probe.target, member.disk_uuid)
         self._outbox.open_stream(member.address, [ping], left_s)
@@ -310,7 +310,7 @@ class Swim:
         The ping carries the claim that it is dead, which it can refute."""
         dead, up = list(self._roster.dead), self._roster.up
         if self._random.random() * up < len(dead):
-            self._ping(self._next_sequence(), self._roster.known(self._random.choice(dead)), now)
+            self._ping(self._next_sequence(), self._roster.member(self._random.choice(dead)), now)
 
     def _probe_suspects(self, now: float) -> None:
         """Probe newly suspected members at once, from a few members only, to confirm or refute the suspicion soon."""
