@@ -1,4 +1,4 @@
-"""RPC addresses as text, HOST:PORT, in the one form in which lists of them are compared. Pure."""
+"""RPC addresses as text, HOST:PORT, in one normal form, so that lists of them can be compared. Pure."""
 
 from collections.abc import Iterable
 
@@ -19,12 +19,12 @@ def address_text(address: Address) -> str:
 
 
 def join_host_port(host: str, port: int) -> str:
-    """Return HOST:PORT as given, an IPv6 address in brackets, without any check."""
+    """Return HOST:PORT as given, with an IPv6 address in brackets; checks nothing."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> Address:
-    """Return host and port of a text HOST:PORT; raise `InvalidArgument` for another text."""
+    """Return host and port of a text HOST:PORT. Raises `InvalidArgument` for any other text."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or not port.isascii():
         raise InvalidArgument(f"{text!r} is not an address; use HOST:PORT")
@@ -34,7 +34,7 @@ def parse_address(text: str) -> Address:
 
 
 def maybe_address(text: str) -> Address | None:
-    """Return host and port of a text; None for an empty text and for one that is no address."""
+    """Return host and port of a text; None if the text is empty or not an address."""
     try:
         return parse_address(text) if text else None
     except InvalidArgument:
@@ -42,5 +42,5 @@ def maybe_address(text: str) -> Address | None:
 
 
 def normalize_addresses(addresses: Iterable[Address]) -> tuple[str, ...]:
-    """Return a list of seeds in a form that can be compared: sorted, without duplicates."""
+    """Return a list of seeds in normal form: sorted, without duplicates."""
     return tuple(sorted({address_text(address) for address in addresses}))

@@ -116,16 +116,16 @@ class Broker:
         await self.parts.stop()
 
     def fail(self, error: RaftlogError) -> None:
-        """Stop all work because of an error, which `ended` then has."""
+        """Stop all work because of an error, which becomes the result of `ended`."""
         self.node.fail(error)
 
     @property
     def ended(self) -> "asyncio.Future[RaftlogError | None]":
-        """Future that is done when the process cannot go on, or has stopped."""
+        """Future that completes when the broker has failed or stopped."""
         return self.node.ended
 
     def wake_fetches(self) -> None:
-        """Answer every waiting fetch with the records at hand, and let none wait from now on: the broker is to stop."""
+        """Answer every waiting fetch with the available records, and let none wait any more, before a stop."""
         self.parts.wake_fetches()
 
     # ---- identity
@@ -141,12 +141,12 @@ class Broker:
 
     @property
     def controller_id(self) -> NodeId | None:
-        """Leader of the controller's Raft group, as known to this node."""
+        """Node id of the controller's leader, as known here."""
         return self.metadata.freshness().leader
 
     @property
     def rpc_address(self) -> str | None:
-        """Address at which this process listens for other brokers; None when it does not listen."""
+        """Address at which this process listens for other brokers; None if it does not listen."""
         address = self.node.transport.address
         return None if address is None else join_host_port(*address)
 
@@ -157,17 +157,17 @@ class Broker:
 
     @property
     def receive_budget(self) -> MemoryBudget:
-        """Memory of frames that arrive from other brokers."""
+        """Memory budget for frames that arrive from other brokers."""
         return self.node.transport.receive_budget
 
     @property
     def descriptor_shortage(self) -> str | None:
-        """Reason why no files can be opened at present; None when they can."""
+        """Reason why no more files can be opened; None if they can."""
         return self.node.driver.descriptors.shortage
 
     @property
     def sync_method(self) -> str:
-        """Method for the syncs of commits: `aio` or `threads`."""
+        """Method of the syncs of commits: `aio` or `threads`."""
         return self.node.driver.disk.sync_method
 
     def broker_ids(self) -> list[NodeId]:
@@ -183,7 +183,7 @@ class Broker:
     # ---- lookup
 
     async def _topic(self, name: str, deadline: Deadline) -> Topic:
-        """Return the topic; ask the controller when it is not known here. Raises `UnknownTopic`."""
+        """Return the topic; ask the controller if it is unknown here. Raises `UnknownTopic`."""
         self.check_ready()
         return await self._finder.topic(name, deadline)
 
@@ -192,16 +192,16 @@ class Broker:
         return await self._finder.partition(topic, number, deadline)
 
     def leader_of(self, topic: str, partition: int) -> NodeId | None:
-        """Return the node that leads a partition, as far as known here; API servers look up its address."""
+        """Return the node id of a partition's leader as known here; API servers look up its address."""
         return self._finder.leader_of(topic, partition)
 
     def addresses_of(self, node: NodeId) -> Addresses | None:
-        """Return the addresses that a broker advertises; None when it is not registered."""
+        """Return the addresses that a broker advertises; None if it is not registered."""
         row = self.metadata.state.brokers.get(node)
         return None if row is None else row.addresses
 
     def kafka_addresses(self, listener: str) -> list[KafkaAddress]:
-        """Return by node id the brokers that clients of a Kafka listener can reach, as far as known here.
+        """Return the addresses of brokers for clients of a Kafka listener, by node id, as known here.
 
         They stay there while a broker is down. Below feature level 2 there are none."""
         racks = self.parts.gossip.racks() | {self.node_id: self.settings.rack}
@@ -252,7 +252,7 @@ class Broker:
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
     ) -> Produced:
-        """Append a client's record batches as they are, all or nothing.
+        """Append record batches of a client unchanged, all or nothing.
 
         Raises `InvalidBatch`, `RecordTooLarge`, and the errors that `produce_records` has in its results."""
         found = await self._writable(topic, deadline)
@@ -278,7 +278,7 @@ class Broker:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int = 1, deadline: Deadline
     ) -> Fetched:
-        """Return stored batches from the one that holds `offset`, so that the first records may lie below it.
+        """Return stored batches from the one that contains `offset`; its first records may lie below `offset`.
 
         Wait until `min_bytes` are available or the deadline passes; then return the batches at hand, perhaps none.
         Raises `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`."""
@@ -300,7 +300,7 @@ class Broker:
     async def offset_for_timestamp(
         self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline
     ) -> tuple[Offset, int] | None:
-        """Return offset and timestamp of the first record whose timestamp is at least this."""
+        """Return offset and timestamp of the first record whose timestamp is at least the given one."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline)
 
@@ -325,7 +325,7 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicState:
-        """Create a topic; return once a majority of the controller's disks has it.
+        """Create a topic; return once a majority of the controller's voters has stored it.
 
         `None` stands for the defaults of this broker's settings; `assignments` has the node ids of each partition.
         Normally its partitions have leaders then. Raises `TopicExists` and `InvalidArgument`."""
@@ -369,7 +369,7 @@ class Broker:
     async def alter_topic_config(
         self, name: str, changes: Mapping[str, str | None], *, deadline: Deadline, validate_only: bool = False
     ) -> None:
-        """Set settings of a topic, all or nothing; `None` restores the broker's default."""
+        """Change settings of a topic, all or nothing; `None` restores the broker's default."""
         self.check_ready()
         await self.parts.changes.alter(name, changes, deadline, validate_only=validate_only)
 
@@ -397,17 +397,17 @@ class Broker:
     # ---- state
 
     async def brokers(self, *, deadline: Deadline) -> list[BrokerDescription]:
-        """Return all brokers of the cluster, and whether they answer."""
+        """Return all brokers of the cluster, with the status of those that answer."""
         self.check_ready()
         return await self._view.brokers(deadline)
 
     def members(self) -> list[ClusterMember]:
-        """Return all brokers that are registered or gossip, with their state by gossip on this node."""
+        """Return all brokers that are registered or gossip, with their gossip state as known here."""
         self.check_ready()
         return self.parts.gossip.members()
 
     async def cluster_view(self) -> RenderedMap:
-        """Return the map of brokers and partitions, as known here (`gossip.cluster_map`)."""
+        """Return the map of brokers and partitions as known here (`gossip.cluster_map`)."""
         self.check_ready()
         return await self.parts.map.render()
 
@@ -425,7 +425,7 @@ class Broker:
         survivor: int | None,
         deadline: Deadline,
     ) -> RecoveryResult:
-        """Report the rest of a broken partition and the loss of its recovery; with `accept_loss` recover it."""
+        """Report the remains of a broken partition and the loss of its recovery; `accept_loss` executes it."""
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
         recovering = self.parts.recovering

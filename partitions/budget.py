@@ -1,4 +1,4 @@
-"""Bounded amount of bytes that producers share; callers wait in line for room, and fail when their deadline passes.
+"""Byte budget shared by producers; callers queue for room, and fail when their deadline passes.
 
 Invariant: `used ≤ limit`, except that one caller always gets in when nothing is used, however large its request is."""
 
@@ -10,7 +10,7 @@ from raftlog.partitions.deadline import NEVER, Deadline
 
 
 class Budget:
-    """Budget of bytes that serves callers in the order of their arrival."""
+    """Byte budget that serves callers in the order of their arrival."""
 
     __slots__ = ("_line", "limit", "name", "used")
 
@@ -21,7 +21,7 @@ class Budget:
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def maybe_take(self, size: int) -> bool:
-        """Take `size` bytes and return True if they are free and no caller waits; return False otherwise."""
+        """Take `size` bytes if they are free and no caller waits; return whether they were taken."""
         used = self.used
         if self._line or (used and used + size > self.limit):
             return False
@@ -29,7 +29,7 @@ class Budget:
         return True
 
     async def take(self, size: int, deadline: Deadline) -> None:
-        """Take `size` bytes, waiting for them until the deadline; raises `Overloaded`."""
+        """Take `size` bytes, waiting for them until the deadline. Raises `Overloaded`."""
         if self.maybe_take(size):
             return
         loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Budget:
                 timer.cancel()
 
     def give(self, size: int) -> None:
-        """Give bytes back, and admit waiting callers that fit now."""
+        """Return `size` bytes, and serve the waiting callers that fit now."""
         self.used -= size
         assert self.used >= 0, f"{self.name}: gave back {-self.used} bytes more than were taken"
         if self._line:

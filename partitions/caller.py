@@ -1,4 +1,4 @@
-"""Client behind a request, as its listener knows it. Made by API servers, once for each connection."""
+"""Client that sent a request, as its listener identified it. Made by API servers, once per connection."""
 
 from typing import Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""View of the cluster for operators and clients: topics with their leaders, brokers, health with reasons.
+"""View of the cluster for operators and clients: topics with leaders, brokers, and health with reasons.
 
 Leaders and replicas in sync are requested from all nodes at once, with one request each; a node that does not answer in
 time counts as down. The controller's state comes from the copy here. Called by the broker."""
@@ -54,7 +54,7 @@ LEADERLESS_S: Final = 1.5
 
 
 class ClusterObserver:
-    """Observer of the whole cluster, and server of this node's part of the view; one instance for each process."""
+    """Observer of the whole cluster, and server of this node's part of the view; one per process."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClusterObserver:
     # topics
 
     def outline(self, topic: Topic) -> TopicState:
-        """Return the state of a topic as known here, without a request to other nodes."""
+        """Return the state of a topic as known here, without requests to other nodes."""
         return _topic_state(topic, self._add_versions(topic, map(self._local_state, topic.partitions)))
 
     def _local_state(self, partition: Partition) -> PartitionState:
@@ -86,16 +86,16 @@ class ClusterObserver:
         return _partition_state(partition, [*rest, () if damage is None else ((self._me, damage),)], is_local=True)
 
     def describe_planned(self, creation: CreateTopic, config: TopicConfig) -> TopicState:
-        """Return a topic that does not exist, as it would be created."""
+        """Return the state that a topic would have after its creation."""
         return _make_topic_state(creation, config, dict(creation.configs), planned_states(creation.partitions))
 
     def describe_grown(self, topic: Topic, command: AddPartitions) -> TopicState:
-        """Return a topic with partitions that do not exist, as they would be added."""
+        """Return the state that a topic would have after an addition of partitions."""
         before, added = self.outline(topic), planned_states(command.partitions, command.partition_count)
         return before._replace(partitions=[*before.partitions, *added])
 
     async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicState]:
-        """Describe topics by the answers of the partitions' leaders; each broker gets one request for all."""
+        """Describe topics from reports of the partitions' leaders; each broker gets one request."""
         rows, _ = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         described = []
         for topic in topics:
@@ -105,7 +105,7 @@ class ClusterObserver:
         return described
 
     def _add_versions(self, topic: Topic, described: Iterable[PartitionState]) -> list[PartitionState]:
-        """Add the versions of the assignments, unless the topic has just been deleted."""
+        """Add the versions of the assignments, unless the topic was just deleted."""
         row = self._metadata.state.topics.get(topic.row.topic_id)
         if row is None:
             return list(described)
@@ -115,7 +115,7 @@ class ClusterObserver:
         ]
 
     def _merge_row(self, partition: Partition, row: list[Any] | None) -> PartitionState:
-        """Return the state of a partition by the answers of the nodes, with a problem when its data may be lost."""
+        """Return the state of a partition from a reported row, with a problem if its data may be lost."""
         described = _partition_state(partition, row)
         if row is not None or not self._is_replaced(partition):
             return described
@@ -125,7 +125,7 @@ class ClusterObserver:
         )
 
     def _is_replaced(self, partition: Partition) -> bool:
-        """Return whether a disk on which the partition was created has been replaced."""
+        """Return whether a disk on which the partition was created was replaced."""
         state = self._metadata.state
         topic = state.topics.get(partition.topic_id)
         first = () if topic is None else topic.origin(partition.number).replicas
@@ -134,10 +134,10 @@ class ClusterObserver:
     async def _ask_leaders(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> tuple[dict[bytes, list[Any]], dict[bytes, int]]:
-        """Return by group id the leader's row, and the ms for which no replica that answers has known a leader."""
+        """Return by group id the leader's row, and the ms for which no answering replica has known a leader."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
         answers = await asyncio.gather(
-            *(self._ask_about(node, partitions, self._answer_deadline(node, deadline)) for node in nodes)
+            *(self._ask_about(node, partitions, self._cut_deadline(node, deadline)) for node in nodes)
         )
         best: dict[bytes, list[Any]] = {}
         leaderless: dict[bytes, int] = {}
@@ -152,12 +152,12 @@ class ClusterObserver:
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}, leaderless
 
     async def leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
-        """Return leader, term and replicas in sync by group id, as far as nodes answer; None in sync: by a follower."""
+        """Return leader, term and replicas in sync by group id, as nodes report them; None in sync: by a follower."""
         rows, _ = await self._ask_leaders(partitions, deadline)
         return {key: row[:3] for key, row in rows.items()}
 
-    def _answer_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
-        """Return the deadline for an answer; a node that answers counts as up in any state by gossip."""
+    def _cut_deadline(self, node: NodeId, deadline: Deadline) -> Deadline:
+        """Return the deadline for an answer of a node: shorter if gossip has it as suspect, dead or left."""
         patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
         return Deadline(min(deadline, deadline_in(patience_ms)))
 
@@ -184,7 +184,7 @@ class ClusterObserver:
         return rows
 
     async def _local_rows(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
-        """Return the rows of the replicas here; yield to the event loop now and then."""
+        """Return the rows of the replicas here; yield to the event loop between slices."""
         rows = []
         for number, partition in enumerate(partitions):
             rows.append(self._local_row(partition))
@@ -223,7 +223,7 @@ class ClusterObserver:
     # brokers
 
     async def brokers(self, deadline: Deadline) -> list[BrokerDescription]:
-        """Return all registered brokers and their state."""
+        """Return all registered brokers with their state."""
         return (await self._collect_brokers(deadline))[0]
 
     async def _collect_brokers(self, deadline: Deadline) -> tuple[list[BrokerDescription], int]:
@@ -232,15 +232,11 @@ class ClusterObserver:
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
         resting = self._metadata.state.in_maintenance()
-        brokers = [
-            _broker_state(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows
-        ]
+        brokers = [_broker(row, row.node_id in resting, statuses[row.node_id], racks.get(row.node_id)) for row in rows]
         return brokers, sum(status["moving"] for status in statuses.values() if status is not None)
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
-        answers = await asyncio.gather(
-            *(self._status_of(node, self._answer_deadline(node, deadline)) for node in nodes)
-        )
+        answers = await asyncio.gather(*(self._status_of(node, self._cut_deadline(node, deadline)) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
     async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:
@@ -273,7 +269,7 @@ class ClusterObserver:
     # health
 
     async def health(self, deadline: Deadline) -> ClusterHealth:
-        """Return all problems of the cluster and their reasons."""
+        """Return the problems of the cluster with their reasons."""
         brokers, moving = await self._collect_brokers(deadline)
         topics = list(self._topics)
         rows, leaderless_ms = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
@@ -307,13 +303,9 @@ class ClusterObserver:
         if unfinished is not None:
             reasons.append(unfinished)
         if leaderless:
-            reasons.append(
-                f"{len(leaderless)} partitions have no leader and cannot be written: {_first_names(leaderless)}"
-            )
+            reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_join(leaderless)}")
         if under_replicated:
-            reasons.append(
-                f"{len(under_replicated)} partitions lack replicas in sync: {_first_names(under_replicated)}"
-            )
+            reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_join(under_replicated)}")
         reasons += self._not_emptied_reasons(draining)
         reasons += _describe_lag(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
@@ -338,13 +330,13 @@ class ClusterObserver:
         )
 
     def _is_controller_leaderless(self) -> bool:
-        """Return whether this node has known no leader of the controller for too long."""
+        """Return whether the controller has had no leader known here for too long."""
         group_id = self._metadata.group_id
         group = None if group_id is None else self._node.group(group_id)
         return group is None or self._node.leader_statistics.leaderless_s(group) > LEADERLESS_S
 
     def _is_leaderless(self, topic: Topic, partition: Partition, leaderless_ms: int | None) -> bool:
-        """Return whether a partition without a leader has had none for too long.
+        """Return whether a partition has had no leader for too long.
 
         No replica of a new partition may exist yet; an older one of which no replica answers has no leader."""
         if leaderless_ms is None:
@@ -353,7 +345,7 @@ class ClusterObserver:
         return leaderless_ms is None or leaderless_ms > LEADERLESS_S * 1000
 
     def _not_emptied_reasons(self, draining: Iterable[int]) -> list[str]:
-        """Return for brokers that are decommissioned why replicas have no place elsewhere."""
+        """Return the reasons why replicas of decommissioned brokers have no other place."""
         state = self._metadata.state
         rows = [row for node in draining if (row := state.brokers.get(node)) is not None]
         summaries = [(row.node_id, allocation_failures(state, state.groups_of(row.replica)).summary) for row in rows]
@@ -361,13 +353,13 @@ class ClusterObserver:
 
 
 def _rank(row: list[Any]) -> tuple[bool, int]:
-    """Return a key that orders a leader's row above a follower's, and a later term above an earlier one."""
+    """Return a sort key of a row: leaders above followers, later terms above earlier ones."""
     _, term, in_sync, *_ = row
     return (in_sync is not None, term)
 
 
 def _partition_state(partition: Partition, row: list[Any] | None, *, is_local: bool = False) -> PartitionState:
-    """Convert a row to the state of a partition; with `is_local`, a follower's row also names the leader."""
+    """Convert a row to the state of a partition; with `is_local`, the row of a follower names the leader too."""
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionState(partition.number, None, replicas, (), None)
@@ -404,7 +396,7 @@ def _describe_lag(behind: Iterable[ReplicaLag]) -> list[str]:
     ]
 
 
-def _first_names(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
@@ -427,9 +419,7 @@ def _make_topic_state(
     )
 
 
-def _broker_state(
-    row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None, rack: str | None
-) -> BrokerDescription:
+def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None, rack: str | None) -> BrokerDescription:
     host, _, port = row.addresses.rpc.rpartition(":")
     known = BrokerDescription(
         node_id=row.node_id,

@@ -1,4 +1,4 @@
-"""Composition of a broker: makes every part, and orders how parts start, follow the controller and stop.
+"""Composition of a broker: makes all parts, and orders their start, their updates and their stop.
 
     start     network, then moves and balancing of replicas, then the controller, then maintenance
     observe   `observers`, in this order after each batch of applied controller commands; later ones read earlier ones
@@ -52,14 +52,14 @@ from raftlog.runtime.batch_opener import BatchOpener
 
 
 class BrokerGate(RecordReader, Protocol):
-    """Methods of the façade that parts call."""
+    """Methods of the façade that the parts call."""
 
     def check_ready(self) -> None:
         """Raise `Unavailable` while the broker starts or stops."""
 
 
 class BrokerParts:
-    """Parts of one broker, each made of earlier ones."""
+    """Parts of one broker; later ones are made from earlier ones."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class BrokerParts:
         metadata.observers += self.observers()
 
     def observers(self) -> list[Callable[[], None]]:
-        """Return the observers of the controller's state, in order."""
+        """Return the observers of the controller's state, in the order of their calls."""
         return [
             self.finder.state_changed,
             self.refresh_topics,

@@ -1,4 +1,4 @@
-"""Plain integers that the hot path increments; they become metrics only when metrics are read."""
+"""Counters that the hot path increments: plain integers, read when metrics are read."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Deadlines: absolute times on the event loop's clock, so that one number travels through every layer unchanged."""
+"""Deadlines: absolute times of the event loop's clock, passed unchanged through every layer."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,12 +11,12 @@ NEVER = Deadline(float("inf"))
 
 
 def deadline_in(milliseconds: float) -> Deadline:
-    """Return the deadline this many milliseconds from now."""
+    """Return the deadline in this number of milliseconds."""
     return Deadline(asyncio.get_running_loop().time() + milliseconds / 1000)
 
 
 class DeadlineSweep:
-    """One timer for many waiters: it fires at the earliest deadline noted, and again while any is left.
+    """Timer for many waiters: it fires at the earliest deadline noted, and again while any is left.
 
     `expire(now)` answers all waiters whose deadline has passed and returns the earliest deadline left, or `NEVER`."""
 
@@ -30,7 +30,7 @@ class DeadlineSweep:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, deadline: float) -> None:
-        """Fire at this deadline, or earlier."""
+        """Fire at this deadline or earlier."""
         if deadline < self.earliest:
             self.cancel()
             self.earliest = deadline

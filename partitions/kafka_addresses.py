@@ -1,4 +1,4 @@
-"""Addresses of brokers for clients of one Kafka listener, from the controller's state. Pure; called by the façade."""
+"""Addresses of brokers for clients of one Kafka listener, from the controller's state. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from raftlog.types import NodeId
 
 
 class KafkaAddress(NamedTuple):
-    """Address of one broker; an IPv6 `host` has no brackets. `rack`: None when it is unknown."""
+    """Address of one broker; an IPv6 `host` has no brackets. `rack` is None if it is unknown."""
 
     node_id: NodeId
     host: str
@@ -20,7 +20,7 @@ class KafkaAddress(NamedTuple):
 def kafka_addresses(
     brokers: Iterable[RegisteredBroker], listener: str, racks: Mapping[NodeId, str]
 ) -> list[KafkaAddress]:
-    """Return the addresses of the brokers with this listener, by node id.
+    """Return the addresses of the brokers for clients of this listener, by node id.
 
     A broker that does not have this listener, and has exactly one other, is reached through that one."""
     found = []
@@ -33,7 +33,7 @@ def kafka_addresses(
 
 
 def kafka_note(brokers: Iterable[RegisteredBroker]) -> str | None:
-    """Return a note for operators when only some brokers of the cluster serve Kafka."""
+    """Return a note for operators if only some brokers of the cluster serve Kafka."""
     rows = list(brokers)
     missing = [broker.node_id for broker in rows if not broker.addresses.kafka]
     if not missing or len(missing) == len(rows):

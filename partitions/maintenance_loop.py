@@ -1,4 +1,4 @@
-"""Periodic maintenance of a broker: retention, rolls by age, expiry of committed offsets. In slices between requests.
+"""Periodic maintenance of a broker in slices: retention, rolls by age, expiry of committed offsets.
 
 The scrub belongs to the driver; a deleted topic's files are removed with its Raft groups. Called by the broker."""
 

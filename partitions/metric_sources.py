@@ -1,4 +1,4 @@
-"""Figures of a broker for metrics, computed when metrics are read; nothing is stored.
+"""Figures of a broker for metrics: computed when metrics are read, and not stored.
 
 Thousands of Raft groups are read in slices, so the figures come from several turns of the loop. Counters of events
 (`counters`, histograms, traffic) are read where they are counted. Made by the broker."""
@@ -43,7 +43,7 @@ class ReplicaFigures(NamedTuple):
 
 @dataclass(slots=True)
 class Figures:
-    """Figures of all Raft groups here including the controller's; `replicas` has only those of topics, in order."""
+    """Figures of all Raft groups here, the controller's included; `replicas` has those of topics only, in order."""
 
     replicas: list[ReplicaFigures] = field(default_factory=list)
     led: int = 0
@@ -91,7 +91,7 @@ class MetricSources:
         self._router, self._moves, self._replicas, self._budget = router, moves, replicas, budget
 
     def disk_space(self) -> DiskSpace:
-        """Return path, free and total bytes of the file system of the data directory; -1 when they cannot be read."""
+        """Return path, free and total bytes of the data directory's file system; −1 if they cannot be read."""
         disk, path = self.driver.disk, self.driver.data_dir
         try:
             free, total = disk.free_bytes(path), disk.total_bytes(path)

@@ -1,4 +1,4 @@
-"""Arguments and results of the broker's façade."""
+"""Arguments and results of the façade of the broker."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ class RecordResult(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Offsets of the batches of one request; `base_offset` is -1 with `acks=0`.
+    """Offsets of the batches of one request; `base_offset` is −1 with `acks=0`.
 
     `topic_id` is set by the broker that received the request, as in `Fetched`."""
 
@@ -67,7 +67,7 @@ class Fetched(NamedTuple):
 
 
 class ReplicaLag(NamedTuple):
-    """Entries and bytes of its leader's log that a replica lacks; `bytes` is estimated, without those in memory only.
+    """Entries and bytes that a replica lacks; `bytes` is an estimate without those in memory only.
 
     `bytes_per_s` is the present rate of its catch-up."""
 
@@ -78,7 +78,7 @@ class ReplicaLag(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """State of one partition by its leader; `problem` is why it cannot be written or read.
+    """State of one partition by its leader; `problem` is the reason why it cannot be written or read.
 
     Without a leader that answers, `leader` and the offsets are None and `in_sync` is empty."""
 
@@ -103,7 +103,7 @@ class PartitionState(NamedTuple):
 
 
 def planned_states(placed: Sequence[Sequence[ReplicaId]], first: int = 0) -> list[PartitionState]:
-    """Return the states of partitions that do not exist, from number `first` on, as they would be created."""
+    """Return the states that new partitions would have, from number `first` on."""
     return [
         PartitionState(number, None, [replica.node_id for replica in replicas], (), None)
         for number, replicas in enumerate(placed, first)
@@ -111,7 +111,7 @@ def planned_states(placed: Sequence[Sequence[ReplicaId]], first: int = 0) -> lis
 
 
 class TopicState(NamedTuple):
-    """One topic; `config` holds every setting, `overrides` only those that were set on the topic."""
+    """State of one topic; `config` has every setting, `overrides` only those that were set on the topic."""
 
     name: str
     topic_id: str

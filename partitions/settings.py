@@ -1,4 +1,4 @@
-"""Settings of one broker. Settings of topics and logs are in `raftlog.topic_config`."""
+"""Settings of one broker; those of topics and logs are in `raftlog.topic_config`."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ SYNC_METHODS = ("auto", "aio", "threads")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Settings of one broker: sizes in bytes, times in the unit that the name ends with."""
+    """Settings of one broker: sizes in bytes, times in the unit at the end of the name."""
 
     data_dir: str
     """Data directory; created when it is missing."""

@@ -1,4 +1,4 @@
-"""Creation, growth, alteration and deletion of topics from any node: placed here, decided by the controller.
+"""Creation, growth, alteration and deletion of topics from any node; the controller decides, this node places.
 
 The local copy of the controller's state is brought up to date first, so that refusals here are correct. A change that
 was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker."""
@@ -38,7 +38,7 @@ REPLICATION_FACTOR = 3
 
 
 class TopicChanges:
-    """Changes of topics; `random` chooses between equally loaded hosts and draws uuids. One instance a process."""
+    """Changes of topics; `random` chooses between equally loaded hosts and draws uuids. One instance per process."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class TopicChanges:
         return command
 
     async def ensure_internal(self, name: str, count: int, config: Mapping[str, str], deadline: Deadline) -> Topic:
-        """Return the internal topic of this name; create it when it is missing."""
+        """Return the internal topic of this name; create it if it is missing."""
         if name not in self._topics:
             await self._metadata.barrier(deadline)
         if name not in self._topics:
@@ -201,7 +201,7 @@ class TopicChanges:
         return AddPartitions(name, topic.topic_id, present, placed, self._wall_ms())
 
     async def delete(self, name: str, deadline: Deadline) -> None:
-        """Delete a topic; raise `UnknownTopic` if it does not exist."""
+        """Delete a topic. Raises `UnknownTopic` if it does not exist."""
         check_topic_name(name)
         await self._metadata.barrier(deadline)
         topic = self._topics.find(name)

@@ -1,4 +1,4 @@
-"""Consumer instances in the sense of the REST Proxy v2: consumers that a broker runs for clients of its REST API.
+"""Consumer instances as in the REST Proxy v2: consumers that a broker runs for clients of its REST API.
 
 An instance runs at the coordinator of its consumer group; every broker forwards requests to there. Its state stands
 in the group's log, so the next coordinator continues with it. Entry point: the broker, as `broker.consumers`. The

@@ -1,4 +1,4 @@
-"""One attempt of a poll, for an instance that holds its turn: fetch records and advance positions.
+"""One attempt of a poll, by an instance that holds its turn: fetch records and advance positions.
 
 A position advances when the whole answer is there, and not at all when there is an error instead. With the reset
 policy `none` a position that is not in the log is such an error, and so is a batch that cannot be decoded: the
@@ -23,7 +23,7 @@ MAX_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Deliveries:
-    """Poll answers of one instance."""
+    """Answers to the polls of one instance."""
 
     def __init__(
         self, host: InstanceHost, settings: InstanceSettings, positions: FetchPositions, beginnings: InitialPositions
@@ -32,12 +32,13 @@ class Deliveries:
 
     @property
     def empty_answer(self) -> PollDelivery:
+        """Answer without records."""
         return PollDelivery(self._settings.format)
 
     async def attempt(
         self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]
     ) -> PollDelivery:
-        """Return the records available until the deadline or an interruption.
+        """Return the records that are available before the deadline or an interruption.
 
         Returns nothing when `is_wanted` is false by then, because a newer poll has replaced this one."""
         bounds = self._host.bounds
@@ -70,6 +71,7 @@ class Deliveries:
 
 
 def _raise_blocking_error(polled: Polled, asked: int) -> None:
+    """Raise the error that ends the poll: an undecodable batch, or any error if no partition could be read."""
     others = [error for error in polled.failed.values() if not isinstance(error, OffsetOutOfRange)]
     stopping: list[RaftlogError] = [error for error in others if isinstance(error, UndecodableBatch)]
     if not stopping and asked == len(others):

@@ -1,4 +1,4 @@
-"""First position of an instance in a partition, and its next position when the present one is not in the log.
+"""First position of an instance in a partition, and its next position if the present one is not in the log.
 
     an anchor that still holds → the committed offset → `auto.offset.reset`
 
@@ -21,7 +21,7 @@ _ASKED_AT_ONCE = 16
 
 
 class DecidedPositions(NamedTuple):
-    """Result of a decision on positions. Partitions whose leader did not answer are decided later."""
+    """Result of a decision on positions; partitions whose leader did not answer are left out, for the next decision."""
 
     anchors: dict[TopicPartition, Anchor]
     """Anchors to store, because the next coordinator would decide otherwise."""
@@ -57,6 +57,7 @@ class InitialPositions:
         return begun
 
     async def _begin_by_policy(self, partition: TopicPartition, begun: DecidedPositions, deadline: Deadline) -> None:
+        """Set the first position of a partition by the reset policy; do nothing if its leader does not answer."""
         try:
             bounds = await self._host.reader.offsets(*partition, deadline=deadline)
         except RaftlogError:
@@ -70,14 +71,14 @@ class InitialPositions:
             begun.anchors[partition] = Anchor(bounds.end, NOTHING_COMMITTED)
 
     def reset_position(self, partition: TopicPartition, error: OffsetOutOfRange) -> MovedPosition:
-        """Replace a position that is not in the log, by the reset policy."""
+        """Replace a position that is not in the log, by the reset policy; return the change."""
         to = {"earliest": error.first, "latest": error.end}.get(self._reset)
         if to is not None:
             self._positions.begin(partition, to)
         return MovedPosition(*partition, error.offset, to, error.first, error.end)
 
     async def resolve(self, chosen: Sequence[ChosenPosition], deadline: Deadline) -> dict[TopicPartition, Offset]:
-        """Return the offsets that a client's choices mean. Raises the errors of the partitions' leaders."""
+        """Return the offsets of the positions that a client chose. Raises the errors of the partitions' leaders."""
         found: dict[TopicPartition, Offset] = {}
         for some in _split(_ASKED_AT_ONCE, chosen):
             offsets = await asyncio.gather(*(self._resolve_one(each, deadline) for each in some))
@@ -97,7 +98,7 @@ class InitialPositions:
 
 
 def committed_offset(committed: Mapping[TopicPartition, OffsetRecord], partition: TopicPartition) -> Offset:
-    """Return the committed offset of a partition; `NOTHING_COMMITTED` when there is none."""
+    """Return the committed offset of a partition; `NOTHING_COMMITTED` if there is none."""
     found = committed.get(partition)
     return NOTHING_COMMITTED if found is None else found.offset
 

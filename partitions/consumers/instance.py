@@ -47,7 +47,7 @@ _COMMITTING_S: Final = 0.5
 
 
 class Instance:
-    """State and operations of one instance; see the module. `stored` is its record in the log."""
+    """Consumer instance; see the module. `stored` is its record in the log."""
 
     def __init__(self, host: InstanceHost, group: str, name: str, stored: StoredInstance) -> None:
         self.group, self.name, self.stored = group, name, stored
@@ -116,17 +116,18 @@ class Instance:
             await self._member.leave()
 
     def interrupt(self) -> None:
-        """Return all polls at once, because the broker is about to stop."""
+        """Let all polls return at once, because the broker is about to stop."""
         self._stops = True
         self._interrupted.set()
 
     def _check_usable(self) -> None:
+        """Raise the error of an ended instance."""
         if self._over is not None:
             raise copied_error(self._over)
 
     @asynccontextmanager
     async def _turn_held(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
-        """Hold the turn during the block. `is_urgent`: a poll that holds it ends."""
+        """Hold the turn during the block; if `is_urgent`, interrupt a poll that holds it."""
         self._wanting += is_urgent
         if is_urgent:
             self._interrupted.set()
@@ -143,7 +144,7 @@ class Instance:
             self._turn.release()
 
     async def _store(self, change: Callable[[StoredInstance], StoredInstance], deadline: Deadline) -> None:
-        """Store a changed record in the log; changes are serialized, so the last in the log is the last here."""
+        """Store a changed record in the log; changes are serialized, so that the log has them in this order."""
         async with self._storing:
             changed = change(self.stored)
             if changed != self.stored:
@@ -164,7 +165,7 @@ class Instance:
     # subscription and assignment
 
     async def subscribe(self, topics: tuple[str, ...], pattern: str | None, deadline: Deadline) -> None:
-        """Subscribe to these topics or to those that match, in place of the earlier subscription of the same kind.
+        """Subscribe to topics by name or by pattern, in place of the earlier subscription of the same kind.
 
         Raises `ConsumerState` when it is subscribed the other way or has partitions assigned, and `InvalidArgument`."""
         if pattern is not None:
@@ -180,7 +181,7 @@ class Instance:
         await self._subscribe()
 
     async def _subscribe(self) -> None:
-        """Join the group for the stored subscription, or rejoin it."""
+        """Join or rejoin the group for the stored subscription."""
         if self.stored.pattern is not None:
             self._matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
         self._has_begun.set()
@@ -193,7 +194,7 @@ class Instance:
             self._member.subscription_changed()
 
     async def topics_changed(self) -> None:
-        """Match the pattern again, because topics were created or deleted."""
+        """Match the pattern again after topics were created or deleted."""
         if self.stored.pattern is None or self._member is None:
             return
         matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
@@ -202,7 +203,7 @@ class Instance:
             self._member.subscription_changed()
 
     async def unsubscribe(self, deadline: Deadline) -> None:
-        """Leave the group, or drop the partitions that were assigned by hand."""
+        """Leave the group, or drop the manually assigned partitions."""
         async with self._turn_held():
             if self.stored.settings.auto_commit:
                 await self._commits.commit_before_revocation(
@@ -217,7 +218,7 @@ class Instance:
             await member.leave()
 
     async def assign(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
-        """Assign partitions by hand, in place of earlier ones.
+        """Assign partitions manually, in place of earlier ones.
 
         Raises `ConsumerState` when the instance is subscribed, and `UnknownTopic`."""
         if self.stored.is_subscribed:
@@ -236,7 +237,7 @@ class Instance:
 
     @property
     def subscribed(self) -> SubscribedTopics:
-        """Topics that the instance is subscribed to now."""
+        """Topics to which the instance is subscribed now."""
         return SubscribedTopics(self.wanted_topics(), self.stored.pattern)
 
     @property
@@ -247,7 +248,7 @@ class Instance:
     # callbacks of its group member (`member.MemberListener`)
 
     def wanted_topics(self) -> tuple[str, ...]:
-        """Return the topics subscribed by name, or those that the pattern matches."""
+        """Return the topics subscribed by name, or those that match the pattern."""
         return self.stored.topics if self.stored.pattern is None else self._matched
 
     async def on_member_id(self, member_id: str) -> None:
@@ -272,7 +273,7 @@ class Instance:
             self._positions.own((), keep=False)
 
     async def _decide(self) -> None:
-        """Decide the initial positions now instead of with the first poll, so that no later record is skipped."""
+        """Decide the initial positions before the first poll, so that no later record is skipped."""
         try:
             async with self._turn_held(is_urgent=False):
                 await self._ensure_positions(deadline_in(_CLOSING_MS))
@@ -330,7 +331,7 @@ class Instance:
         return delivery._replace(may_wait_ms=max(0, longest_ms - wait_ms))
 
     async def _poll(self, number: int, until: Deadline, max_bytes: int) -> PollDelivery:
-        """Attempt until there is an answer; repeat after an interruption that leaves time, such as a rebalance."""
+        """Repeat attempts until there is an answer; an interruption such as a rebalance leads to another attempt."""
         moved: list[MovedPosition] = []
         while True:
             try:
@@ -353,7 +354,7 @@ class Instance:
             await asyncio.sleep(0)
 
     async def _ensure_positions(self, deadline: Deadline) -> list[MovedPosition]:
-        """Give all partitions positions; return those where the policy refuses one. The caller holds the turn."""
+        """Give all partitions positions; return those for which the policy has none. The caller holds the turn."""
         self._positions.forget_other_topics()
         begun = await self._initial_positions.decide(self.stored.anchors, deadline)
         if begun.anchors:
@@ -368,7 +369,7 @@ class Instance:
     # positions and offsets
 
     async def seek(self, chosen: Sequence[ChosenPosition], deadline: Deadline) -> None:
-        """Set positions. Raises `ConsumerState` for a partition that is not assigned to it, and then sets none."""
+        """Set positions. Raises `ConsumerState`, and sets none, if a partition is not assigned to the instance."""
         await self._wait_for_assignment(deadline)
         self._check_owned(each.partition for each in chosen)
         found = await self._initial_positions.resolve(chosen, deadline)
@@ -409,7 +410,7 @@ class Instance:
     async def committed(
         self, partitions: Collection[TopicPartition] | None, deadline: Deadline
     ) -> list[CommittedPosition]:
-        """Return the group's committed offsets in these partitions, or in all assigned ones; omit those without one."""
+        """Return the group's committed offsets of these partitions, or of all assigned ones; omit missing ones."""
         committed = await self._host.offsets.committed(self.group, deadline=deadline)
         wanted = self._positions.owned if partitions is None else sorted(set(partitions))
         found = ((partition, committed.get(partition)) for partition in wanted)

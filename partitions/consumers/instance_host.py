@@ -16,13 +16,13 @@ from raftlog.types import TopicPartition
 
 
 class Catalogue:
-    """Topics of the cluster, as this broker's copy of the controller's state has them."""
+    """Topics of the cluster, from this broker's copy of the controller's state."""
 
     def __init__(self, topics: Topics, finder: Finder) -> None:
         self._topics, self._finder = topics, finder
 
     def topic_id(self, name: str) -> UUID | None:
-        """Return the topic's id; None for a topic that this broker has not seen."""
+        """Return the topic's id; None for a topic that is unknown here."""
         return self._topics.find(name).row.topic_id if name in self._topics else None
 
     def names(self) -> Iterator[str]:
@@ -30,12 +30,12 @@ class Catalogue:
         return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
-        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; an unknown one is looked up first."""
+        """Raise `UnknownTopic` or `UnknownPartition` unless it exists; ask the controller if it is unknown here."""
         await self._finder.partition(*partition, deadline)
 
 
 class OffsetRecords(Protocol):
-    """Committed offsets, as `groups.Groups` has them.
+    """Committed offsets; the interface of `groups.Groups` that instances use.
 
     Commits of group members are fenced, so they are safe when another broker has become the coordinator."""
 

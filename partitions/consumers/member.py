@@ -1,4 +1,4 @@
-"""Group member of one instance, inside the process that coordinates its group.
+"""Group member of one instance, in the process of the group's coordinator.
 
     join → sync → `on_partitions_assigned` → heartbeats → the group rebalances → `on_partitions_revoked` → join …
 
@@ -48,7 +48,7 @@ _PAUSE_S: Final = (0.1, 5.0)
 
 
 class MemberListener(Protocol):
-    """Callbacks of a group member into its instance."""
+    """Callbacks of a group member to its instance."""
 
     def wanted_topics(self) -> tuple[str, ...]:
         """Return the topics to subscribe to now."""
@@ -57,17 +57,17 @@ class MemberListener(Protocol):
         """Store the member id that the group assigned."""
 
     async def on_partitions_revoked(self) -> None:
-        """Commit acknowledged offsets under the present identity; the group rebalances."""
+        """Commit acknowledged offsets under the present generation, because the group rebalances."""
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
-        """Read these partitions. `keep`: the instance was assigned in all generations since the last call."""
+        """Read these partitions. `keep`: no other member has owned them since the last call."""
 
     async def on_partitions_lost(self) -> None:
-        """Stop reading all partitions: the group continued without this member, and others may read them already."""
+        """Stop reading all partitions: the group continued without this member, and others may own them."""
 
 
 class InstanceMember:
-    """Group member of an instance; see the module. `identity` fences its commits, and is None without an assignment."""
+    """Group member of an instance. `identity` fences its commits; None without an assignment."""
 
     def __init__(
         self, host: InstanceHost, group: str, name: str, strategy: str, owner: MemberListener, member_id: str
@@ -84,7 +84,7 @@ class InstanceMember:
 
     @property
     def member_id(self) -> str:
-        """Member id; empty when the group has not assigned one."""
+        """Member id; empty until the group has assigned one."""
         return self._state.member_id
 
     def subscription_changed(self) -> None:
@@ -92,13 +92,13 @@ class InstanceMember:
         self._wants_others.set()
 
     async def stop(self) -> None:
-        """Send nothing more to the group, which keeps the member until its session expires."""
+        """Send no more requests to the group, which keeps the member until its session expires."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self.identity = None
 
     async def leave(self) -> None:
-        """Leave the group; return when the coordinator has removed the member, or cannot be reached."""
+        """Leave the group; return when the coordinator has removed the member or cannot be reached."""
         await self.stop()
         if not self.member_id:
             return
@@ -135,13 +135,13 @@ class InstanceMember:
             backoff.reset()
 
     async def _fail(self, problem: RaftlogError, backoff: Backoff) -> None:
-        """Report the problem to all waiters, and pause."""
+        """Report the problem to all waiting requests, and pause."""
         self.problem = problem
         self.settled.set()
         await self._pause(backoff.next_s())
 
     async def _take_part(self) -> None:
-        """Run one generation, from join to its end."""
+        """Run one generation from join to its end."""
         self._wants_others.clear()
         coordinator, deadline = self._host.coordinator, deadline_in(_PATIENCE_MS)
         metadata = encode_subscription(Subscription(self._owner.wanted_topics()))
@@ -174,12 +174,12 @@ class InstanceMember:
         self.identity = None
 
     def abandon(self) -> None:
-        """Stop without leaving, because the coordinator has ended; the next one continues with this member id."""
+        """Stop without leaving, because the coordinator has ended; the next coordinator reuses the member id."""
         self._task.cancel()
         self.identity = None
 
     async def _stay(self, generation: int) -> None:
-        """Send heartbeats until the group rebalances, or the instance asks for other topics."""
+        """Send heartbeats until the group rebalances or the subscription changes."""
         loop = asyncio.get_running_loop()
         beat = GroupHeartbeat(self._group, self.member_id, generation, wait_ms=_WAIT_MS)
         while not self._wants_others.is_set():

@@ -1,4 +1,4 @@
-"""Offset commits of an instance: as a group member, fenced by its generation, or without a group, as a watermark.
+"""Offset commits of an instance: fenced by its generation as a group member, else as a watermark.
 
 A partition that is no longer assigned to the instance is left out: another group member may have committed it
 already. Auto-commit commits the acknowledged offsets with every poll, and retries a failed commit every
@@ -86,7 +86,7 @@ class InstanceCommits:
         return self._outcomes(offers, {each: found.offset for each, found in committed.items() if each in taken})
 
     def _select_owned(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
-        """Return the offers that the instance may commit. Raises `ConsumerState` when there are only others."""
+        """Return the offers that the instance may commit. Raises `ConsumerState` if there are only others."""
         owned = set(self._positions.owned)
         taken = {partition: offer for partition, offer in offers.items() if partition in owned}
         if offers and not taken:
@@ -111,7 +111,7 @@ class InstanceCommits:
     # in the background
 
     async def commit_later(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
-        """Begin to commit like `commit`, and return at once. Raises `Overloaded` when too many commits are pending."""
+        """Begin to commit like `commit`, and return at once. Raises `Overloaded` if too many commits are pending."""
         await self._settled(deadline)
         self._select_owned(offers)
         if len(self._later) >= _LATER_MAX:
@@ -138,7 +138,7 @@ class InstanceCommits:
             _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
 
     def auto_commit(self) -> asyncio.Task[None]:
-        """Commit the acknowledged offsets in the background, and retry until that succeeds."""
+        """Commit the acknowledged offsets in the background, with retries until it succeeds."""
         if self._auto is None or self._auto.done():
             committing = self._auto_commit()
             self._auto = asyncio.get_running_loop().create_task(committing, name=f"auto-commit {self._name}")
@@ -160,7 +160,7 @@ class InstanceCommits:
             await asyncio.wait((self._auto,), timeout=_QUIET_S)
 
     async def commit_before_revocation(self, offers: Offers, deadline: Deadline) -> None:
-        """Commit offsets of partitions that are about to be revoked, in the present generation; log a failure."""
+        """Commit offsets of partitions that are being revoked, in the present generation; log a failure."""
         await self._log_failure(self._commit_once, offers, deadline)
 
     def stop(self) -> None:

@@ -43,7 +43,7 @@ Handler: TypeAlias = Callable[[Registry, GroupCoordinator, Any, Deadline], Await
 
 
 def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
-    """Return a handler that passes the request's fields and the deadline to a method of the named instance."""
+    """Return a handler that calls a method of the named instance with the request's fields and the deadline."""
 
     async def served(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked[:2]) as instance:
@@ -53,7 +53,7 @@ def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
 
 
 def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
-    """Return a handler that reads the named instance's state, and checks that this is still the coordinator."""
+    """Return a handler that reads the state of the named instance, and then confirms the coordinator."""
 
     async def served(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
@@ -94,7 +94,7 @@ async def _poll(instance: Instance, *asked: Any) -> PollDelivery:
 
 
 class _PollOperation(CoordinatorOperation[InstancePoll, PollDelivery]):
-    """Poll; the batches of its answer are sent in stored form."""
+    """Poll operation; its answer contains batches in stored form."""
 
     def pack_answer(self, answer: PollDelivery) -> Answer:
         pieces = [[*piece[:-1], len(piece.batches)] for piece in answer.pieces]

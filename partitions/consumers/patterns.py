@@ -1,4 +1,4 @@
-"""Subscriptions by pattern: a regular expression that the whole name of a topic matches.
+"""Subscriptions by pattern: a regular expression that has to match the whole name of a topic.
 
 RE2 runs in time linear in the name, whatever clients send: Python's own `re` can be made to run for hours. It knows no
 look-around and no back-references.
@@ -20,7 +20,7 @@ _NAMES_PER_SLICE: Final = 200
 
 
 class TopicPattern:
-    """Compiled topic pattern. Raises `InvalidArgument` for a text that is not a pattern."""
+    """Compiled topic pattern. Raises `InvalidArgument` for an invalid pattern."""
 
     def __init__(self, text: str) -> None:
         if not text:
@@ -40,7 +40,7 @@ class TopicPattern:
             ) from None
 
     async def matching(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names that match, sorted; other tasks run in between."""
+        """Return the matching names, sorted; other tasks run in between."""
         found = []
         for number, name in enumerate(names, 1):
             if self._compiled.fullmatch(name):

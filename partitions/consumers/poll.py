@@ -1,4 +1,4 @@
-"""One poll: fetch from several partitions within bounds, and wait when there are too few bytes.
+"""One poll: fetches from several partitions within bounds, and waits while there are too few bytes.
 
     stored bytes of an answer ≤ stored_bytes_max, or one batch;   bytes of keys and values ≤ max_bytes, or one record
 
@@ -32,7 +32,7 @@ _LEAST_ANSWER_S = 0.5
 
 
 class RecordReader(Protocol):
-    """Interface that instances read records through: the broker."""
+    """Interface through which instances read records: the broker implements it."""
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int, deadline: Deadline
@@ -57,14 +57,14 @@ class PollLimits(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """Records to deliver, in this order, and the errors of partitions that could not be read."""
+    """Records to deliver, in this order, and errors of the partitions that could not be read."""
 
     taken: list[tuple[TopicPartition, TakenRecords]]
     failed: dict[TopicPartition, RaftlogError]
 
 
 class Poll:
-    """One poll; used once."""
+    """One poll; use it once."""
 
     def __init__(self, reader: RecordReader, limits: PollLimits, until: Deadline, interrupted: asyncio.Event) -> None:
         self._reader, self._limits, self._until, self._interrupted = reader, limits, until, interrupted
@@ -77,7 +77,7 @@ class Poll:
         """Cancelled fetches, to be awaited at the end."""
 
     async def run(self, standings: Sequence[FetchPosition]) -> Polled:
-        """Fetch from these positions, in the order given."""
+        """Fetch from these positions, in the given order."""
         try:
             await self._fetch_at_once(standings)
             await self._fetch_later(standings)
@@ -100,12 +100,13 @@ class Poll:
 
     @property
     def _needs_decision(self) -> bool:
-        """Whether the client or the reset policy has to decide about an error that waiting does not resolve."""
+        """Whether an error has to be resolved by the client or the reset policy, since waiting does not help."""
         return any(isinstance(error, OffsetOutOfRange | UndecodableBatch) for error in self._failed.values())
 
     # without waiting
 
     async def _fetch_at_once(self, standings: Sequence[FetchPosition]) -> None:
+        """Fetch from all partitions without waiting for records, some partitions at a time."""
         honest = Deadline(max(self._until, self._loop.time() + _LEAST_ANSWER_S))
         left = list(reversed(standings))
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
@@ -124,6 +125,7 @@ class Poll:
     # waiting
 
     async def _fetch_later(self, standings: Sequence[FetchPosition]) -> None:
+        """Wait for records of the partitions that had none, some partitions at a time."""
         quiet = [standing for standing in standings if self._may_have_records(standing.partition)]
         while not self._is_enough and not self._is_over and not self._needs_decision:
             now = self._loop.time()
@@ -137,7 +139,7 @@ class Poll:
             quiet = [standing for standing in quiet[len(some) :] + some if self._may_have_records(standing.partition)]
 
     def _may_have_records(self, partition: TopicPartition) -> bool:
-        """Return whether the partition delivered nothing yet, and its error, if any, may be temporary."""
+        """Return whether the partition has delivered nothing yet and has no permanent error."""
         failed = self._failed.get(partition)
         is_hopeless = failed is not None and not isinstance(failed, Unavailable)
         return not is_hopeless and all(partition != taken for taken, _ in self._taken)
@@ -165,7 +167,7 @@ class Poll:
         return max(0, self._limits.max_bytes - self._size)
 
     async def _process_fetches(self, until: Deadline) -> None:
-        """Process the next completed fetches; return at the deadline or at an interruption as well."""
+        """Process completed fetches; return after some, at the deadline, or at an interruption."""
         interruption = self._loop.create_task(self._interrupted.wait())
         try:
             left_s = until - self._loop.time()
@@ -177,7 +179,7 @@ class Poll:
             interruption.cancel()
 
     async def _take_records(self, standing: FetchPosition, task: "asyncio.Task[Fetched]") -> None:
-        """Take records from a completed fetch, up to the room that is left."""
+        """Take records of a completed fetch, up to the remaining room."""
         try:
             fetched = task.result()
             if not fetched.batches or (self._taken and self._is_full):

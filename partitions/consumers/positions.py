@@ -28,14 +28,14 @@ class _Position:
 
 
 class FetchPosition(NamedTuple):
-    """Partition and next offset to fetch."""
+    """Partition and the next offset to fetch."""
 
     partition: TopicPartition
     offset: Offset
 
 
 class FetchPositions:
-    """Positions in the partitions that the instance owns, in the order in which the next poll reads them."""
+    """Positions in the partitions that the instance owns, in the order of the next poll."""
 
     def __init__(self, topic_id_of: Callable[[str], UUID | None]) -> None:
         self._topic_id_of = topic_id_of
@@ -53,7 +53,7 @@ class FetchPositions:
         self._known = {partition: position for partition, position in self._known.items() if partition in wanted}
 
     def forget_other_topics(self) -> None:
-        """Delete positions in topics that were deleted or created again."""
+        """Delete positions in topics that were deleted or recreated."""
         for partition, position in list(self._known.items()):
             if self._topic_id_of(partition.topic) != position.topic_id:
                 del self._known[partition]
@@ -64,32 +64,32 @@ class FetchPositions:
         return [partition for partition in self.owned if partition not in self._known]
 
     def standings(self) -> Iterator[FetchPosition]:
-        """Yield the positions; a partition that delivered last comes last, so that all have their turn."""
+        """Yield the positions; partitions that delivered last come last, so that all get their turn."""
         for partition, position in self._known.items():
             yield FetchPosition(partition, position.next)
 
     def of(self, partition: TopicPartition) -> Offset | None:
-        """Return the next offset to deliver; None without a position."""
+        """Return the next offset to deliver; None if the partition has no position."""
         position = self._known.get(partition)
         return None if position is None else position.next
 
     def begin(self, partition: TopicPartition, offset: Offset) -> None:
-        """Set a position; discard the delivered and acknowledged offsets of an earlier one."""
+        """Set a position, without delivered or acknowledged offsets."""
         assert partition in self.owned, f"{partition} is not owned"
         self._known[partition] = _Position(offset, self._topic_id_of(partition.topic))
 
     def move_to_end(self, partition: TopicPartition) -> None:
-        """Move a partition that could not be read to the end of the order, so that the others do not wait for it."""
+        """Move a partition that could not be read to the end of the order, so that it does not delay the others."""
         position = self._known.pop(partition, None)
         if position is not None:
             self._known[partition] = position
 
     def forget(self, partition: TopicPartition) -> None:
-        """Delete the position, to be decided anew."""
+        """Delete the position of a partition, to decide it anew."""
         self._known.pop(partition, None)
 
     def deliver(self, partition: TopicPartition, end: Offset, leader_epoch: int) -> None:
-        """Advance the position to `end`, because all records before it are sent."""
+        """Advance the position to `end`, because all records before it were sent."""
         position = self._known.pop(partition)
         assert end >= position.next, f"{partition}: a poll goes from {position.next} back to {end}"
         self._before.setdefault(partition, (position, position.next, position.delivered))
@@ -103,7 +103,7 @@ class FetchPositions:
             position.acknowledged = position.delivered
 
     def take_back(self) -> None:
-        """Restore the positions of the last acknowledgement: the deliveries since then did not reach the client."""
+        """Restore the positions of the last acknowledgement, because the client did not receive later deliveries."""
         for position, offset, delivered in self._before.values():
             position.next, position.delivered = offset, delivered
         self._before.clear()

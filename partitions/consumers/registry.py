@@ -36,7 +36,7 @@ Key = tuple[str, str]
 
 
 class Registry:
-    """Instances by coordinator. `host_of` makes the dependencies of a coordinator's instances."""
+    """Consumer instances by coordinator. `host_of` makes the dependencies of a coordinator's instances."""
 
     def __init__(self, host_of: Callable[[GroupCoordinator], InstanceHost], instances_max: int, idle_ms: int) -> None:
         self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
@@ -58,13 +58,13 @@ class Registry:
 
     @property
     def has_patterns(self) -> bool:
-        """Whether an instance is subscribed by pattern, so that changes of topics matter."""
+        """Whether an instance is subscribed by pattern, so that changes of topics matter to it."""
         return any(instance.stored.pattern is not None for instance in self)
 
     # coordinators
 
     def add_coordinator(self, coordinator: GroupCoordinator) -> None:
-        """Create the instances that the coordinator's log has, even above the limit."""
+        """Create the instances in the coordinator's log, even above the limit."""
         self._hosts[coordinator] = self._host_of(coordinator)
         self._instances[coordinator] = {}
         for (group, name), record in coordinator.instances.items():
@@ -74,13 +74,13 @@ class Registry:
                 _logger.error("consumer instance %s/%s cannot be used by this broker: %s", group, name, error)
 
     def remove_coordinator(self, coordinator: GroupCoordinator) -> None:
-        """End the coordinator's instances: another broker has them now."""
+        """End the coordinator's instances, because another broker has them now."""
         self._hosts.pop(coordinator, None)
         for instance in self._instances.pop(coordinator, {}).values():
             instance.end(NotLeader(f"the coordinator of group {instance.group} moved to another broker; retry"))
 
     def stop_waiting(self) -> None:
-        """Return all polls at once, because the broker is about to stop."""
+        """Let all polls return at once, because the broker is about to stop."""
         self.is_stopping = True
         for instance in self:
             instance.interrupt()
@@ -121,7 +121,7 @@ class Registry:
     async def create(
         self, coordinator: GroupCoordinator, group: str, name: str, settings: InstanceSettings, deadline: Deadline
     ) -> None:
-        """Create an instance, durably. Raises `InvalidConsumer`, `ConsumerExists` and `Overloaded`."""
+        """Create an instance durably. Raises `InvalidConsumer`, `ConsumerExists` and `Overloaded`."""
         check_name(name)
         key = group, name
         if coordinator not in self._instances:
@@ -181,7 +181,7 @@ class Registry:
             _logger.info("%s/%s is idle and could not be deleted: %s", instance.group, instance.name, error)
 
     def close(self) -> None:
-        """Cancel idle checks and deletions, because the broker stops; the instances continue at other brokers."""
+        """Cancel idle checks and deletions, because the broker stops; other brokers continue the instances."""
         if self._sweep is not None:
             self._sweep.cancel()
         for task in list(self._deleting):

@@ -1,4 +1,4 @@
-"""Requests and answers of consumer instances. Values only; called by the HTTP API."""
+"""Requests and answers of consumer instances, as values. Used by the HTTP API."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,14 +7,14 @@ from raftlog.types import Buffer, Offset, TopicPartition
 
 
 class SubscribedTopics(NamedTuple):
-    """The topics that an instance reads, sorted; with a pattern those that match it now."""
+    """Topics that an instance reads, sorted; with a pattern, the topics that match it now."""
 
     topics: Sequence[str]
     pattern: str | None
 
 
 class RecordPiece(NamedTuple):
-    """Records of one partition, from `offset` on and before `end`, in the stored batches that hold them."""
+    """Records of one partition from `offset` to `end` (exclusive), in the stored batches that contain them."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class MovedPosition(NamedTuple):
 
 
 class PollDelivery(NamedTuple):
-    """Answer to a poll. When `format` is not one that the request accepts, nothing was delivered.
+    """Answer to a poll; it has no records if the request does not accept its `format`.
 
     `may_wait_ms`: how much longer the instance would have waited, when only the wait of the request was over."""
 
@@ -67,7 +67,7 @@ class ConsumedRecord(NamedTuple):
 
 
 class CommitOutcome(NamedTuple):
-    """Outcome in one partition: the last consumed offset, and the committed one, which is the next.
+    """Outcome in one partition: the last consumed offset, and the committed offset, which is the next one.
 
     `error`: reason of a refusal, because the partition is not assigned to the instance any more; `committed` is then
     None."""
@@ -92,12 +92,14 @@ class CommittedPosition(NamedTuple):
 
 
 class InstanceName(NamedTuple):
+    """Group and name of an instance."""
+
     group: str
     name: str
 
 
 class CreateInstance(NamedTuple):
-    """Request to create an instance; `settings` by their names, as they are stored."""
+    """Request to create an instance; `settings` have the names under which they are stored."""
 
     group: str
     name: str
@@ -105,7 +107,7 @@ class CreateInstance(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """Subscription by names or by pattern; `topics` is empty with a pattern."""
+    """Request to subscribe by names or by pattern; `topics` is empty with a pattern."""
 
     group: str
     name: str
@@ -114,19 +116,23 @@ class Subscribe(NamedTuple):
 
 
 class Assign(NamedTuple):
+    """Request to assign partitions manually."""
+
     group: str
     name: str
     partitions: list[TopicPartition]
 
 
 class Seek(NamedTuple):
+    """Request to set positions."""
+
     group: str
     name: str
     positions: list[ChosenPosition]
 
 
 class InstancePoll(NamedTuple):
-    """Poll request; a second one with the same `poll_id` repeats the last answer.
+    """Poll request; a repetition with the same `poll_id` gets the last answer again.
 
     `formats`: record formats that the client accepts."""
 
@@ -139,7 +145,7 @@ class InstancePoll(NamedTuple):
 
 
 class CommitConsumed(NamedTuple):
-    """Commit request. `consumed`: None for all delivered records."""
+    """Commit request. `consumed` None stands for all delivered records."""
 
     group: str
     name: str
@@ -148,7 +154,7 @@ class CommitConsumed(NamedTuple):
 
 
 class CommittedQuery(NamedTuple):
-    """Request for committed offsets. `partitions`: None for those that the instance reads."""
+    """Request for committed offsets. `partitions` None stands for those that the instance reads."""
 
     group: str
     name: str

@@ -1,4 +1,4 @@
-"""Consumer instances from any broker: created, used and deleted at the coordinator of their group, by one hop.
+"""Consumer instances, usable through any broker: each call goes to the coordinator of the group, by one hop.
 
     base_uri of an instance may name any broker;   a new coordinator continues with the instances of its groups
 
@@ -58,7 +58,7 @@ _STORED_BYTES_MAX = 16 * MIB
 
 
 class Consumers:
-    """Consumer instances of the cluster, as one process reaches them."""
+    """Consumer instances of the cluster, accessed from one process."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class Consumers:
                 await instance.topics_changed()
 
     def stop_waiting(self) -> None:
-        """Answer polls with the records they have from now on, because the broker is about to stop."""
+        """Answer polls with the available records from now on, because the broker is about to stop."""
         self._registry.stop_waiting()
 
     def close(self) -> None:
-        """Stop background work; called after the coordinators are closed."""
+        """Stop background work; call it after the coordinators are closed."""
         self._registry.close()
         if self._following is not None:
             self._following.cancel()
@@ -134,13 +134,13 @@ class Consumers:
         await self._router.call(operations.CREATE, group, asked, deadline, creates=True)
 
     async def delete(self, group: str, name: str, *, deadline: Deadline) -> None:
-        """Leave the group; with auto-commit, commit the delivered records."""
+        """Leave the group and delete the instance; with auto-commit, commit the delivered records before."""
         await self._call(operations.DELETE, InstanceName(group, name), deadline)
 
     async def subscribe(
         self, group: str, name: str, topics: Sequence[str], pattern: str | None, *, deadline: Deadline
     ) -> None:
-        """Subscribe to topics by name, which need not exist yet, or to all whose whole name matches.
+        """Subscribe to topics by name, which need not exist yet, or by a pattern of whole names.
 
         A new subscription replaces the earlier one. Raises `ConsumerState`, `InvalidArgument` and `InvalidTopic`."""
         if pattern is not None:
@@ -161,15 +161,15 @@ class Consumers:
     async def assign(
         self, group: str, name: str, partitions: Collection[TopicPartition], *, deadline: Deadline
     ) -> None:
-        """Assign partitions by hand, outside of the group, in place of earlier ones. Raises `ConsumerState`."""
+        """Assign partitions manually, outside of the group, in place of earlier ones. Raises `ConsumerState`."""
         await self._call(operations.ASSIGN, Assign(group, name, sorted(set(partitions))), deadline)
 
     async def assignment(self, group: str, name: str, *, deadline: Deadline) -> list[TopicPartition]:
-        """Return the partitions that the instance reads now, assigned by hand or by its group."""
+        """Return the partitions that the instance reads now, assigned manually or by its group."""
         return await self._call(operations.ASSIGNMENT, InstanceName(group, name), deadline)
 
     async def seek(self, group: str, name: str, positions: Sequence[ChosenPosition], *, deadline: Deadline) -> None:
-        """Set positions, all or none. Raises `ConsumerState` for a partition that is not assigned to the instance."""
+        """Set positions, all or none. Raises `ConsumerState` if a partition is not assigned to the instance."""
         await self._call(operations.SEEK, Seek(group, name, list(positions)), deadline)
 
     async def poll(
@@ -188,7 +188,7 @@ class Consumers:
                 return delivery
 
     def _poll_id(self) -> str:
-        """Return an id that no other poll has, of any broker and any of its starts."""
+        """Return an id that is unique among all polls of all brokers and all their starts."""
         return f"{self._node_id}-{asyncio.get_running_loop().time()}-{next(self._polls)}"
 
     async def commit(

@@ -40,12 +40,12 @@ class InstanceSettings:
     """Name of the assignor."""
 
     def as_mapping(self) -> dict[str, Any]:
-        """Return the mapping from which `read_settings` makes the same settings."""
+        """Return a mapping from which `read_settings` makes the same settings."""
         return {name: getattr(self, attribute) for name, (attribute, _) in _SETTINGS.items()}
 
 
 def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
-    """Return the settings in a mapping. Raises `InvalidConsumer` with the possible values."""
+    """Return the settings in a mapping. Raises `InvalidConsumer` that lists the valid values."""
     unknown = [name for name in given if name not in NAMES]
     if unknown:
         raise InvalidConsumer(f"a consumer instance: {unknown_field(unknown, ('name', *NAMES), 'setting')}")
@@ -55,7 +55,7 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
 
 
 def check_name(name: str) -> None:
-    """Raise `InvalidConsumer` for a name that no instance can have."""
+    """Raise `InvalidConsumer` for an invalid name of an instance."""
     if not _NAME.fullmatch(name) or not _is_text(name) or name in (".", ".."):
         raise InvalidConsumer(
             "the name of a consumer instance has 1 to 255 characters, no slash and no control characters, and is not . "
@@ -72,6 +72,8 @@ def _is_text(name: str) -> bool:
 
 
 def _choice_reader(*possible: str) -> Callable[[str, Any], str]:
+    """Return a reader of a setting that has one of these values."""
+
     def read(name: str, value: Any) -> str:
         if value not in possible:
             raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be {', '.join(possible)}")
@@ -88,6 +90,8 @@ def _read_boolean(name: str, value: Any) -> bool:
 
 
 def _number_reader(high: int) -> Callable[[str, Any], int]:
+    """Return a reader of a whole number up to `high`."""
+
     def read(name: str, value: Any) -> int:
         number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
         if type(number) is not int or not 0 <= number <= high:

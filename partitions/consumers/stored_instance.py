@@ -1,4 +1,4 @@
-"""Record of an instance in its group's log, from which the next coordinator continues. Pure.
+"""Record of an instance in the log of its group, with which the next coordinator continues. Pure.
 
 Positions are not part of it: they are the committed offsets, as for every consumer. But when a position was *chosen*
 and nothing was committed since, the next coordinator must not choose another: `latest` would skip records that
@@ -71,7 +71,7 @@ class _Record(msgspec.Struct):
 
 
 def from_record(record: Mapping[str, Any]) -> StoredInstance:
-    """Return the instance in a record of the log. Raises `FormatError`."""
+    """Return the instance that a record of the log describes. Raises `FormatError`."""
     try:
         said = msgspec.convert(record, _Record)
         settings = read_settings(said.settings)

@@ -19,7 +19,7 @@ _RECORDS_PER_SLICE = 500
 
 
 class TakenRecords(NamedTuple):
-    """Records from `offset` on and before `end`, as the stored batches that hold them."""
+    """Records from `offset` to `end` (exclusive), in the stored batches that contain them."""
 
     offset: Offset
     end: Offset
@@ -38,7 +38,7 @@ class TakenRecords(NamedTuple):
 async def take(
     batches: Iterable[Buffer], offset: Offset, room: int, opener: BatchOpener, *, at_least_one: bool = True
 ) -> TakenRecords:
-    """Count records from `offset` on until the room is full.
+    """Return the records from `offset` on that fit into the room.
 
     Raises `UndecodableBatch` when the very first record cannot be decoded."""
     taken: list[Buffer] = []

@@ -1,4 +1,4 @@
-"""Controller on a node: founding and joining a cluster, the local copy of its state, commands, snapshots.
+"""Controller on a node: founding and joining a cluster, the local copy of the state, commands, snapshots.
 
 Entry point: the broker. `partitions.controller.machine` defines the commands and their rules."""
 

@@ -1,4 +1,4 @@
-"""Bootstrap record of a cluster, kept by each of its first brokers, and members whose addresses a later broker can ask.
+"""Bootstrap record of a cluster, stored by each of its first brokers, and members that a later broker can ask.
 
     {data-dir}/.raftlog/bootstrap     the record; the members that were known when this process joined
 
@@ -31,7 +31,7 @@ BOOTSTRAP: Final = "bootstrap"
 
 
 class BootstrapMember(NamedTuple):
-    """Broker and its RPC address, HOST:PORT, empty when it has none."""
+    """Broker and its RPC address, HOST:PORT; empty if it has none."""
 
     node_id: NodeId
     disk_uuid: UUID
@@ -43,7 +43,7 @@ class BootstrapMember(NamedTuple):
 
 
 class BootstrapRecord(msgspec.Struct, frozen=True):
-    """Bootstrap record: `seeds` ascend by node id; `addresses` is their common list of seeds, canonical."""
+    """Bootstrap record: `seeds` ascend by node id; `addresses` is their common list of seeds in normal form."""
 
     cluster_id: UUID
     seeds: tuple[BootstrapMember, ...]
@@ -62,13 +62,13 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
         )
 
     def pack(self) -> dict[str, Any]:
-        """Return the fields, for JSON and MessagePack alike."""
+        """Return the fields as values for JSON and MessagePack."""
         fields: dict[str, Any] = to_plain_lists(self)
         return fields
 
     @classmethod
     def unpack(cls, raw: Any) -> "BootstrapRecord":
-        """Return the record. Raises `FormatError`, also for a record that no cluster can begin with."""
+        """Return the record. Raises `FormatError`, also for a record with which no cluster can begin."""
         try:
             record = msgspec.convert(raw, cls)
             record.command()
@@ -78,12 +78,12 @@ class BootstrapRecord(msgspec.Struct, frozen=True):
 
 
 def to_plain_lists(value: BootstrapRecord | Sequence[BootstrapMember]) -> Any:
-    """Return mappings, lists, numbers and text; neither JSON nor a frame has tuples."""
+    """Convert tuples to lists, because neither JSON nor a frame has tuples."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
-    """Return the members in a file or answer. Raises `FormatError`."""
+    """Return the members listed in a file or an answer. Raises `FormatError`."""
     try:
         return msgspec.convert(raw, tuple[BootstrapMember, ...])
     except msgspec.ValidationError as error:
@@ -91,7 +91,7 @@ def members_of(raw: Any) -> tuple[BootstrapMember, ...]:
 
 
 def rebuilt_record(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
-    """Return the record of a founded cluster, made from its state; None before the bootstrap is known.
+    """Return the record of a founded cluster, rebuilt from its state; None before the bootstrap is known.
 
     Seeds that were removed have no address in it. `addresses`: the list of seeds that this process was started with."""
     founded = state.bootstrap
@@ -103,7 +103,7 @@ def rebuilt_record(state: ControllerState, addresses: tuple[str, ...]) -> Bootst
 
 
 class BootstrapFile:
-    """Bootstrap file of one directory. Methods block for their syncs and raise `OSError`."""
+    """Bootstrap file of one directory. The methods block for their syncs and raise `OSError`."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
@@ -115,14 +115,14 @@ class BootstrapFile:
         """Whether an earlier record is missing: this process may fetch a record or join, and never makes one."""
 
     def check_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
-        """Record whether a directory without a record was in use: it belongs to a cluster, or holds data."""
+        """Record whether a directory without a bootstrap record was in use: it has a cluster id, or data."""
         is_member = identity.cluster_id is not None and (
             identity.cluster_id != given_cluster_id or bool(identity.former_disks)
         )
         self.is_lost = self.record is None and (self.is_lost or is_member or holds_replicas(self._disk, self._data_dir))
 
     def read(self) -> None:
-        """Read the file; move a damaged one to `.raftlog/damaged/`. Raises `FormatError` for one of another version."""
+        """Read the file; move a damaged one to `.raftlog/damaged/`. Raises `FormatError` for another version."""
         try:
             file = read_sealed(self._disk, self._path, BOOTSTRAP)
             if file is not None:
@@ -142,7 +142,7 @@ class BootstrapFile:
             )
 
     def store(self, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()) -> None:
-        """Store this record for good; durable on return."""
+        """Store this record permanently; it is durable on return."""
         assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
         fields = {**record.pack(), "members": to_plain_lists(members)}
         write_sealed(self._disk, self._path, BOOTSTRAP, fields)

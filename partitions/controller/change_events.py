@@ -1,4 +1,4 @@
-"""Events of the controller's decisions, written by its leader, so once for the whole cluster.
+"""Events of the controller's decisions; only its leader writes them, so each occurs once in the cluster.
 
 An event is written when the leader of the command's term applies it. So a replay writes none, and events of a
 leader's last commands may be missing. Called by the local copy."""
@@ -13,7 +13,7 @@ _logger = logging.getLogger(__name__)
 
 
 def write_event(command: Command, state: ControllerState) -> None:
-    """Write the event of a command that changed the state, which is given after the change."""
+    """Write the event of a command; `state` is the state after the command."""
     match command:
         case commands.RegisterBroker():
             _write_broker_event(command)

@@ -1,4 +1,4 @@
-"""Damage in this process's replica of the controller: repaired from other brokers, and refused without any.
+"""Damage in this process's replica of the controller: other brokers repair it; a broker alone does not start.
 
 Without its state there are no topics, and a gap in place of a command would change the state; so a broker that is
 alone does not start, and reports what can be recovered. Called by the host, before any message is sent."""
@@ -24,7 +24,7 @@ _ALONE: Final = (
 def check_repairable(
     node: Node, group: PartitionReplica, file: BootstrapFile, seeds: Sequence[Address], found: CorruptBatch | None
 ) -> None:
-    """Log damage; raise `CorruptBatch` with advice when no other broker can repair it.
+    """Log the damage; raise `CorruptBatch` with advice if no other broker can repair it.
 
     `found`: damage met when the copy was folded. A log that lost its end counts as damaged too."""
     damage = group.damage if found is None and group.core.voting_position is not None else found
@@ -36,7 +36,7 @@ def check_repairable(
 
 
 def _is_alone(node: Node, group: PartitionReplica, file: BootstrapFile, seeds: Sequence[Address]) -> bool:
-    """Return whether no other broker can have the damaged data; members may be named in the damaged part only."""
+    """Return whether no other broker can have the damaged data; the damage itself may hide members."""
     of_record = 1 if file.record is None else len(file.record.seeds)
     known = max(of_record, len(seeds), len(group.core.configuration.all_members()))
     return known < 2 and not node.transport.memory.records()

@@ -1,4 +1,4 @@
-"""Replacement of a node id's disk by a new one, such as a wiped disk or one after damage.
+"""Replacement of the disk of a node id by a new one, for example by a wiped disk or one after damage.
 
     the process with the new disk                 any member                      the controller's leader
     probe: control.replace(RegisterBroker)  ──▶   is the old disk heard here?
@@ -41,7 +41,7 @@ _ASKED_PAUSE_S: Final = 2.0
 
 
 class _Verdict(Enum):
-    """Decision of a member; the texts are sent."""
+    """Decision of a member on a replacement; the texts are sent."""
 
     DONE = "done"
     ALIVE = "alive"
@@ -49,6 +49,8 @@ class _Verdict(Enum):
 
 
 class _DiskReport(NamedTuple):
+    """Decision of a member, with its reason."""
+
     verdict: _Verdict
     why: str
 
@@ -61,7 +63,7 @@ class _RequestTimes(NamedTuple):
 
 
 class DiskReplacement:
-    """Requester and server of replacements in one process."""
+    """Requester and server of disk replacements in one process."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
@@ -73,7 +75,7 @@ class DiskReplacement:
     # the process with the new disk
 
     async def ask(self, command: RegisterBroker, silence_ms: int, addresses: Sequence[str]) -> None:
-        """Ask all addresses repeatedly, until the cluster has replaced the other disk by this one.
+        """Request the replacement at all addresses, repeatedly, until the cluster has replaced the other disk.
 
         The other disk has to be silent for so long. Raises `IdentityRefused` when it is in use or the node id went
         to a third one, and `InvalidArgument`."""
@@ -150,6 +152,7 @@ class DiskReplacement:
         return self._copy.state
 
     def _report_if_alive(self, command: RegisterBroker) -> _DiskReport | None:
+        """Return a refusal if the old disk is in use by this process or by a connected one."""
         node_id = NodeId(command.node_id)
         if self._is_done(command):
             return None
@@ -180,7 +183,7 @@ class DiskReplacement:
         )
 
     def _find_first_request(self, stranger: ReplicaId, now: float) -> float:
-        """Return the time since when it has asked without a pause, in which this process may have been stopped."""
+        """Return the time of the first request in an unbroken sequence of requests of this disk."""
         asked = self._request_times.pop(stranger, None)
         since = now if asked is None or now - asked.at > _ASKED_PAUSE_S else asked.since
         self._request_times[stranger] = _RequestTimes(since, now)

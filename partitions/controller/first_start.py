@@ -1,4 +1,4 @@
-"""First start of a process: it founds a cluster with the other seeds, or joins an existing one.
+"""First start of a process: it founds a cluster together with the other seeds, or joins an existing one.
 
     EMPTY ──record synced──▶ HOLDING ──all seeds hold it──▶ FOUNDED ──bootstrap applied──▶ MEMBER
       └──a member answered──▶ JOINING ──registered──▶ MEMBER
@@ -69,7 +69,7 @@ REPEAT_MS: Final = 10_000
 
 
 class Phase(Enum):
-    """Progress of a process; the texts are sent to others."""
+    """Progress of the start of a process; the texts are sent."""
 
     EMPTY = "empty"
     HOLDING = "holding"
@@ -95,7 +95,7 @@ class StartView(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """Whether a new process can join through it."""
+        """Whether a new process can join through the reporting process."""
         return self.phase is Phase.MEMBER and self.record is not None
 
     def pack(self) -> list[Any]:
@@ -104,7 +104,7 @@ class StartView(NamedTuple):
 
 
 class FirstStart:
-    """First start of one process: serves requests from the beginning; `run` once, before it is in a cluster."""
+    """First start of one process. It serves requests from its creation on; `run` it once, before it is in a cluster."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class FirstStart:
             pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
 
     def _found_alone(self) -> None:
-        """Found a cluster of this broker alone, because it has no seeds."""
+        """Found a cluster of this broker alone, because no seeds were given."""
         record = self._file.record
         data_dir = self._node.settings.data_dir
         if self._file.is_lost:
@@ -204,7 +204,7 @@ class FirstStart:
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
 
     def _fetch_lost_record(self, views: dict[str, StartView | None]) -> bool:
-        """Fetch the lost record from a peer that holds it; it has to name this disk, and this cluster."""
+        """Fetch the lost record from a peer; it has to name this disk and this cluster."""
         me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
         for view in views.values():
             record = None if view is None else view.record
@@ -263,7 +263,7 @@ class FirstStart:
     # founding
 
     def _may_found(self, views: dict[str, StartView | None]) -> bool:
-        """Return whether all seeds are there and agree, none holds a record, and this process is to make it."""
+        """Return whether this process is to make the record: all seeds are there and agree, and none has one."""
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
         if not any(view.replica == me for view in present):
@@ -317,7 +317,7 @@ class FirstStart:
         self._store_record(self._new_record(members, self._seeds))
 
     def _is_begun(self, views: dict[str, StartView | None]) -> bool:
-        """Return whether another seed reports that the controller's group of our record was begun."""
+        """Return whether another seed reports that the controller's group of this record was begun."""
         record = self._file.record
         assert record is not None, "no record is held"
         return any(
@@ -328,7 +328,7 @@ class FirstStart:
         )
 
     async def _send_record(self, views: dict[str, StartView | None]) -> bool:
-        """Return whether all seeds of our record hold it; its maker sends it to those without it."""
+        """Send the record to the seeds without it if this process made it; return whether all seeds hold it."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "no record is held"
         self._holders[me] = self._holders[record.seeds[0].replica] = None  # its maker had synced it before it sent it
@@ -370,7 +370,7 @@ class FirstStart:
         return Answer(self._own_report().pack())
 
     async def _serve_bootstrap(self, request: Request) -> Answer:
-        """Store the record made by its first seed; durable before the answer."""
+        """Store the record sent by its first seed; it is durable before the answer."""
         try:
             record = BootstrapRecord.unpack(request.header)
         except FormatError as error:
@@ -411,7 +411,7 @@ class FirstStart:
         )
 
     def _log_info(self, text: str) -> None:
-        """Log a text, and again every `REPEAT_MS` while it holds."""
+        """Log a text, and repeat it every `REPEAT_MS` while it holds."""
         self._log_once(logging.INFO, text)
 
     def _log_error(self, text: str) -> None:
@@ -426,13 +426,13 @@ class FirstStart:
 
 
 def replace_address(view: StartView, address: str) -> StartView:
-    """Replace the member's own address by the one where it answered: its row may be from an earlier start."""
+    """Replace the member's own address by the one at which it answered, since its row may be of an earlier start."""
     others = tuple(member for member in view.members if member.replica != view.replica)
     return view._replace(members=(*others, BootstrapMember(*view.replica, address)))
 
 
 def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> StartView:
-    """Return the report packed by `StartView.pack`. Raises `FormatError`."""
+    """Return the report from the result of `StartView.pack`. Raises `FormatError`."""
     match raw:
         case [str(phase), str(address), [*seeds], record, [*members], *_] if phase in _PHASES and all(
             type(seed) is str for seed in seeds

@@ -1,4 +1,4 @@
-"""Seeds that belong to another cluster, searched by a broker that is the only one of its own.
+"""Detection of seeds of another cluster, by a broker that is alone in its own cluster.
 
 A broker that was started without seeds has founded a cluster of one. Restarted with the intended seeds, it would
 continue as that cluster, beside the other one, and both would be healthy. So before it is ready it probes its seeds
@@ -29,13 +29,13 @@ _logger = logging.getLogger(__name__)
 
 
 class ForeignSeeds:
-    """Check of one broker. `state` returns the copy of the controller's state, which `check` needs up to date."""
+    """Check of one broker. `state` returns its copy of the controller's state, which has to be up to date."""
 
     def __init__(self, node: Node, settings: MetadataSettings, state: Callable[[], ControllerState]) -> None:
         self._node, self._settings, self._state = node, settings, state
 
     async def check(self) -> None:
-        """Return once no seed that answers belongs to another cluster. Raises `IdentityRefused`; see the module."""
+        """Return once no answering seed belongs to another cluster. Raises `IdentityRefused`; see the module."""
         said_at = float("-inf")
         while self._is_alone() and (found := await self._find_foreign()) is not None:
             address, why = found
@@ -53,7 +53,7 @@ class ForeignSeeds:
         return len(state.brokers) == 1 and not any(state.absent_seeds())
 
     async def _find_foreign(self) -> tuple[str, str] | None:
-        """Return the first seed of another cluster and the words of the refusal, if there is one."""
+        """Return the first seed of another cluster and the text of its refusal; None without one."""
         seen = await asyncio.gather(*map(self._probe, self._settings.seeds))
         return next((each for each in seen if each is not None), None)
 

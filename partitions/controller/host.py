@@ -1,4 +1,4 @@
-"""Controller on this process: its state, always available, and operations that change it.
+"""Controller on this process: a copy of its state that can always be read, and operations that change the state.
 
     metadata = ControllerHost.open(node, settings)   the state of the local replica is in `state`
     await node.start()
@@ -64,7 +64,7 @@ class Freshness(NamedTuple):
 
 
 class ControllerHost:
-    """Controller on one process; see the module. Created by `open`."""
+    """Controller on one process; see the module. `open` creates it."""
 
     def __init__(self, node: Node, settings: MetadataSettings) -> None:
         self.observers: list[Callable[[], None]] = []
@@ -95,7 +95,7 @@ class ControllerHost:
 
     @classmethod
     def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
-        """Fold the log of the local replica; blocking, before `node.start()`.
+        """Fold the log of the local replica, before `node.start()`; blocking.
 
         Raises `FormatError`, `InvalidArgument`, `IdentityRefused` for a broker that was removed, and `CorruptBatch`
         when no other replica could repair the log."""
@@ -143,7 +143,7 @@ class ControllerHost:
 
     @property
     def state(self) -> ControllerState:
-        """Local copy of the controller's state; callers only read it. Replaced when a snapshot was read."""
+        """Local copy of the controller's state, read-only for callers; replaced when a snapshot is read."""
         return self._copy.state
 
     @property
@@ -157,21 +157,21 @@ class ControllerHost:
 
     @property
     def is_leading(self) -> bool:
-        """Whether the controller is led here, and everything committed before is in the state."""
+        """Whether this process leads the controller, and its state has everything committed before."""
         group = self._copy.group
         return group is not None and group.core.has_own_term_commit and self._copy.is_up_to_date
 
     @property
     def term(self) -> Term:
-        """Raft term of the controller, as far as known here."""
+        """Raft term of the controller, as known here."""
         return Term(0) if self._copy.group is None else self._copy.group.core.term
 
     def controller_voters(self) -> tuple[ReplicaId, ...]:
-        """Return the voters of the controller, outgoing ones included, as far as known here."""
+        """Return the voters of the controller, outgoing ones included, as known here."""
         return () if self._copy.group is None else self._copy.group.core.configuration.all_voters()
 
     def freshness(self) -> Freshness:
-        """Return the position of the copy, and the time since its leader was heard."""
+        """Return the position of the copy, and the time since the last sign of its leader."""
         group, replica = self._copy.group, self._node.identity.replica
         if group is None:
             return Freshness(Index(0), None, None, False, self._copy.problem)
@@ -188,7 +188,7 @@ class ControllerHost:
         )
 
     def degraded_reason(self) -> str | None:
-        """Return the pending change of the controller's voters, as far as known here; None when all is well."""
+        """Return the pending change of the controller's voters as known here; None without one."""
         group = self._copy.group
         if group is None:
             return None
@@ -211,16 +211,16 @@ class ControllerHost:
         return self._heard_at
 
     def _is_registered(self) -> bool:
-        """Return whether this node is registered with this disk, in the copy here."""
+        """Return whether this node is registered with this disk, by the copy here."""
         return self.state.broker_of(self._node.identity.replica) is not None
 
     def _is_removed(self) -> bool:
-        """Return whether its disk is retired, and no other one has its node id."""
+        """Return whether the disk of this node is retired and no other disk has its node id."""
         me = self._node.identity.replica
         return me.disk_uuid in self.state.retired and self.state.disk_of(me.node_id) is None
 
     def _is_established(self) -> bool:
-        """Return whether it is registered or a member: a copy with a trimmed log may be empty for a while."""
+        """Return whether this node is registered or a member; a copy of a trimmed log may lack its row at first."""
         group = self._copy.group
         is_member = group is not None and group.core.configuration.has_member(self._node.identity.replica)
         return is_member or self._is_registered()
@@ -228,7 +228,7 @@ class ControllerHost:
     # start and stop
 
     async def start(self, addresses: Addresses) -> None:
-        """Found or join a cluster; return when this process is registered in the copy here, under its boot epoch.
+        """Found or join a cluster; return once the copy here has this process registered under its boot epoch.
 
         Without a majority it waits. `addresses` are announced to others; without an RPC address, that of the node's
         listener is. Raises `IdentityRefused` and `InvalidArgument` when this process cannot be in the cluster, which
@@ -277,7 +277,7 @@ class ControllerHost:
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
     def _maybe_restore_record(self) -> None:
-        """Write a lost record again: processes that join through this one need it."""
+        """Write a lost bootstrap record again, because processes join with it."""
         lost = (
             rebuilt_record(self.state, normalize_addresses(self._settings.seeds)) if self._file.record is None else None
         )
@@ -298,7 +298,7 @@ class ControllerHost:
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
 
     async def _maybe_replace(self, met: StartView) -> None:
-        """Replace another disk that this node id has in the cluster, if there is one."""
+        """Replace another disk that the cluster has under this node id, if there is one."""
         me = self._node.identity.replica
         old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
         former = self._node.identity.former_disks
@@ -316,7 +316,7 @@ class ControllerHost:
             await self._replacement.ask(self._registration.command(replaces=old), silence_ms, at)
 
     def _begin_group(self) -> None:
-        """Create the first replica of the controller, from the record."""
+        """Create the first replica of the controller from the bootstrap record."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "begins without a record"
         self._node.join_cluster(str(record.cluster_id))  # a full disk may have refused that when the record was kept
@@ -331,7 +331,7 @@ class ControllerHost:
             self._node.stand_for_leader([group])
 
     async def stop(self) -> None:
-        """Stop all tasks; called before `Node.stop`."""
+        """Stop all tasks; call it before `Node.stop`."""
         tasks = [] if self._starting is None else [self._starting]
         for task in tasks:
             task.cancel()
@@ -345,7 +345,7 @@ class ControllerHost:
     # commands and reads
 
     async def submit(self, command: Command, deadline: Deadline) -> int:
-        """Submit a command to the controller, executed once; return its number when the copy here has it too.
+        """Submit a command, which is executed once; return its number when the copy here has applied it too.
 
         Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was definitely not proposed;
         `DeadlineExceeded` or `OutcomeUnknown` when that is not known."""
@@ -374,7 +374,7 @@ class ControllerHost:
             observe()
 
     def _update_peers(self) -> None:
-        """Give the node the known peers; not before the cluster of our record is founded."""
+        """Pass the known peers to the node, once the cluster of the bootstrap record is founded."""
         record = self._file.record
         is_seed = record is not None and record.has_seed(self._node.identity.replica)
         if is_seed and self._copy.group is None and not self._is_founded:
@@ -385,7 +385,7 @@ class ControllerHost:
             self._node.set_peers(peers.addresses, peers.disks)
 
     def _unconnected_members(self) -> dict[ReplicaId, BootstrapMember | None]:
-        """Return unconnected members of the controller's group, each with its node as far as known.
+        """Return unconnected members of the controller's group, each with its node if it is known.
 
         Among them count its leader (the one that another node named, if none is known here), and processes that
         connected to this one and are unknown here: the configuration and the copy may be older than they are."""
@@ -406,7 +406,7 @@ class ControllerHost:
         return {member: None if known is None else known.member(member.node_id) for member in away}
 
     def _phase_and_members(self) -> tuple[Phase, list[BootstrapMember]]:
-        """Return phase and members for the report to other processes."""
+        """Return phase and members, for reports to other processes."""
         state = self.state
         if self._copy.group is None:
             return Phase.EMPTY, []

@@ -1,4 +1,4 @@
-"""Addresses of nodes that cannot be reached: asked of reachable nodes, and probed at the seeds.
+"""Search for the addresses of unreachable nodes: by questions to reachable nodes, and by probes of the seeds.
 
 An old copy of the controller's state may lack a broker that joined since, or the address of one that moved; when
 that one leads the controller the copy never becomes newer by itself, and only other nodes name it. The same holds when
@@ -37,14 +37,17 @@ _PAUSE_MS_MAX = 10_000
 
 
 class NodeIntroduction(NamedTuple):
-    """Node as another one described it, and its earlier description; None: it was not known."""
+    """Node as another node described it, and its earlier description; None if it was unknown."""
 
     member: BootstrapMember
     instead_of: BootstrapMember | None
 
 
 class _NamedMembers(NamedTuple):
-    """Members named in an answer. `is_certain`: from a member's copy of the state; else from the handshake alone."""
+    """Members named in an answer.
+
+    `is_certain`: they are from a member's copy of the state, not only from a handshake.
+    """
 
     members: Sequence[BootstrapMember]
     is_certain: bool
@@ -94,7 +97,7 @@ class Introductions(BackgroundLoop):
         self._apply_answer(await asyncio.gather(*told, *found, *joined))
 
     async def _ask_members(self, node: NodeId) -> _NamedMembers:
-        """Return the members that a reachable node has."""
+        """Return the members that a reachable node has in its copy of the state."""
         try:
             answer = await self._node.ask(node, JOIN, None, (), deadline_in(self._settings.probe_ms))
             return _NamedMembers(view_of(self._node.identity.replica, None, answer.value).members, True)
@@ -103,7 +106,7 @@ class Introductions(BackgroundLoop):
             return _NOBODY
 
     async def _probe(self, address: Address) -> _NamedMembers:
-        """Return the process at an address, and the members that it has if it is a member itself."""
+        """Return the process at an address, and the members in its copy if it is a member itself."""
         text = address_text(address)
         try:
             identity, answer = await self._node.probe(address, JOIN, None, deadline_in(self._settings.probe_ms))
@@ -151,7 +154,7 @@ class Introductions(BackgroundLoop):
             self._learned()
 
     def _find_change(self, member: BootstrapMember, before: BootstrapMember | None) -> NodeIntroduction | None:
-        """Return the description that is valid for the node from now on; None if it is already known."""
+        """Return the new description of a node; None if it is known already."""
         if member != before:
             return NodeIntroduction(member, before)
         counts = self.known.get(member.node_id)

@@ -1,4 +1,4 @@
-"""Duties of the controller's leader besides commands, and linearizable reads.
+"""Duties of the controller's leader apart from commands, and linearizable reads.
 
     the bootstrap command, if the log does not have it · the least feature level of this release ·
     members of the group (`members`) · snapshots (`snapshots`) ·
@@ -32,7 +32,7 @@ _READ_PAUSE_S = 0.02
 
 
 class LeaderDuties(BackgroundLoop):
-    """Task with the leader's duties; runs from `start` to `stop`."""
+    """Task with the duties of the leader; runs from `start` to `stop`."""
 
     purpose = "the controller's leader"
 
@@ -48,7 +48,7 @@ class LeaderDuties(BackgroundLoop):
         node.on_request(HASH, self._serve_hash)
 
     def run_soon(self) -> None:
-        """Run the duties soon, because of a change."""
+        """Run the duties soon, because something changed."""
         self._changed.set()
 
     # reads

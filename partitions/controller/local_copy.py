@@ -1,4 +1,4 @@
-"""Local copy of the controller's state: folded from the process's own replica of the controller, entry by entry.
+"""Local copy of the controller's state, folded entry by entry from the replica of this process.
 
     state.applied_index < next index to read ≤ applied index of the group + 1
 
@@ -93,7 +93,7 @@ class LocalCopy:
             self._fold_some(lambda: False)
 
     def follow(self) -> None:
-        """Fold in the background if the group has committed more."""
+        """Fold in the background if the group has committed further entries."""
         if not self._is_due and self._has_more():
             self._is_due = True
             self._loop.call_soon(self._fold_slice)
@@ -105,7 +105,7 @@ class LocalCopy:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether all committed entries delivered here are in the state."""
+        """Whether the state has all committed entries that were delivered here."""
         return self.group is not None and not self._has_more() and self._reader is None
 
     def _has_more(self) -> bool:
@@ -177,7 +177,7 @@ class LocalCopy:
             self._compare_hash()
 
     def _note_snapshot(self, payload: bytes) -> None:
-        """Add up the size of a snapshot.
+        """Add the payload of an entry to the size of its snapshot.
 
         The third byte of a payload marks the last piece, the next four count pieces from 0."""
         self._run_bytes = len(payload) + (0 if not any(payload[3:7]) else self._run_bytes)
@@ -196,7 +196,7 @@ class LocalCopy:
         self._compare_hash()
 
     def _is_own_decision(self, entry: CommittedEntry) -> bool:
-        """Return whether the entry was committed by this process's replica, and it still leads."""
+        """Return whether the replica here committed the entry as leader, and still leads."""
         core = None if self.group is None else self.group.core
         return core is not None and core.role is Role.LEADER and core.term == entry.term
 
@@ -222,7 +222,7 @@ class LocalCopy:
     # waiting
 
     def result_of(self, request_id: UUID) -> Decision | None:
-        """Return the result of a request that was applied here, if it is remembered."""
+        """Return the result of a request that was applied here; None if it is not remembered."""
         known = self.state.answered.get(request_id)
         return None if known is None else _make_decision(known)
 
@@ -241,7 +241,7 @@ class LocalCopy:
         future.cancel()
 
     async def wait_for_index(self, index: Index, deadline: Deadline) -> bool:
-        """Wait until everything up to `index` is in the state; false when the deadline came first."""
+        """Wait until the state has everything up to `index`; return False if the deadline passes first."""
         if self.state.applied_index >= index:
             return True
         future: asyncio.Future[None] = self._loop.create_future()
@@ -266,7 +266,7 @@ class LocalCopy:
     # hashes
 
     def compare_at(self, index: Index, state_hash: bytes) -> bool | None:
-        """Return whether the state equals another replica's at `index`; None when that cannot be known now.
+        """Return whether the state equals another replica's at `index`; None if that is unknown now.
 
         When this copy reaches that index later, it is compared then."""
         if index == self.state.applied_index:

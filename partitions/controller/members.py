@@ -1,4 +1,4 @@
-"""Members of the controller's group: every registered broker, up to five as voters. Decided by its leader, repeatedly.
+"""Raft configuration of the controller: up to five brokers vote, all others learn. Its leader decides, repeatedly.
 
     min(bootstrap's voters, brokers that stay) ≤ voters ≤ VOTERS_MAX      learners: all other brokers
     no voter is removed unless a majority of the remaining ones is there
@@ -22,7 +22,7 @@ from raftlog.types import Index, NodeId
 def next_change(
     group: PartitionReplica, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
 ) -> ConfigurationChange | None:
-    """Return the next change; None when none is due, or one is pending.
+    """Return the next change; None if none is due, or one is pending.
 
     `is_alive`: whether a process is there, which is known before the group has missed it."""
     core = group.core
@@ -55,7 +55,7 @@ def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
 
 
 def transfer_target_of(group: PartitionReplica, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
-    """Return the transfer target before a change that removes this voter; None for any other change."""
+    """Return the transfer target before a change that removes this voter; None for other changes."""
     core = group.core
     if me in change.voters:
         return None

@@ -1,4 +1,4 @@
-"""Addresses and disks of the other nodes, from the best source: the controller's state, or the bootstrap file.
+"""Addresses and disks of other nodes, from the newest source: the controller's state, or the bootstrap file.
 
 Pure; called by the host whenever the state changed."""
 
@@ -15,13 +15,13 @@ from raftlog.types import NodeId
 
 
 class PeerAddresses(NamedTuple):
-    """Addresses by node id, and `disks` of the members of the cluster."""
+    """Addresses by node id, and the `disks` of the members of the cluster."""
 
     addresses: dict[NodeId, Address]
     disks: dict[NodeId, UUID]
 
     def member(self, node: NodeId) -> BootstrapMember | None:
-        """Return a known node; None for an unknown one."""
+        """Return a node; None if it is unknown."""
         address = self.addresses.get(node)
         return None if address is None else BootstrapMember(node, self.disks[node], address_text(address))
 
@@ -29,7 +29,7 @@ class PeerAddresses(NamedTuple):
 def peers_of(
     state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, NodeIntroduction]
 ) -> PeerAddresses | None:
-    """Return all other nodes; None before any is known. `introduced` ones count until the state has newer rows.
+    """Return all other nodes; None if none is known yet. `introduced` ones count until the state has newer rows.
 
     A copy without a row of this process may be an old beginning of the log, so the file's members count beside it,
     until it has that row. Of two disks of a node, one only follows the other after that is retired, for good: so a

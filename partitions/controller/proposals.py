@@ -1,4 +1,4 @@
-"""Commands on their way into the controller's log, from any node, each executed once.
+"""Submission of commands to the controller's log, from any node; each command is executed once.
 
     here                   the controller's leader
     submit  ── control.submit ──▶  proposes the request, waits until it has applied it
@@ -45,7 +45,7 @@ _PROPOSED_MAX = 10_000
 
 
 class CommandProposals:
-    """Proposer and server of requests in one process."""
+    """Proposer of requests in one process, and server of those of other nodes."""
 
     def __init__(self, node: Node, copy: LocalCopy, attempt_ms: int) -> None:
         self._node, self._copy = node, copy
@@ -63,7 +63,7 @@ class CommandProposals:
         node.on_request(BASIS, self._serve_basis)
 
     async def submit(self, command: Command, deadline: Deadline, basis: Index | None = None) -> int:
-        """Return the command's number, once the copy here has applied it as well; raise its error.
+        """Return the command's number once the copy here has applied it as well, or raise its error.
 
         `basis`, if given, was applied here and is not far behind. Raises `Unavailable` when it was definitely not
         proposed, `DeadlineExceeded` when it may have been, and `InvalidArgument` for a command above the cluster's
@@ -83,7 +83,7 @@ class CommandProposals:
         return value
 
     async def _find_basis(self, deadline: Deadline) -> Index:
-        """Return the applied index; that of another node when the copy here may be far behind."""
+        """Return the applied index, that of another node if the copy here may be far behind."""
         if self.is_fit:
             return self._copy.state.applied_index
         while True:
@@ -139,7 +139,7 @@ class CommandProposals:
         return _read_decision(answer)
 
     async def _find_leader(self, until: Deadline) -> NodeId | None:
-        """Return the node to ask: the leader known here, one that another node named, or any connected node."""
+        """Return the node to ask: the leader known here, one that another node named, or a connected node."""
         group = self._copy.group
         known = None if group is None else self._node.leader_of(group.group_id)
         if known is not None and known.leader is not None:
@@ -226,7 +226,7 @@ class CommandProposals:
         return Answer([decided.index, decided.answer.value, None if error is None else as_fields(error)])
 
     def _check_level(self, command: Command) -> None:
-        """Raise `Unavailable` unless the level is known here: a new leader may not have applied its whole log yet."""
+        """Raise `Unavailable` while the level is unknown here: a new leader may not have applied its whole log."""
         try:
             check_level(command, self._copy.state.feature_level)
         except InvalidArgument as error:
@@ -246,7 +246,7 @@ class CommandProposals:
         return self._node.loop.time() >= deadline or self._node.ended.done()
 
     async def _pause(self, seconds: float, deadline: Deadline) -> None:
-        """Wait before the next attempt; return earlier when the leader changes."""
+        """Wait before the next attempt; return earlier if the leader changes."""
         until = Deadline(min(deadline, self._node.loop.time() + seconds))
         if self._copy.group is None:
             await self._node.pause(until)
@@ -263,7 +263,7 @@ def _read_decision(answer: Answer) -> Decision:
 
 
 def _is_retryable(error: RaftlogError) -> bool:
-    """Return whether the error is temporary or its outcome unknown; other errors would repeat."""
+    """Return whether the error is temporary or its outcome unknown; other errors would recur."""
     return error.outcome == "unknown" or isinstance(error, Unavailable)
 
 

@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BrokerRegistration:
-    """Registration of one process. `addresses` are set by the host's start and do not change afterwards."""
+    """Registration of one process. The host sets `addresses` at its start; they do not change later."""
 
     def __init__(self, node: Node, copy: LocalCopy, proposals: CommandProposals, settings: MetadataSettings) -> None:
         self._node, self._copy, self._proposals, self._settings = node, copy, proposals, settings
@@ -48,13 +48,13 @@ class BrokerRegistration:
 
     @property
     def has_moved(self) -> bool:
-        """Whether this broker is registered under another RPC address, so that others cannot reach it."""
+        """Whether this broker is registered under another RPC address, at which others cannot reach it."""
         registered = self._copy.state.broker_of(self._node.identity.replica)
         return registered is not None and registered.addresses.rpc != self.addresses.rpc
 
     @property
     def lacks_addresses(self) -> bool:
-        """Whether this start is registered without addresses that the feature level allows now."""
+        """Whether the registration of this start lacks addresses that the feature level allows now."""
         identity = self._node.identity
         registered = self._copy.state.broker_of(identity.replica)
         if registered is None or registered.boot_epoch != identity.boot_epoch:
@@ -62,7 +62,7 @@ class BrokerRegistration:
         return registered.addresses != self._allowed_addresses()
 
     async def register(self) -> None:
-        """Retry the registration until it succeeds; every attempt has a deadline, and a repetition changes nothing."""
+        """Repeat the registration until it succeeds; each attempt has a deadline, and a repetition changes nothing."""
         while True:
             try:
                 await self._proposals.submit(self.command(), deadline_in(10 * self._settings.attempt_ms))
@@ -74,7 +74,7 @@ class BrokerRegistration:
             await self._node.pause(deadline_in(self._settings.look_ms))
 
     def complete_soon(self) -> None:
-        """Register again if addresses are missing that the feature level allows now; called once started."""
+        """Register again if the feature level allows addresses that are missing; called after the start."""
         is_running = self._again is not None and not self._again.done()
         if not is_running and self.lacks_addresses and self._node.is_working:
             self._again = self._node.loop.create_task(self._complete(), name="registration of added addresses")
@@ -86,7 +86,7 @@ class BrokerRegistration:
             self._node.fail(error)
 
     def log_withheld(self) -> None:
-        """Log that addresses wait for a higher feature level, if any do."""
+        """Log the addresses that wait for a higher feature level."""
         if self._allowed_addresses() != self.addresses:
             _logger.warning(
                 "clients of the Kafka protocol get no addresses below feature level %s, and the cluster runs at %s: "
@@ -96,7 +96,7 @@ class BrokerRegistration:
             )
 
     async def stop(self) -> None:
-        """Stop a registration that runs."""
+        """Stop a running registration."""
         if self._again is not None:
             self._again.cancel()
             await wait([self._again])

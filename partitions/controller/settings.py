@@ -10,7 +10,7 @@ from raftlog.topic_config import MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSettings:
-    """Settings; sizes in bytes, times in milliseconds."""
+    """Settings of the controller's host; sizes in bytes, times in milliseconds."""
 
     seeds: tuple[Address, ...] = ()
     """RPC addresses: the list of the cluster's first brokers, or members of a cluster to join.
@@ -51,7 +51,7 @@ class MetadataSettings:
 
 
 def check_start(settings: MetadataSettings, rpc_port: int | None, cluster_id: str | None) -> None:
-    """Raise `InvalidArgument` when a process cannot start with these settings."""
+    """Raise `InvalidArgument` if a process cannot start with these settings."""
     if cluster_id is not None and not _is_uuid(cluster_id):
         raise InvalidArgument(
             f"the cluster id {cluster_id!r} is not a uuid, such as 479be368-3798-4d6d-8375-d6a82b6e110e"

@@ -1,4 +1,4 @@
-"""Snapshots at the controller's leader, which keep its log short: a roll, the state behind it, and a trim to that roll.
+"""Snapshots at the controller's leader, which keep its log short: a roll, the state, and a trim to that roll.
 
     roll committed → state written as `snapshot` entries behind it, all committed → trim committed
 
@@ -35,7 +35,7 @@ def is_due(group: PartitionReplica, copy: LocalCopy, snapshot_log_bytes: int) ->
 
 
 async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Deadline) -> None:
-    """Write a snapshot and trim the log to it. Raises `RaftlogError` when it was abandoned; then no data is lost."""
+    """Write a snapshot and trim the log to it. Raises `RaftlogError` if it was abandoned, which loses no data."""
     roll_index, base_offset = await _find_roll(group)
     if not await copy.wait_for_index(roll_index, deadline):
         raise Unavailable("the roll for a snapshot of the controller's state was not applied in time")
@@ -56,7 +56,7 @@ async def write_snapshot(group: PartitionReplica, copy: LocalCopy, deadline: Dea
 
 
 async def _find_roll(group: PartitionReplica) -> tuple[Index, Offset]:
-    """Return a committed roll with which the newest segment begins; one without records behind it is reused."""
+    """Return a committed roll at the begin of the newest segment; reuse one without records behind it."""
     active = group.log.segments.active
     if group.log.next_offset == active.base_offset and 1 < active.base_index <= group.applied_index:
         return Index(active.base_index), Offset(active.base_offset)

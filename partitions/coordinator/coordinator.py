@@ -1,4 +1,4 @@
-"""Coordinator of one partition of an internal topic that is led here, for one term of its leader.
+"""Coordinator of one partition of an internal topic, at the partition's leader and for one term.
 
     loading   its log is folded up to an entry of this leader's own term: requests wait, or get `CoordinatorLoading`
     serving   its machine decides, and its log follows
@@ -39,7 +39,7 @@ _PART: Final = "coordinator"
 
 
 class PartitionCoordinator(ABC, Generic[F]):
-    """Coordinator of a partition; see the module. `failed` is called when it has to be loaded anew."""
+    """Coordinator of a partition; see the module. `failed` is called when it has to be reloaded."""
 
     def __init__(self, replica: Replica, folded: F, wall_ms: Callable[[], int], failed: Callable[[Any], None]) -> None:
         self.replica = replica
@@ -66,11 +66,11 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def stop(self, error: NotLeader) -> None:
-        """Fail all requests that wait for the machine, and drop its state."""
+        """Fail all waiting requests with `error`, and drop the state."""
 
     @abstractmethod
     def topics_changed(self) -> None:
-        """Follow a change of topics or of their partitions."""
+        """Update the state after topics or their partitions changed."""
 
     @abstractmethod
     async def expire(self) -> None:
@@ -78,17 +78,17 @@ class PartitionCoordinator(ABC, Generic[F]):
 
     @abstractmethod
     def is_kept(self, key: Any) -> bool:
-        """Return whether a key has to be written again when the log is shortened."""
+        """Return whether a key has to be rewritten when the log is shortened."""
 
     # begin and end
 
     @property
     def is_over(self) -> bool:
-        """Whether the coordinator has ended, and another one takes its place."""
+        """Whether the coordinator has ended, so that another one replaces it."""
         return self._over is not None
 
     async def load(self) -> bool:
-        """Fold the log, in slices, and begin; return False when it ended before it began."""
+        """Fold the log in slices, and begin; return False if it ended before."""
         while not self.is_over and self.leads():
             try:
                 await self.replica.offsets(False, deadline_in(_LOOK_MS))
@@ -114,7 +114,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         return False
 
     def end(self, leader: ReplicaId | None = None) -> None:
-        """End it; `leader` is the next leader as far as known."""
+        """End the coordinator; `leader` is the next leader if it is known."""
         if self._over is not None:
             return
         self._over = self._moved_error(leader)
@@ -127,7 +127,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         return NotLeader(f"{self.replica.name}: another broker is its coordinator", leader)
 
     async def wait_until_ready(self, deadline: Deadline) -> None:
-        """Wait until it serves.
+        """Wait until the coordinator serves.
 
         Raises `NotLeader`, `CoordinatorLoading`, and `FormatError` for a log of a newer release."""
         if not self._readiness.done():
@@ -139,7 +139,7 @@ class PartitionCoordinator(ABC, Generic[F]):
         self.check()
 
     def check(self) -> None:
-        """Raise the errors of `wait_until_ready` unless it serves."""
+        """Raise the errors of `wait_until_ready` unless the coordinator serves."""
         if self._over is not None:
             raise self._moved_error(self._over.leader)
         if self.problem is not None:
@@ -150,6 +150,7 @@ class PartitionCoordinator(ABC, Generic[F]):
             raise self._moved_error(self.replica.group.core.leader)
 
     def _fold_up_to(self, appended: ReplicaAppended) -> bool:
+        """Fold the entries before an append; return whether the append itself is next."""
         folded, group = self.folded, self.replica.group
         try:
             while folded.next_offset < appended.base_offset:
@@ -166,7 +167,7 @@ class PartitionCoordinator(ABC, Generic[F]):
     # log
 
     async def commit_entries(self, entries: Sequence[LogEntry[Any, Any]], deadline: Deadline) -> None:
-        """Append the entries and wait for their commit. Raises the errors of an append, and `DeadlineExceeded`."""
+        """Append entries and wait for their commit. Raises the errors of an append, and `DeadlineExceeded`."""
         if entries:
             await self._wait_for_commit(self.writer.write(entries), deadline)
 

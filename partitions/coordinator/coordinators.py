@@ -1,4 +1,4 @@
-"""Coordinators of a process: one for each partition of an internal topic that is led here, for each term.
+"""Coordinators of a process: one for each partition of an internal topic that it leads, for each term.
 
     the replica leads, in a term      ⇒  a coordinator loads;      it leads no more, or in another term  ⇒  it is ended
 
@@ -26,10 +26,10 @@ class CoordinatorObserver(Protocol[S]):
     """Observer of coordinators, for example consumer instances."""
 
     def coordinator_began(self, coordinator: S) -> None:
-        """Handle the begin of a coordinator: it serves, and `coordinator.folded` has the stored state."""
+        """Handle the begin of a coordinator, which serves now; `coordinator.folded` has the stored state."""
 
     def coordinator_ended(self, coordinator: S) -> None:
-        """Drop everything of a coordinator that no longer serves: another broker does."""
+        """Drop everything that belongs to a coordinator, because another broker serves now."""
 
 
 class Coordinators(Generic[C]):
@@ -55,7 +55,7 @@ class Coordinators(Generic[C]):
         self._followers.append(follower)
 
     def watch(self, partitions: list[Partition]) -> None:
-        """Follow these partitions of the internal topic; repeated calls have no effect."""
+        """Follow these partitions of the internal topic; a repeated call has no effect."""
         for partition in partitions:
             if partition not in self._watched:
                 self._watched[partition] = None
@@ -88,7 +88,7 @@ class Coordinators(Generic[C]):
             self._node.loop.call_soon(self.follow_leadership, partition)
 
     def follow_leadership(self, partition: Partition) -> None:
-        """Begin or end the coordinator of a partition if the leadership changed."""
+        """Begin or end the coordinator of a partition if its leadership changed."""
         replica, known = partition.replica, self._active.get(partition)
         if known is not None and (known.replica is not replica or not known.leads()):
             self._end(partition, replica.group.core.leader if replica is not None else None)
@@ -107,7 +107,7 @@ class Coordinators(Generic[C]):
                 follower.coordinator_began(coordinator)
 
     def _renew(self, partition: Partition, coordinator: C) -> None:
-        """Replace a coordinator that cannot go on by one that reads the log from its beginning."""
+        """Replace a failed coordinator by a new one, which reads the log from its beginning."""
         if self._active.get(partition) is coordinator:
             self._end(partition, None)
             self.follow_leadership(partition)

@@ -1,4 +1,4 @@
-"""Folded log of one coordinator, and the entries on their way into it. Pure but for reading.
+"""Folded log of one coordinator, and the entries that are being appended to it. Pure but for reading.
 
     next offset ≤ high watermark;   `latest` = the entry on its way, or else the folded one
 
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class LogEntry(NamedTuple, Generic[K, V]):
-    """Record to append; a tombstone when it has no value."""
+    """Record to append; without a value it is a tombstone."""
 
     key: K
     value: V | None
@@ -99,18 +99,18 @@ class FoldedLog(ABC, Generic[K, V]):
     # writing
 
     def expect(self, entries: Iterable[LogEntry[K, V]]) -> None:
-        """Note entries that are appended now, behind all that were expected before."""
+        """Add entries that are being appended now, behind all that were expected before."""
         for entry in entries:
             self._ahead.setdefault(entry.key, []).append(entry)
 
     def advance(self, entries: Iterable[LogEntry[K, V]], count: int) -> None:
-        """Fold entries that are the next `count` records of the log. Without entries: records that change nothing."""
+        """Fold entries that are the next `count` records of the log; without entries the records change nothing."""
         for entry in entries:
             self.put(*entry)
         self.next_offset = Offset(self.next_offset + count)
 
     def forget(self, entries: Iterable[LogEntry[K, V]]) -> None:
-        """Remove entries that are no longer on their way."""
+        """Remove entries that are no longer being appended."""
         for entry in entries:
             ahead = self._ahead[entry.key]
             ahead.pop(next(number for number, each in enumerate(ahead) if each is entry))
@@ -118,6 +118,6 @@ class FoldedLog(ABC, Generic[K, V]):
                 del self._ahead[entry.key]
 
     def latest(self, key: K) -> V | None:
-        """Return the value of a key once everything on its way has been appended."""
+        """Return the value that a key will have after all expected entries."""
         ahead = self._ahead.get(key)
         return ahead[-1].value if ahead else self.folded_value(key)

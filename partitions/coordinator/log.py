@@ -1,4 +1,4 @@
-"""Writer to the log of a coordinator: entries of one turn of the loop are one append, in the order given.
+"""Writer to the log of a coordinator: entries of one turn of the loop become one append, in the order given.
 
     every append is made by the replica of this leader, in this leader's term, or not at all
 
@@ -23,6 +23,8 @@ _BATCH_BYTES: Final = 512 * 1024
 
 
 class _PendingEntries(NamedTuple):
+    """Entries given for the next append."""
+
     entries: Sequence[LogEntry[Any, Any]]
     records: Sequence[NewRecord]
     size: int
@@ -54,12 +56,12 @@ class LogWriter:
         """Entries of the last append, until it is settled."""
 
     def leads(self) -> bool:
-        """Return whether this replica is still leader in the term in which the coordinator began."""
+        """Return whether this replica still leads in the term in which the coordinator began."""
         replica = self._replica
         return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
 
     def write(self, entries: Sequence[LogEntry[Any, Any]]) -> "asyncio.Future[None]":
-        """Append the entries at the end of the turn; the future is done when they are committed.
+        """Append the entries at the end of the turn; the future completes when they are committed.
 
         Raises `InvalidArgument` for entries that cannot be encoded, `Overloaded` and `NotLeader`: nothing is
         written. The
@@ -79,7 +81,7 @@ class LogWriter:
         return done
 
     def barrier(self) -> "asyncio.Future[None] | None":
-        """Return a future that is done when everything given so far is committed; None when nothing is pending.
+        """Return a future that completes when all entries given so far are committed; None if none is pending.
 
         It fails as the last append fails."""
         turn = self._given or self._newest

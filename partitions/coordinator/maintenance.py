@@ -23,7 +23,7 @@ _WRITE_MS: Final = 30_000
 
 
 class CoordinatorMaintenance:
-    """Maintenance of the coordinators.
+    """Periodic maintenance of the coordinators here.
 
     `growth_bytes_max` is the growth of a log after which everything in it is written anew."""
 
@@ -32,7 +32,7 @@ class CoordinatorMaintenance:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Maintain every coordinator here once, in a background task, unless that is running."""
+        """Begin to maintain every coordinator once, in a background task; do nothing if it runs."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="maintenance of coordinators")
 
@@ -52,7 +52,7 @@ class CoordinatorMaintenance:
                 _logger.warning("%s: maintenance failed and will be retried: %s", coordinator.replica.name, error)
 
     async def _shorten(self, coordinator: PartitionCoordinator[Any]) -> None:
-        """Write everything again, then trim the log before it."""
+        """Rewrite everything, then trim the log before it."""
         await coordinator.catch_up(deadline_in(_WRITE_MS))
         begin = coordinator.folded.next_offset
         keys = iter(list(coordinator.folded.keys()))

@@ -1,4 +1,4 @@
-"""Typed operations of coordinators: one line each for name, function that serves it, request and answer.
+"""Typed operations of coordinators: name, serving function, request and answer, in one line each.
 
 A coordinator in this process gets the request itself. Between brokers request and answer are packed by their types:
 values of another shape are refused, and answers may carry fields that are not known here."""
@@ -37,7 +37,7 @@ def _error_from_fields(kind: type, fields: Any) -> Any:
 
 
 def extensible_type(kind: Any) -> Any:
-    """Return the type as which an answer of tuple types is decoded: unknown fields behind theirs are ignored."""
+    """Return the type for decoding an answer of tuple types: it ignores unknown fields behind the known ones."""
     if _is_row(kind):
         hints, defaults = get_type_hints(kind), kind._field_defaults
         fields = [(name, hints[name], *([defaults[name]] if name in defaults else [])) for name in kind._fields]
@@ -47,7 +47,7 @@ def extensible_type(kind: Any) -> Any:
 
 
 def drop_unknown_fields(kind: Any, value: Any) -> Any:
-    """Return an answer of type `kind` from a value decoded as `extensible_type(kind)`."""
+    """Return an answer of type `kind` from a value that was decoded as `extensible_type(kind)`."""
     if _is_row(kind):
         return kind(*astuple(value))
     row = (get_args(kind) or (None,))[-1]

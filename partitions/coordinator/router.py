@@ -1,4 +1,4 @@
-"""Router from any broker to the coordinator of a key: a direct call in this process, otherwise one hop.
+"""Router from any broker to the coordinator of a key: by a direct call in this process, otherwise by one hop.
 
 Every request names the internal topic by its uuid and the partition, as `routing.data_requests` does. A request
 that was definitely refused because another broker coordinates is sent to that broker; one whose answer was lost is
@@ -32,7 +32,7 @@ WAIT_MS_MAX: Final = 600_000
 
 
 class InternalTopic(NamedTuple):
-    """Topic that keeps the log of a machine. It is created with the first key."""
+    """Topic that contains the log of a machine. It is created with the first key."""
 
     name: str
     partitions: int
@@ -66,13 +66,13 @@ class CoordinatorRouter(Generic[C]):
         self._forwards = True
 
     def direct(self) -> Self:
-        """Return a router that calls coordinators of this node only; otherwise it raises `NotLeader`."""
+        """Return a router that calls coordinators of this node only, and otherwise raises `NotLeader`."""
         router = copy(self)
         router._forwards = False
         return router
 
     def register(self, operations: Iterable[CoordinatorOperation[Any, Any]], *bound: object) -> None:
-        """Serve these operations, here and for other brokers; their functions take `bound` before the coordinator."""
+        """Serve these operations to this node and others; their functions take `bound` before the coordinator."""
         for operation in operations:
             self._serving[operation.name] = partial(operation.serve, *bound) if bound else operation.serve
             self._parts.node.on_request(operation.name, partial(self._serve, operation))
@@ -87,7 +87,7 @@ class CoordinatorRouter(Generic[C]):
         is_repeatable: bool | None = None,
         creates: bool = False,
     ) -> A:
-        """Call `operation` at the key's coordinator, which is looked up again until the deadline.
+        """Call `operation` at the key's coordinator; look it up again until the deadline.
 
         Raises the errors of the operation, `NoLeader` without a coordinator until the deadline, and `OutcomeUnknown`
         for a lost
@@ -154,7 +154,7 @@ class CoordinatorRouter(Generic[C]):
     # the internal topic
 
     async def has_topic(self, deadline: Deadline) -> bool:
-        """Return whether the internal topic exists; ask the controller when it is not known here.
+        """Return whether the internal topic exists; ask the controller if it is unknown here.
 
         Another node may have created it just now, for a request that was answered."""
         self._check_ready()
@@ -164,7 +164,7 @@ class CoordinatorRouter(Generic[C]):
         return self._topic.name in self._topics
 
     async def partition_for(self, key: str, deadline: Deadline) -> Partition:
-        """Return the partition whose leader coordinates the key; create the internal topic when it is missing."""
+        """Return the partition whose leader coordinates the key; create a missing internal topic."""
         self._check_ready()
         self._topic.check_key(key)
         topic = self._topics.get(self._topic.name)
@@ -182,12 +182,12 @@ class CoordinatorRouter(Generic[C]):
         return [] if topic is None else topic.partitions
 
     def coordinator_id(self, partition: Partition) -> int:
-        """Return the node id of the partition's leader; −1 when it is not known."""
+        """Return the node id of the partition's leader; −1 if it is unknown."""
         leader = self._router.leader_of(partition)
         return -1 if leader is None else int(leader)
 
     async def coordinator_of(self, key: str, deadline: Deadline) -> NodeId:
-        """Return the node that coordinates a key; create the internal topic when it is missing.
+        """Return the node that coordinates a key; create a missing internal topic.
 
         Raises `NoLeader` without a known leader until the deadline."""
         partition = await self.partition_for(key, deadline)
@@ -199,7 +199,7 @@ class CoordinatorRouter(Generic[C]):
         return leader
 
     def leader_of(self, key: str) -> NodeId | None:
-        """Return the node that coordinates a key, as far as known here."""
+        """Return the node that coordinates a key, as known here."""
         return self._router.leader_of(self.partition_of(key)) if self._topic.name in self._topics else None
 
 

@@ -1,4 +1,4 @@
-"""Map of the cluster for clients: liveness of brokers and places of partitions, from the state of this node alone.
+"""Map of the cluster for clients: liveness of brokers and places of partitions, from the state of this node only.
 
 It costs no round trip and is available while other brokers do not answer; it may be a moment old. It is built at most
 once in `FRESH_S`, in slices, and then served to all clients that poll. Its tag is a hash of the content, so that
@@ -27,7 +27,7 @@ _TAG_BYTES: Final = 12
 
 
 class RenderedMap(NamedTuple):
-    """Map of the cluster: `body` is JSON, `tag` a hash of it."""
+    """Map of the cluster: `body` is JSON, `tag` its hash."""
 
     body: bytes
     tag: str
@@ -85,7 +85,7 @@ class ClusterMap:
         )
 
     def _broker_state(self, row: BrokerRow) -> GossipState:
-        """Return the state by gossip; without one, a broker with an open connection counts as alive."""
+        """Return the state by gossip; without gossip, a broker with an open connection counts as alive."""
         node = row.node_id
         said = MemberState.ALIVE if node == self._node.identity.node_id else self._gossip.state_of(node)
         if said is None:

@@ -1,4 +1,4 @@
-"""Description that a broker gossips of itself, at most 400 bytes: addresses, host, rack, version, load. Pure.
+"""Description of a broker in its gossip, at most 400 bytes: addresses, host, rack, version, load. Pure.
 
     msgpack list   [http, rpc, gossip, host label, rack, version, load]
     load           [replicas, leaders, bytes of the disk free, in all, bytes of records a second]
@@ -27,7 +27,7 @@ _LEFT_OUT: Final = ((), (4,), (4, 3), (4, 3, 0))
 
 
 def differs(load: BrokerLoad, announced: BrokerLoad) -> bool:
-    """Return whether one of the numbers differs by more than a tenth from the number that was gossiped."""
+    """Return whether a number of the load differs by more than a tenth from the announced one."""
     numbers = zip(astuple(load), astuple(announced), strict=True)
     return any(abs(now - before) > _CHANGE * max(abs(before), 1) for now, before in numbers)
 
@@ -45,7 +45,7 @@ class Description(NamedTuple):
 
 
 def encode(described: Description) -> bytes:
-    """Encode a description in at most `DESCRIPTION_BYTES_MAX`; leave out the least needed texts that do not fit."""
+    """Encode a description in at most `DESCRIPTION_BYTES_MAX`, without the least needed texts that do not fit."""
     texts = list(map(_text, described[:_TEXTS]))
     behind = (astuple(described.load), *described[_TEXTS + 1 :])
     for left_out in _LEFT_OUT:
@@ -61,7 +61,7 @@ def _text(text: str) -> str:
 
 
 def decode(encoded: bytes) -> Description:
-    """Decode a description; raise `FormatError` for any other bytes."""
+    """Decode a description. Raises `FormatError` for any other bytes."""
     if len(encoded) > DESCRIPTION_BYTES_MAX:
         raise FormatError(f"the gossip description has {len(encoded)} bytes; the limit is {DESCRIPTION_BYTES_MAX}")
     try:

@@ -1,4 +1,4 @@
-"""Load of this broker in a few numbers, which it gossips to the others."""
+"""Load of this broker in a few numbers, which it gossips."""
 
 from collections.abc import Callable, Sized
 from typing import Final
@@ -13,7 +13,7 @@ _WEIGHT: Final = 0.2
 
 
 class LoadMeter:
-    """Meter of the broker's load: each call measures it. The rate is smoothed, so that short peaks are not gossiped."""
+    """Meter of the broker's load; each call measures it. The rate is smoothed, so that short peaks are not gossiped."""
 
     def __init__(self, node: Node, counters: Counters, replicas: Callable[[], Sized]) -> None:
         self._node, self._counters, self._replicas = node, counters, replicas

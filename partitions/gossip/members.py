@@ -1,4 +1,4 @@
-"""Brokers of a cluster as this node sees them: gossip combined with the controller's state. Pure."""
+"""Brokers of the cluster as this node sees them: gossip combined with the controller's state. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
@@ -15,7 +15,7 @@ UNKNOWN: Final[GossipState] = "unknown"
 
 
 def description_of(member: GossipMember) -> Description | None:
-    """Return the description that a gossip member sent; None when it cannot be decoded."""
+    """Return the description sent by a gossip member; None if it cannot be decoded."""
     try:
         return decode(member.description)
     except FormatError:
@@ -57,5 +57,5 @@ def _combine_rows(node: NodeId, row: RegisteredBroker | None, member: GossipMemb
 
 
 def state_name(state: MemberState) -> GossipState:
-    """Return a state of gossip as answers name it."""
+    """Return the name of a gossip state in answers."""
     return cast(GossipState, state.name.lower())

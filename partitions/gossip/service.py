@@ -1,4 +1,4 @@
-"""Gossip of one broker, from its port to the hints that follow from received messages.
+"""Gossip of one broker, from its port to the hints that received states give.
 
     gossip = Gossip(node, metadata, settings, rack, load)
     address = await gossip.bind()                     before the broker registers; "" when gossip is off
@@ -47,7 +47,7 @@ HINT_INTERVAL_S: Final = 10.0
 
 
 class Gossip:
-    """Gossip service of a broker; it exists also while gossip is off, and has no members then."""
+    """Gossip service of a broker; without gossip it has no members and does nothing."""
 
     def __init__(
         self,
@@ -121,12 +121,12 @@ class Gossip:
         raise AssertionError("no port to try")
 
     def _rpc_ports(self) -> set[int]:
-        """Return the RPC ports of registered brokers: they may run on this machine and start after this broker."""
+        """Return the RPC ports of registered brokers: these may run on this machine and start after this broker."""
         texts = (row.addresses.rpc for row in self._metadata.state.all_brokers())
         return {address[1] for text in texts if (address := maybe_address(text)) is not None}
 
     def start(self, at: Addresses) -> None:
-        """Begin to gossip, unless it has begun, the cluster is not known yet, or gossip is off."""
+        """Begin to gossip, unless it has begun, the cluster is unknown, or gossip is off."""
         identity, secret = self._node.identity, self._node.settings.secret
         if self._wire is None or self._agent is not None or identity.cluster_id is None:
             return
@@ -148,7 +148,7 @@ class Gossip:
         self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._announce_load)
 
     def state_changed(self) -> None:
-        """Give the agent the addresses that brokers have registered."""
+        """Pass the gossip addresses of registered brokers to the agent."""
         addresses = self._registered_addresses() if self._agent is not None else []
         if self._agent is not None and addresses != self._introduced:
             self._introduced = addresses
@@ -160,14 +160,14 @@ class Gossip:
         return [address for text in texts if (address := maybe_address(text)) is not None]
 
     def leave(self) -> None:
-        """Announce an orderly stop; after a failure nothing is announced, so that other brokers detect it."""
+        """Announce an orderly stop; not after a failure, so that other brokers detect it."""
         if self._timer is not None:
             self._timer.cancel()
         if self._agent is not None and self._node.is_working:
             self._agent.leave()
 
     async def close(self) -> None:
-        """Send pending announcements for a moment, and release the port."""
+        """Send pending announcements for a short time, and release the port."""
         if self._agent is not None:
             await self._agent.close(FAREWELL_S_MAX)
         elif self._wire is not None:
@@ -190,21 +190,21 @@ class Gossip:
         return None if self._agent is None else self._agent.counters()
 
     def state_of(self, node: NodeId) -> MemberState | None:
-        """Return the state of a node by gossip; None when it has none."""
+        """Return the gossip state of a node; None if it has none."""
         member = self._member(node)
         return None if member is None else member.state
 
     def is_doubtful(self, node: NodeId) -> bool:
-        """Return whether gossip has the node as suspect, dead or left: wait less for it. The hint may be wrong."""
+        """Return whether gossip has the node as suspect, dead or left: use shorter timeouts. The hint may be wrong."""
         state = self.state_of(node)
         return state is not None and state is not MemberState.ALIVE
 
     def racks(self) -> dict[NodeId, str]:
-        """Return the racks that nodes which are up have gossiped."""
+        """Return the racks that live nodes have gossiped."""
         return {node: description.rack for node, description in self._descriptions().items() if description.rack}
 
     def free_bytes(self) -> dict[NodeId, int]:
-        """Return the free bytes on disk that nodes which are up gossiped some seconds ago."""
+        """Return the free bytes on disk that live nodes gossiped some seconds ago."""
         return {node: max(0, description.load.disk_free) for node, description in self._descriptions().items()}
 
     def _descriptions(self) -> dict[NodeId, Description]:
@@ -213,7 +213,7 @@ class Gossip:
         return {node: description for node, description in description if description is not None}
 
     def rpc_of(self, replica: ReplicaId) -> Address | None:
-        """Return the RPC address that the process with this disk has gossiped; None when it is unknown or not up."""
+        """Return the RPC address that the process with this disk gossiped; None if it is unknown or not up."""
         member = self._member(replica.node_id)
         if member is None or member.disk_uuid != replica.disk_uuid.bytes or not member.state.is_up:
             return None
@@ -249,7 +249,7 @@ class Gossip:
             event(_logger, "member_alive", node=change.node_id, incarnation=change.member.incarnation)
 
     def _on_connection_lost(self, node: NodeId) -> None:
-        """Probe a member at once whose connection broke, instead of in its turn."""
+        """Probe a member at once after its connection broke."""
         if self._agent is not None:
             self._agent.probe_now(node)
 
@@ -264,7 +264,7 @@ class Gossip:
         )
 
     def _wake_groups(self, node: NodeId) -> None:
-        """Wake the quiesced Raft groups that rely on the heartbeat of a node: gossip reports it dead or left."""
+        """Wake the quiesced Raft groups that rely on the heartbeat of a node, because gossip has it as dead or left."""
         now = self._node.loop.time()
         if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:
             self._hinted_at[node] = now

@@ -1,4 +1,4 @@
-"""Assignment by the coordinator, in groups whose members cannot lead. Pure; called by `rebalance`."""
+"""Assignment by the coordinator, for groups whose members cannot lead. Pure; called by `rebalance`."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ PartitionsOf = Callable[[str], int | None]
 
 
 def subscription_of(metadata: bytes) -> Subscription:
-    """Return the subscription in member metadata; an empty one when it cannot be decoded.
+    """Return the subscription in member metadata; an empty one if the metadata cannot be decoded.
 
     Only members that can lead may send other metadata, and their group leader reads it."""
     try:
@@ -21,7 +21,7 @@ def subscription_of(metadata: bytes) -> Subscription:
 
 
 def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions in an assignment; none when it cannot be decoded."""
+    """Return the partitions in an assignment; none if it cannot be decoded."""
     try:
         return decode_assignment(assignment).partitions
     except InvalidArgument:
@@ -29,26 +29,26 @@ def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def subscriptions(group: ConsumerGroup) -> dict[str, Subscription]:
-    """Return the subscriptions of the chosen protocol by member id."""
+    """Return the subscriptions to the chosen protocol by member id."""
     return {each.member_id: subscription_of(each.metadata(group.protocol)) for each in group.members.values()}
 
 
 def counts_of_topics(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, int]:
-    """Return the partition counts of the topics that exist and that a member subscribes to."""
+    """Return the partition counts of the subscribed topics that exist."""
     topics = {topic for each in subscriptions(group).values() for topic in each.topics}
     counts = {topic: partitions_of(topic) for topic in topics}
     return {topic: count for topic, count in counts.items() if count is not None}
 
 
 def assign_members(group: ConsumerGroup, partitions_of: PartitionsOf) -> dict[str, bytes]:
-    """Return ConsumerProtocolAssignment bytes by member id, made by the assignor of the chosen protocol."""
+    """Return ConsumerProtocolAssignment bytes by member id, from the assignor of the chosen protocol."""
     members = {member_id: _add_owned(group, each, member_id) for member_id, each in subscriptions(group).items()}
     assigned = ASSIGNORS[group.protocol](members, counts_of_topics(group, partitions_of))
     return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
 
 
 def _add_owned(group: ConsumerGroup, subscription: Subscription, member_id: str) -> Subscription:
-    """Return the subscription; without owned partitions in it, add those that the member was assigned last."""
+    """Return the subscription with owned partitions; those of the last assignment if it names none."""
     if subscription.owned:
         return subscription
     last = partitions_in(group.members[member_id].assignment)
@@ -56,7 +56,7 @@ def _add_owned(group: ConsumerGroup, subscription: Subscription, member_id: str)
 
 
 def assigned_counts(group: ConsumerGroup) -> dict[str, int]:
-    """Return how many partitions of each topic are assigned, in a group that this coordinator loaded."""
+    """Return the number of assigned partitions of each topic, in a group that was loaded from the log."""
     counts: dict[str, int] = {}
     for member in group.members.values():
         for partition in partitions_in(member.assignment):

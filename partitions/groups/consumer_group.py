@@ -1,4 +1,4 @@
-"""A consumer group and its members, as the machine holds them: data, and values derived from it. Pure.
+"""Consumer group and its members as the machine keeps them: data, and values derived from it. Pure.
 
     storing ≠ {}      ⇒ the group's generation is not announced yet
     join ≠ None       ⇒ the member waits for the end of the join phase, or for its generation to be stored
@@ -18,7 +18,7 @@ from raftlog.partitions.groups.states import ConsumerGroupState
 
 
 class StoreContent(Enum):
-    """Content of a Store."""
+    """Content of a pending Store."""
 
     MEMBERS = "members"
     """New generation, not assigned yet."""
@@ -32,7 +32,7 @@ class StoreContent(Enum):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One group member; its waiting requests are the tokens `join`, `sync` and `beat`, at most one of each."""
+    """Group member; `join`, `sync` and `beat` are the tokens of its waiting requests, at most one of each."""
 
     member_id: str
     instance_id: str | None
@@ -58,7 +58,7 @@ class Member:
     can_skip_assignment: bool = False
 
     def update_from(self, join: Join) -> None:
-        """Store the fields of a new join request."""
+        """Take over the fields of a new join request."""
         self.client_id, self.client_host = join.client_id, join.client_host
         self.session_timeout_ms, self.rebalance_timeout_ms = join.session_timeout_ms, join.rebalance_timeout_ms
         self.can_lead, self.can_skip_assignment = join.can_lead, join.can_skip_assignment
@@ -66,15 +66,15 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Whether a request waits for an answer that does not depend on it; its session does not expire meanwhile."""
+        """Whether one of its requests waits for other members or the log; its session does not expire meanwhile."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str) -> bytes:
-        """Return the metadata of one protocol; b"" when it does not have that protocol."""
+        """Return the metadata for a protocol; b"" if the member does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
     def record(self) -> MemberRecord:
-        """Return the member's row of the group's record."""
+        """Return the member's row in the group's record."""
         return MemberRecord(
             self.member_id,
             self.instance_id,
@@ -90,7 +90,7 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """One consumer group. `generation` 0: it had none yet."""
+    """Consumer group. `generation` is 0 before its first generation."""
 
     name: str
     state: ConsumerGroupState = ConsumerGroupState.EMPTY
@@ -155,7 +155,7 @@ class ConsumerGroup:
             del self.instances[member.instance_id]
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member the id of another process; it keeps its position among the members."""
+        """Give a static member the id of a new process; it keeps its position among the members."""
         member.replaced, member.member_id = member.member_id, member_id
         members = list(self.members.values())
         self.members = {each.member_id: each for each in members}
@@ -172,7 +172,7 @@ class ConsumerGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def metadata_bytes(self, without: Member | None = None) -> int:
-        """Return the size of all protocols of all members."""
+        """Return the total size of the protocols of all members."""
         return sum(metadata_bytes(member.protocols) for member in self.others(without))
 
     def agrees(self, protocols: Collection[Protocol], without: Member | None) -> bool:
@@ -195,7 +195,7 @@ class ConsumerGroup:
         return max((name for name in names if name in common), key=lambda name: votes[name])
 
     def chosen_leader(self) -> str:
-        """Return the present group leader if it still can lead, else the first joined member that can.
+        """Return the present group leader if it can still lead, else the first joined member that can.
 
         "" when no member can lead: the coordinator assigns."""
         able = [each.member_id for each in self.members.values() if each.has_joined and each.can_lead]

@@ -1,4 +1,4 @@
-"""Coordinator of consumer groups: their machine on one partition of `__consumer_offsets`, for one term of its leader.
+"""Coordinator of consumer groups: their machine on one partition of `__consumer_offsets`, for one leader's term.
 
 It executes the machine's effects in their order: answers to waiting requests, and records, beside the commits that
 the machine allowed. Called by `operations`, and in this process by consumer instances, which run at coordinators."""
@@ -141,7 +141,7 @@ class GroupCoordinator(OffsetsPort):
             ) from None
 
     async def _send_request(self, ask: Callable[[Token, _R, float], None], request: _R, deadline: Deadline) -> Any:
-        """Send a request to the machine and return its answer. Raises its error, and `TimeoutError` at the deadline."""
+        """Pass a request to the machine and return its answer. Raises its error, and `TimeoutError` at the deadline."""
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(
                 f"{self.replica.name}: {len(self._waiting)} requests of group members wait, the limit; retry later"
@@ -162,7 +162,7 @@ class GroupCoordinator(OffsetsPort):
                 self._execute_effects()
 
     def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
-        """Return the error of `Machine.check_commit`, or None.
+        """Return the error of `Machine.check_commit`; None if the member may commit.
 
         Records written in the same turn of the loop come before those of the machine's later decisions."""
         try:
@@ -227,11 +227,11 @@ class GroupCoordinator(OffsetsPort):
 
     @property
     def instances(self) -> Mapping[InstanceKey, InstanceRecord]:
-        """Consumer instances as they are stored, by group and name; committed records only."""
+        """Committed records of consumer instances, by group and name."""
         return self.folded.instances
 
     async def store_instance(self, group: str, name: str, record: InstanceRecord | None, *, deadline: Deadline) -> None:
-        """Store an instance's record, or delete it with `None`; committed when this returns.
+        """Store the record of an instance, or delete it if it is None; committed on return.
 
         Raises `InvalidArgument` for one that is too large, `NotLeader`, `Overloaded` and the errors of an append."""
         await self.wait_until_ready(deadline)

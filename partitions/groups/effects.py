@@ -1,4 +1,4 @@
-"""Effects of the machine: answers to requests, by their tokens, and records to store. Values only.
+"""Effects of the machine: answers to requests, identified by tokens, and records to store. Values only.
 
 A `Token` is chosen by the caller; the one answer carries it."""
 
@@ -13,18 +13,18 @@ Ticket: TypeAlias = int
 
 
 class Alive(NamedTuple):
-    """Answer to a heartbeat when the group does not rebalance."""
+    """Answer to a heartbeat while the group does not rebalance."""
 
 
 class Deleted(NamedTuple):
-    """Answer that the group is deleted, durably."""
+    """Answer after the deletion of a group is durable."""
 
 
 Result: TypeAlias = JoinedGeneration | MemberIdGiven | SyncedGeneration | Alive | tuple[LeftMember, ...] | Deleted
 
 
 class GroupAnswer(NamedTuple):
-    """Answer to the request of `token`: at most one for each, and exactly one unless it was cancelled."""
+    """Answer to the request of `token`: at most one for each token, and exactly one unless it was cancelled."""
 
     token: Token
     outcome: Result | RaftlogError

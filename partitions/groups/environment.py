@@ -12,7 +12,7 @@ from raftlog.partitions.groups.settings import GroupSettings
 
 @dataclass(frozen=True, slots=True)
 class GroupEnvironment:
-    """Environment of a coordinator. `partitions_of` returns a topic's partition count, None when it does not exist."""
+    """Environment of a coordinator. `partitions_of` returns a topic's partition count; None if it does not exist."""
 
     settings: GroupSettings
     random: Random

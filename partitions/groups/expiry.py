@@ -27,7 +27,7 @@ class GroupExpiry:
         self._folded, self._machine = coordinator.folded, coordinator.machine
 
     async def run(self) -> None:
-        """Examine every group once."""
+        """Examine every group once, and expire groups and offsets that are due."""
         names = sorted(self._folded.names())
         for number, group in enumerate(names, 1):
             keys = self._find_tombstones(group)

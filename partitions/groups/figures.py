@@ -1,4 +1,4 @@
-"""Figures of the coordinators here, for metrics: computed in slices on request, and not kept.
+"""Figures of the coordinators here for metrics: computed in slices on request, and not stored.
 
 A group's lag is taken from local replicas, so it costs no request; it may be behind by the records that a follower
 has not received yet, and is unknown for partitions without a local replica. Their committed offsets are reported all
@@ -22,7 +22,7 @@ _SLICE: Final = 64
 
 
 class GroupLag(NamedTuple):
-    """Records that a group has not committed yet in a partition; None without a local replica."""
+    """Number of records that a group has not committed in a partition; None without a local replica."""
 
     group: str
     topic: str

@@ -87,13 +87,13 @@ class FoldedGroups(FoldedLog[Key, Value]):
         yield from self.instances
 
     def latest_offset(self, key: OffsetKey) -> OffsetRecord | None:
-        """Return the same as `latest`, for an offset."""
+        """Return the offset that the partition will have after all expected entries."""
         record = self.latest(key)
         assert record is None or isinstance(record, OffsetRecord), f"{key} with {record}"
         return record
 
     def latest_offsets(self, group: str) -> dict[OffsetKey, OffsetRecord]:
-        """Return the latest offsets of all partitions that a group committed in, sorted."""
+        """Return the latest offsets of all partitions in which a group committed, sorted."""
         keys = {OffsetKey(group, *place) for place in self.offsets.get(group, ())}
         keys |= {key for key in self._ahead if isinstance(key, OffsetKey) and key.group == group}
         found = {key: self.latest_offset(key) for key in sorted(keys)}

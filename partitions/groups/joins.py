@@ -1,4 +1,4 @@
-"""Joins of a group: admission and effect; KIP-394 (ids are given here), KIP-345 (static members).
+"""Join requests: admission and effect; KIP-394 (ids given by the coordinator), KIP-345 (static members).
 
     new                      adds a member, and begins a rebalance
     dynamic, known           in Stable a follower with an unchanged request is answered at once; else it rejoins
@@ -34,7 +34,7 @@ _UUID_BITS: Final = 128
 
 
 class GroupJoins:
-    """Join requests of one machine."""
+    """Handler of the join requests of one machine."""
 
     def __init__(self, rebalancing: GroupRebalance, random: Random) -> None:
         self._rebalance, self._random = rebalancing, random

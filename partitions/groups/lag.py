@@ -27,7 +27,7 @@ _UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
 
 
 class GroupLagReader:
-    """Lag and reset targets, computed by one process."""
+    """Reader of lags and reset targets."""
 
     def __init__(self, finder: Finder, reader: Reader) -> None:
         self._finder, self._reader = finder, reader
@@ -54,7 +54,7 @@ class GroupLagReader:
         ]
 
     async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange | None:
-        """Return the log's bounds, or None when the partition does not exist.
+        """Return the bounds of the log; None if the partition does not exist.
 
         A member may own a partition that was deleted after it was assigned."""
         try:
@@ -70,7 +70,7 @@ class GroupLagReader:
     async def targets(
         self, before: Mapping[TopicPartition, int], to: ResetTo, deadline: Deadline
     ) -> dict[TopicPartition, tuple[Offset, bool]]:
-        """Return the target of each partition, and whether it was clamped to the log's bounds.
+        """Return the target of each partition, and whether it was clamped to the bounds of the log.
 
         `before`: −1 without a commit. Raises `UnknownTopic`, `UnknownPartition`, `Unavailable` and
         `InvalidArgument`."""

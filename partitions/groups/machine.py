@@ -1,4 +1,4 @@
-"""Groups of one coordinator partition as a machine without I/O: Kafka's classic protocol.
+"""Groups of one coordinator partition as a machine without I/O, by Kafka's classic protocol.
 
 Inputs are requests, the time and the outcomes of stored records; outputs are answers and records to store, which the
 caller takes with `take_effects` after *every* call, in the same turn of its loop: the order of the effects, and of
@@ -56,7 +56,7 @@ class Machine:
     # state of the log
 
     def load(self, name: str, record: GroupRecord, now: float) -> None:
-        """Load a group as it was stored last; session timeouts of its members begin now.
+        """Load a group from its stored record; the session timeouts of its members begin now.
 
         Call `topics_changed` once everything is loaded."""
         group = self._groups[name] = ConsumerGroup.loaded(name, record)
@@ -74,7 +74,7 @@ class Machine:
         self._groups.clear()
 
     def on_stored(self, group: str, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
-        """Process the outcome of a Store: None when it is committed.
+        """Process the outcome of a Store; `error` None: it is committed.
 
         After an error its generation is never announced; the members receive `NotLeader`, so that they look for the
         coordinator again, or the error itself when it is a definite one."""
@@ -91,7 +91,7 @@ class Machine:
         self._joins.join(token, join, now)
 
     def sync(self, token: Token, sync: Sync, now: float) -> None:
-        """Wait for the assignments of a generation; the group leader's request contains them.
+        """Wait for the assignments of a generation; the request of the group leader contains them.
 
         Answer: `Synced` when they are stored; or UnknownMember, FencedInstance, StaleGeneration,
         RebalanceInProgress, InconsistentProtocol, RecordTooLarge, NotLeader."""
@@ -117,7 +117,7 @@ class Machine:
         self._rebalance.settle(group, now)
 
     def heartbeat(self, token: Token, heartbeat: GroupHeartbeat, now: float) -> None:
-        """Answer `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
+        """Answer `Alive`, or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress (rejoin)."""
         try:
             group, member = self._current_member(
                 heartbeat.group, heartbeat.member_id, heartbeat.instance_id, heartbeat.generation
@@ -137,7 +137,7 @@ class Machine:
             self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
     def leave(self, token: Token, leave: Leave, now: float) -> None:
-        """Remove members at once; the answer is a `LeftMember` for each, in their order."""
+        """Remove members at once; the answer contains a `LeftMember` for each, in order."""
         group = self._groups.get(leave.group)
         left = tuple(LeftMember(*each, self._leave(group, each)) for each in leave.members)
         if group is not None:
@@ -165,7 +165,7 @@ class Machine:
         return None
 
     def delete(self, token: Token, group: str, now: float) -> None:
-        """Delete a group; answered `Deleted` when that is stored, or GroupNotEmpty, NotLeader.
+        """Delete a group; the answer is `Deleted` once that is stored, or GroupNotEmpty, NotLeader.
 
         A group that is unknown here may have offsets: the caller checks whether it exists."""
         found = self._groups.get(group) or self._groups.setdefault(group, ConsumerGroup(group))
@@ -180,7 +180,7 @@ class Machine:
             self._rebalance.store(found, StoreContent.NOTHING)
 
     def cancel(self, token: Token, now: float) -> None:
-        """Cancel a waiting request (deadline, connection lost); no later effect has its token.
+        """Cancel a waiting request (deadline, lost connection); later effects never have its token.
 
         A member that asked with its id has joined nevertheless, and receives its generation with its next request;
         one without an id is removed, because its next request would join as another member."""
@@ -197,7 +197,7 @@ class Machine:
             self._rebalance.on_members_left(group, now)
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
-        """Raise unless this member may commit now: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
+        """Raise unless the member may commit: UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress.
 
         RebalanceInProgress: it has to sync first. A generation below 0 is a commit without a member, which only a group
         without members allows (UnknownMember), whatever ids it names: a Kafka consumer that assigns itself partitions
@@ -237,7 +237,7 @@ class Machine:
         return self._timers.next()
 
     def tick(self, now: float) -> None:
-        """Execute all timers that are due."""
+        """Process all due timers."""
         for key in self._timers.take_due(now):
             self._on_timer(key, now)
 
@@ -265,7 +265,7 @@ class Machine:
         self._timers.clear((GIVEN, group.name, member_id))
 
     def topics_changed(self, now: float) -> None:
-        """Rebalance groups that the coordinator assigned when their topics or partition counts changed."""
+        """Rebalance groups assigned by the coordinator whose topics or partition counts changed."""
         self._rebalance.topics_changed(now)
 
     def take_effects(self) -> Sequence[Effect]:
@@ -276,7 +276,7 @@ class Machine:
     # reads
 
     def group(self, name: str) -> ConsumerGroup | None:
-        """Return the group; None when it never had members, or its record was deleted."""
+        """Return the group; None if it never had members, or its record was deleted."""
         return self._groups.get(name)
 
     def names(self) -> list[str]:

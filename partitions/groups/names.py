@@ -1,4 +1,4 @@
-"""Rule for names of consumer groups."""
+"""Rule for the names of consumer groups."""
 
 import re
 
@@ -8,6 +8,6 @@ _GROUP = re.compile(r"[^\x00-\x1f\x7f/\ud800-\udfff]{1,255}")
 
 
 def check_group(name: str) -> None:
-    """Raise `InvalidGroup` for a name that no group can have."""
+    """Raise `InvalidGroup` for an invalid name of a group."""
     if not _GROUP.fullmatch(name):
         raise InvalidGroup("a group name has 1 to 255 characters, no slash and no control characters")

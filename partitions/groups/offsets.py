@@ -28,13 +28,13 @@ _SIMPLE: Final = MemberIdentity("", -1)
 
 
 class OffsetsPort(PartitionCoordinator[FoldedGroups]):
-    """Coordinator, as far as offsets and their expiry use it."""
+    """Part of the coordinator that offsets and their expiry use."""
 
     machine: Machine
 
     @abstractmethod
     def commit_error(self, group: str, member: MemberIdentity) -> RaftlogError | None:
-        """Return the error with which the member's commit is refused; None when it may commit now."""
+        """Return the error that refuses the member's commit; None if it may commit now."""
 
     @abstractmethod
     async def delete(self, group: str, deadline: Deadline) -> None:
@@ -42,7 +42,7 @@ class OffsetsPort(PartitionCoordinator[FoldedGroups]):
 
 
 class Offsets:
-    """Committed offsets of one coordinator."""
+    """Committed offsets of the groups of one coordinator."""
 
     def __init__(self, coordinator: OffsetsPort, environment: GroupEnvironment) -> None:
         self._coordinator, self._environment = coordinator, environment
@@ -57,7 +57,10 @@ class Offsets:
         member: MemberIdentity | None,
         deadline: Deadline,
     ) -> dict[Place, OffsetRecord]:
-        """Commit offsets; return all committed offsets of the group afterwards. Raises like `Groups.commit`."""
+        """Commit offsets; return all committed offsets of the group afterwards.
+
+        Raises the errors of `Groups.commit`.
+        """
         check_offsets(offsets)
         await self._coordinator.wait_until_ready(deadline)
         self._check_topics(offsets)
@@ -104,18 +107,18 @@ class Offsets:
     # reading
 
     def of(self, group: str) -> dict[Place, OffsetRecord]:
-        """Return the group's committed offsets that are folded so far."""
+        """Return the committed offsets of a group that are folded so far."""
         return dict(self._folded.offsets.get(group, {}))
 
     async def committed(self, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
-        """Return the group's committed offsets, with every commit that was answered before this call."""
+        """Return the committed offsets of a group, including every commit answered before this call."""
         await self._coordinator.wait_until_current(deadline)
         return self.of(group)
 
     # changes by operators
 
     async def reset(self, group: str, offsets: Mapping[Place, int], deadline: Deadline) -> dict[Place, int]:
-        """Set committed offsets, backwards too; return the earlier ones. Raises `GroupNotEmpty`."""
+        """Set committed offsets, also to lower ones; return the earlier ones. Raises `GroupNotEmpty`."""
         moved = {place: OffsetCommit(offset) for place, offset in offsets.items()}  # type: ignore[arg-type]
         check_offsets(moved)
         await self._coordinator.wait_until_current(deadline)
@@ -179,7 +182,7 @@ class Offsets:
 
 
 def check_offsets(offsets: Mapping[Place, OffsetCommit]) -> None:
-    """Raise `InvalidArgument` for offsets that cannot be committed."""
+    """Raise `InvalidArgument` for invalid offsets."""
     if len(offsets) > OFFSETS_MAX:
         raise InvalidArgument(f"{len(offsets)} offsets in one call are too many; {OFFSETS_MAX} are possible")
     for (_, partition), (offset, metadata, epoch) in offsets.items():

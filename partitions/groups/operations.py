@@ -1,4 +1,4 @@
-"""Operations of a group's coordinator: the registry, one line each, and reads across whole coordinators.
+"""Operations of a group's coordinator: the registry, one line each, and reads of whole coordinators.
 
 docs/REPLICATION.md names them. Called through `coordinator.router`, here or for another broker."""
 
@@ -49,7 +49,7 @@ async def _describe(coordinator: GroupCoordinator, group: str, deadline: Deadlin
 
 
 def describe_group(group: ConsumerGroup) -> GroupDetails:
-    """Describe a group that has or had members; the broker that asked adds the coordinator's node id."""
+    """Describe a group that has or had members; the requesting broker adds the coordinator's node id."""
     is_stable = group.state is ConsumerGroupState.STABLE
     members = [
         MemberDescription(
@@ -70,7 +70,7 @@ def describe_group(group: ConsumerGroup) -> GroupDetails:
 
 
 def _assigned_partitions(assignment: bytes) -> Mapping[str, Sequence[int]]:
-    """Return the partitions in a member's assignment, by topic; none when it cannot be decoded."""
+    """Return the partitions in a member's assignment, by topic; none if it cannot be decoded."""
     found: dict[str, list[int]] = {}
     try:
         partitions = decode_assignment(assignment).partitions

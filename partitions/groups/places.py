@@ -1,4 +1,4 @@
-"""Partitions by topic name, as callers name them, and by topic uuid, as they are stored.
+"""Conversion of partitions between topic names, which callers use, and topic uuids, which are stored.
 
 A topic created later under the name of a deleted one has another uuid. Called by the service and by coordinators."""
 
@@ -17,23 +17,23 @@ _T = TypeVar("_T")
 
 
 class TopicPlaces:
-    """Conversion between names and uuids, by the topics that this broker has."""
+    """Converter between names and uuids, for the topics known to this broker."""
 
     def __init__(self, finder: Finder, topics: Topics) -> None:
         self._finder, self._topics = finder, topics
 
     async def find(self, offsets: Mapping[TopicPartition, _T], deadline: Deadline) -> dict[Place, _T]:
-        """Return the mapping with places as keys. Raises `UnknownTopic` and `UnknownPartition`."""
+        """Return the mapping with topic uuid and partition as keys. Raises `UnknownTopic` and `UnknownPartition`."""
         return {await self.of(key, deadline): value for key, value in offsets.items()}
 
     async def of(self, key: TopicPartition, deadline: Deadline) -> Place:
-        """Return the place of a partition. Raises `UnknownTopic` and `UnknownPartition`."""
+        """Return topic uuid and partition. Raises `UnknownTopic` and `UnknownPartition`."""
         return (await self._finder.partition(*key, deadline)).topic_id, key.partition
 
     async def of_each(
         self, keys: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, Place | RequestError]:
-        """Return the places of partitions, or their errors; the controller is asked once for each topic at most."""
+        """Return topic uuid and partition of each key, or its error; asks the controller once a topic at most."""
         found: dict[TopicPartition, Place | RequestError] = {}
         keys = list(keys)
         await self._finder.learn({key.topic for key in keys}, deadline)
@@ -48,11 +48,11 @@ class TopicPlaces:
         return found
 
     def name(self, place: Place) -> TopicPartition | None:
-        """Return the partition's name; None when the topic does not exist, or was deleted."""
+        """Return the partition with its topic's name; None if the topic does not exist."""
         topic = self._topics.by_id(place[0])
         return None if topic is None else TopicPartition(topic.name, place[1])
 
     def committed(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, OffsetRecord]:
-        """Return the offsets by name, of the topics that exist."""
+        """Return the offsets by topic name and partition, for existing topics."""
         named = ((self.name(place), record) for place, record in offsets.items())
         return {name: record for name, record in named if name is not None}

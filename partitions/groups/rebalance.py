@@ -1,4 +1,4 @@
-"""Rebalance of a group from one generation to the next: Kafka's two phases, and the records they store.
+"""Rebalance of a group from one generation to the next: the two phases of Kafka, and the stored records.
 
     prepare → all members rejoin, or time is up → complete → stored → leader syncs → assign → stored → Stable
 
@@ -30,7 +30,7 @@ TimerKey = tuple[str, str, str]
 
 
 class GroupRebalance:
-    """Groups by name, waiting requests, timers and effects."""
+    """Groups by name, with their waiting requests, timers and effects."""
 
     def __init__(
         self, settings: GroupSettings, partitions_of: Callable[[str], int | None], wall_ms: Callable[[], int]
@@ -71,24 +71,26 @@ class GroupRebalance:
             self.answer(token, outcome)
 
     def touch(self, group: ConsumerGroup, member: Member, now: float) -> None:
-        """Restart the member's session timeout, unless one of its requests waits for an answer."""
+        """Restart the session timeout of a member, unless one of its requests waits for an answer."""
         if not member.waits:
             self.timers.set((SESSION, group.name, member.member_id), now + member.session_timeout_ms / 1000)
 
     # states
 
     def apply_event(self, group: ConsumerGroup, event: Event) -> None:
+        """Change the state of the group by an event."""
         group.state = after(group.state, event)
         group.changed_ms = self._wall_ms()
 
     def store(self, group: ConsumerGroup, kept: StoreContent) -> None:
+        """Add a Store of the group's record to the effects."""
         ticket: Ticket = next(self._tickets)
         group.storing[ticket] = kept
         record: GroupRecord | None = None if kept is StoreContent.NOTHING else group.record()
         self.effects.append(Store(group.name, ticket, record))
 
     def prepare(self, group: ConsumerGroup, now: float) -> None:
-        """Begin a rebalance, in which all members have to rejoin; during a join phase, check whether it is over."""
+        """Begin a rebalance, in which all members rejoin; during a join phase, check whether it can end."""
         if group.state is ConsumerGroupState.PREPARING:
             self.maybe_complete(group, now)
             return
@@ -108,7 +110,7 @@ class GroupRebalance:
         self.maybe_complete(group, now)
 
     def maybe_complete(self, group: ConsumerGroup, now: float) -> None:
-        """End the join phase if all have joined or its time is up, and no Store is pending."""
+        """End the join phase if all members have joined or its time is up, and no Store is pending."""
         if group.state is not ConsumerGroupState.PREPARING or group.storing or group.holds:
             return
         if not group.members:
@@ -120,7 +122,7 @@ class GroupRebalance:
         return group.phase_began + group.rebalance_timeout_ms() / 1000
 
     def on_phase_end(self, group: ConsumerGroup, now: float) -> None:
-        """Process the timer of a phase: of the initial delay, of joining, of syncing."""
+        """Process the expiry of a phase: the initial delay, the join phase, or the sync phase."""
         if group.state is ConsumerGroupState.PREPARING and group.holds:
             self._extend_delay(group, now)
         elif group.state is ConsumerGroupState.PREPARING:
@@ -130,7 +132,7 @@ class GroupRebalance:
             self._remove_unsynced(group, now)
 
     def _extend_delay(self, group: ConsumerGroup, now: float) -> None:
-        """Extend the initial delay (KIP-134) while members keep joining and the rebalance timeout allows it."""
+        """Extend the initial delay (KIP-134) while members keep joining; return whether it was extended."""
         until = min(now + self.settings.initial_rebalance_delay_ms / 1000, self._phase_end(group))
         group.holds = group.grew and until > now
         group.grew = False
@@ -138,7 +140,7 @@ class GroupRebalance:
         self.maybe_complete(group, now)
 
     def _complete(self, group: ConsumerGroup, now: float) -> None:
-        """Begin the next generation with the members that joined, and the static ones (KIP-345)."""
+        """Begin the next generation with the members that joined, and the static members (KIP-345)."""
         for member in [each for each in group.members.values() if not each.has_joined and each.instance_id is None]:
             self.drop(
                 group,
@@ -166,7 +168,7 @@ class GroupRebalance:
         self.store(group, StoreContent.ASSIGNMENTS)
 
     def assign(self, group: ConsumerGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
-        """Apply the group leader's assignments; those of unknown ids are ignored, missing ones are empty."""
+        """Apply the group leader's assignments; ignore unknown member ids, and use empty ones for missing members."""
         given = dict(assignments)
         for member in group.members.values():
             member.assignment = given.get(member.member_id, b"")
@@ -175,6 +177,7 @@ class GroupRebalance:
     # outcomes of stores
 
     def on_stored(self, group: ConsumerGroup, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
+        """Process the outcome of a Store."""
         kept = group.storing.pop(ticket, None)
         if kept is None:
             return  # a Store of a group that was deleted meanwhile
@@ -193,7 +196,7 @@ class GroupRebalance:
             self.settle(group, now)
 
     def settle(self, group: ConsumerGroup, now: float) -> None:
-        """Answer the requests that need not wait any longer."""
+        """Answer the requests whose conditions are met."""
         if group.state is ConsumerGroupState.PREPARING:
             self.maybe_complete(group, now)
         elif not group.storing:
@@ -207,11 +210,12 @@ class GroupRebalance:
                     self.touch(group, member, now)
 
     def sync_answer(self, group: ConsumerGroup, member: Member) -> SyncedGeneration:
+        """Return the answer to a sync, and note that the member has synced."""
         member.has_synced = True
         return SyncedGeneration(member.assignment, group.generation, group.protocol, group.protocol_type)
 
     def _on_store_failure(self, group: ConsumerGroup, kept: StoreContent, error: RaftlogError, now: float) -> None:
-        """Fail the waiting requests of a generation that was not stored; its number is not used again here."""
+        """Fail the waiting requests of a generation that was not stored; its number is not reused here."""
         failure = (
             error if error.outcome == "failed" else NotLeader(f"the group {group.name} could not be stored: {error}")
         )
@@ -246,14 +250,14 @@ class GroupRebalance:
             self.release(member, slot, why)
 
     def on_members_left(self, group: ConsumerGroup, now: float) -> None:
-        """Rebalance the remaining members after a removal, or end the generation without any."""
+        """Rebalance the remaining members after a removal, or end the generation of an empty group."""
         if group.members:
             self.prepare(group, now)
         elif group.state is not ConsumerGroupState.EMPTY:
             self.empty(group)
 
     def empty(self, group: ConsumerGroup) -> None:
-        """End the generation of a group without members; a group that never had a generation is not stored."""
+        """End the generation of a group without members; without any generation nothing is stored."""
         self.timers.clear((PHASE, group.name, ""))
         self.apply_event(group, Event.EMPTIED)
         group.leader, group.protocol, group.holds, group.assigned_counts = "", "", False, None
@@ -285,7 +289,7 @@ class GroupRebalance:
         self.timers.clear((WAIT, group.name, member_id))
 
     def _remove_unsynced(self, group: ConsumerGroup, now: float) -> None:
-        """Remove members that joined and did not sync in time, the group leader too."""
+        """Remove joined members that did not sync in time, the group leader included."""
         if group.storing:
             self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
             return

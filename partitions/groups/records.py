@@ -1,4 +1,4 @@
-"""Keys and values of the log `__consumer_offsets`; docs/FORMATS.md section 11 has the bytes.
+"""Keys and values of the log of `__consumer_offsets`; docs/FORMATS.md, section 11, has the bytes.
 
 A key has a kind and the identity of an object; a record without value (tombstone) deletes that object. Lengths that
 are read are checked against limits. Written and folded by the coordinator."""
@@ -31,11 +31,13 @@ _UUID_BYTES: Final = 16
 
 
 class GroupKey(NamedTuple):
+    """Key of the record of a group."""
+
     group: str
 
 
 class OffsetKey(NamedTuple):
-    """Key by the uuid of the topic: a topic created later under the same name has other keys."""
+    """Key of a committed offset, with the topic's uuid: a recreated topic of the same name has other keys."""
 
     group: str
     topic_id: UUID
@@ -60,6 +62,8 @@ class Protocol(NamedTuple):
 
 
 class MemberRecord(NamedTuple):
+    """Member in the record of a group."""
+
     member_id: str
     instance_id: str | None
     client_id: str
@@ -72,7 +76,7 @@ class MemberRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """Generation of a group: stored once when its members are known, and again when they are assigned."""
+    """Generation of a group; stored once its members are known, and again once they are assigned."""
 
     protocol_type: str
     generation: int
@@ -113,7 +117,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """Decode a key. Raises `FormatError` for a kind that this version does not have, and for other bytes."""
+    """Decode a key. Raises `FormatError` for an unknown kind and for malformed bytes."""
     if len(data) < _KIND.size:
         raise _format_error("a key", data)
     kind = int(_KIND.unpack_from(data)[0])
@@ -134,7 +138,7 @@ Example: `(OffsetRecord, "principal"): 2`."""
 
 
 def encode_value(value: Value, level: int = FEATURE_LEVEL_FIRST) -> bytes:
-    """Encode a value for the log at a feature level. Raises `InvalidArgument` when it does not fit."""
+    """Encode a value for the log at a feature level. Raises `InvalidArgument` if it does not fit."""
     match value:
         case GroupRecord():
             members = [_fields(each, level) for each in value.members]
@@ -160,7 +164,7 @@ def _fields(record: Any, level: int, **packed: list[Any]) -> list[Any]:
 
 
 def decode_value(key: Key, data: bytes) -> Value:
-    """Decode the value of a key of this kind. Raises `FormatError`. The caller handles tombstones (no value)."""
+    """Decode the value of a key of this kind. Raises `FormatError`. Tombstones (no value) are up to the caller."""
     match key, _unpack(data, GROUP_BYTES_MAX):
         case _, [int(version), *_] if version != VERSION:
             raise FormatError(
@@ -176,7 +180,7 @@ def decode_value(key: Key, data: bytes) -> Value:
 
 
 def _record(kind: type[Row], raw: list[Any]) -> Row:
-    """Make a record; missing fields at the end get their defaults, and an additional one is refused."""
+    """Make a record; missing trailing fields get their defaults, and additional fields raise `FormatError`."""
     try:
         return msgspec.convert(raw, kind, builtin_types=(bytes,))
     except msgspec.ValidationError as error:

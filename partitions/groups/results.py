@@ -1,4 +1,4 @@
-"""Requests and answers of consumer groups, each declared once: for the APIs, between brokers and for the machine.
+"""Requests and answers of consumer groups, each declared once for the APIs, the RPC and the machine.
 
 Answers that HTTP returns too are compact forms of its values. Requests have exactly these fields; answers of a later
 release may have more. Times are milliseconds."""
@@ -19,14 +19,14 @@ Place: TypeAlias = tuple[UUID, int]
 
 
 class GroupResult(msgspec.Struct, frozen=True, array_like=True):
-    """Base class of answers."""
+    """Base class of the answers."""
 
 
 # membership (Kafka's classic protocol)
 
 
 class Join(NamedTuple):
-    """JoinGroup request. `member_id` "" asks for one (then `instance_id` may name a static member, KIP-345)."""
+    """JoinGroup request. An empty `member_id` requests one; `instance_id` may then name a static member (KIP-345)."""
 
     group: str
     member_id: str
@@ -49,11 +49,11 @@ class Join(NamedTuple):
 
 
 class JoinedMember(GroupMember, frozen=True, array_like=True):
-    """Group member in the answer to its leader; `metadata` is that of the chosen protocol."""
+    """Group member in the answer to the group leader; `metadata` is for the chosen protocol."""
 
 
 class JoinedGeneration(Joined, frozen=True, array_like=True, tag="Joined"):
-    """Answer to a join: the join phase is over, and its generation is stored."""
+    """Answer to a join: the join phase has ended, and its generation is stored."""
 
     members: tuple[JoinedMember, ...]
     protocol_type: str = "consumer"
@@ -62,13 +62,13 @@ class JoinedGeneration(Joined, frozen=True, array_like=True, tag="Joined"):
 
 
 class MemberIdGiven(GroupResult, frozen=True, tag=True):
-    """Answer to a first join, Kafka's MEMBER_ID_REQUIRED: join again with this id before the session timeout."""
+    """Answer to a first join (Kafka's MEMBER_ID_REQUIRED): rejoin with this id before the session timeout."""
 
     member_id: str
 
 
 class Sync(NamedTuple):
-    """SyncGroup request. `assignments` by member id, from the group leader; those of other members are ignored."""
+    """SyncGroup request. `assignments` by member id come from the group leader; those of other members are ignored."""
 
     group: str
     member_id: str
@@ -81,7 +81,7 @@ class Sync(NamedTuple):
 
 
 class SyncedGeneration(Synced, frozen=True, array_like=True):
-    """Answer to a sync: the generation's assignments are stored."""
+    """Answer to a sync: the assignments of the generation are stored."""
 
     protocol_type: str = "consumer"
 
@@ -99,13 +99,15 @@ class GroupHeartbeat(NamedTuple):
 
 
 class MemberToLeave(NamedTuple):
-    """Member to remove; a static one can be named by its instance id alone (`member_id` "")."""
+    """Member to remove; a static member can be named by its instance id only (`member_id` "")."""
 
     member_id: str
     instance_id: str | None = None
 
 
 class Leave(NamedTuple):
+    """LeaveGroup request."""
+
     group: str
     members: tuple[MemberToLeave, ...]
 
@@ -122,7 +124,7 @@ class LeftMember(GroupResult, frozen=True):
 
 
 class OffsetCommit(NamedTuple):
-    """Commit of one partition. `leader_epoch` −1: not given; `metadata`: at most 4 KiB of UTF-8."""
+    """Commit of one partition. `leader_epoch` −1: unknown; `metadata`: at most 4 KiB of UTF-8."""
 
     offset: Offset
     metadata: str = ""
@@ -130,7 +132,7 @@ class OffsetCommit(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """Identity of a group member that commits; `instance_id` of static members (KIP-345)."""
+    """Identity of a group member that commits; `instance_id` is for static members (KIP-345)."""
 
     member_id: str
     generation: int
@@ -138,7 +140,7 @@ class MemberIdentity(NamedTuple):
 
 
 class CommitOffsets(NamedTuple):
-    """Request to commit a group's offsets; `member`: None without one."""
+    """Request to commit a group's offsets; `member` is None for a commit without a member."""
 
     group: str
     offsets: dict[Place, OffsetCommit]
@@ -146,7 +148,7 @@ class CommitOffsets(NamedTuple):
 
 
 class OffsetMove(NamedTuple):
-    """Request to set the offsets of a group without members, backwards too."""
+    """Request to set the offsets of a group without members, also to lower ones."""
 
     group: str
     offsets: dict[Place, int]
@@ -173,7 +175,7 @@ class PartitionOffsets(NamedTuple):
 
 
 class MemberDescription(GroupResult, frozen=True):
-    """Description of one member. `assignment`: its partitions by topic, sorted; empty while the group rebalances."""
+    """Description of one member. `assignment`: partitions by topic, sorted; empty while the group rebalances."""
 
     member_id: str
     instance_id: str | None
@@ -187,7 +189,7 @@ class MemberDescription(GroupResult, frozen=True):
 
 
 class GroupListing(GroupResult, frozen=True, order=True):
-    """Row of the list of groups. `state` as Kafka names it: Empty, PreparingRebalance, CompletingRebalance, Stable.
+    """Row of the list of groups. `state` by Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable.
 
     `protocol_type`: `consumer`, or empty for a group that only ever committed offsets."""
 
@@ -202,7 +204,7 @@ class GroupListing(GroupResult, frozen=True, order=True):
 
 
 class GroupDetails(GroupResult, frozen=True):
-    """Description of one group. `protocol`: the chosen assignor, such as `range`; empty without members."""
+    """Description of one group. `protocol`: chosen assignor, such as `range`; empty without members."""
 
     group: str
     state: str
@@ -232,7 +234,7 @@ class LagReport(NamedTuple):
 
 
 class ResetTo(NamedTuple):
-    """Target of an operator's reset: exactly one of these is set.
+    """Target of an operator's reset; exactly one field is set.
 
     `earliest` and `latest` are the partition's bounds; `timestamp_ms`: the first record at least that new, or the
     end; `shift` is added to the committed offset; `offset` is used unchanged. The result is clamped to the bounds."""

@@ -1,4 +1,4 @@
-"""Consumer groups from any broker: membership, committed offsets, reads and changes by operators.
+"""Consumer groups through any broker: membership, committed offsets, and reads and changes by operators.
 
     a group's coordinator is the leader of partition murmur2(group) mod n of `__consumer_offsets`;   every broker
 accepts
@@ -71,7 +71,7 @@ _BEAT_AGAIN_MS: Final = 300
 
 
 class Groups:
-    """Consumer groups of the cluster, as one process reaches them."""
+    """Consumer groups of the cluster, accessed from one process."""
 
     def __init__(
         self, parts: ClusterParts, reader: Reader, environment: GroupEnvironment, offsets_partitions: int
@@ -102,7 +102,7 @@ class Groups:
             self.coordinators.topics_changed()
 
     def direct(self) -> Self:
-        """Return these groups for clients that find coordinators themselves: no call is forwarded.
+        """Return the groups for clients that find coordinators themselves: calls are never forwarded.
 
         Where another node coordinates, calls raise `NotLeader` at once."""
         groups = copy(self)
@@ -110,13 +110,13 @@ class Groups:
         return groups
 
     def close(self) -> None:
-        """Stop the coordinators, because the broker stops; waiting clients retry at other brokers."""
+        """Stop the coordinators because the broker stops; waiting clients retry at other brokers."""
         self.coordinators.close()
 
     # ---- membership (Kafka's classic protocol; requests and answers stand in `results`)
 
     async def join(self, join: Join, *, deadline: Deadline) -> JoinedGeneration | MemberIdGiven:
-        """Become or stay a member; answered when the join phase is over.
+        """Join a group, or rejoin it; return when the join phase has ended.
 
         At the deadline `RebalanceInProgress`: a member that named its id stays one and joins again with it; a new one
         joins as before. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
@@ -126,14 +126,14 @@ class Groups:
         return await self.router.call(operations.JOIN, join.group, join, deadline, is_repeatable=again, creates=True)
 
     async def sync(self, sync: Sync, *, deadline: Deadline) -> SyncedGeneration:
-        """Return a member's assignment, once the group leader has sent it and it is stored.
+        """Return the assignment of a member, once the group leader has sent it and it is stored.
 
         Raises `UnknownMember`, `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`; at the deadline
         `Unavailable`: sync again."""
         return await self.router.call(operations.SYNC, sync.group, sync, deadline)
 
     async def heartbeat(self, heartbeat: GroupHeartbeat, *, deadline: Deadline) -> None:
-        """Keep a member's session alive. Raises like `sync`.
+        """Extend the session of a member. Raises the errors of `sync`.
 
         With `wait_ms` it returns after that time, or at once when the group begins to rebalance."""
         is_too_much = self._heartbeats >= HEARTBEATS_MAX
@@ -147,7 +147,7 @@ class Groups:
             self._heartbeats -= 1
 
     async def leave(self, leave: Leave, *, deadline: Deadline) -> tuple[LeftMember, ...]:
-        """Remove members from the group; return the result of each, in their order."""
+        """Remove members from the group; return the result of each, in order."""
         return await self.router.call(operations.LEAVE, leave.group, leave, deadline)
 
     # ---- offsets
@@ -198,7 +198,7 @@ class Groups:
         return failed
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, OffsetRecord]:
-        """Return the group's committed offsets (linearizable); none for an unknown group."""
+        """Return the committed offsets of a group (linearizable); none for an unknown group."""
         check_group(group)
         if not await self.router.has_topic(deadline):
             return {}
@@ -221,7 +221,7 @@ class Groups:
         return sorted(row for part in parts for row in part)
 
     async def local_listings(self, *, deadline: Deadline) -> list[GroupListing]:
-        """Return the groups that this node coordinates, sorted."""
+        """Return the groups coordinated here, sorted."""
         if not await self.router.has_topic(deadline):
             return []
         rows: list[GroupListing] = []
@@ -245,7 +245,7 @@ class Groups:
         return msgspec.structs.replace(found, coordinator=coordinator)
 
     async def lag(self, group: str, *, deadline: Deadline) -> list[LagReport]:
-        """Return the lag in every partition that the group committed in or that a member owns, sorted.
+        """Return the lag in each partition that the group committed or that a member owns, sorted.
 
         Raises `UnknownGroup`."""
         described = await self.describe(group, deadline=deadline)
@@ -253,7 +253,7 @@ class Groups:
         return await self._lag_reader.lag(committed, described.members, deadline)
 
     async def local_figures(self, lags_max: int) -> GroupFigures:
-        """Return the figures of the groups that are coordinated here."""
+        """Return the figures of the groups coordinated here."""
         return await group_figures(self.coordinators, self._end_of, lags_max)
 
     def _end_of(self, place: Place) -> tuple[str, Offset | None] | None:
@@ -282,7 +282,7 @@ class Groups:
     async def delete_partition_offsets(
         self, group: str, topic: str, partitions: Collection[int], *, deadline: Deadline
     ) -> None:
-        """Delete a group's offsets in some partitions of a topic, where there are any. Raises like `delete_offsets`."""
+        """Delete a group's offsets in some partitions of a topic. Raises the errors of `delete_offsets`."""
         self._check_ready()
         topic_id = (await self._finder.topic(topic, deadline)).row.topic_id
         asked = PartitionOffsets(group, topic, topic_id, tuple(partitions))
@@ -298,7 +298,7 @@ class Groups:
         dry_run: bool = False,
         deadline: Deadline,
     ) -> list[OffsetReset]:
-        """Set committed offsets, backwards too: in these topics and partitions, or wherever the group committed.
+        """Set committed offsets, also to lower ones, in these topics and partitions, or in all committed ones.
 
         Sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`, `UnknownPartition`, and
         `InvalidArgument` when the group committed nothing and no partition is named."""
@@ -322,17 +322,17 @@ class Groups:
         return resets({names[place]: offset for place, offset in was.items()}, targets)
 
     async def coordinator(self, group: str, *, deadline: Deadline) -> NodeId:
-        """Return the node that coordinates a group; create the internal topic when it is missing.
+        """Return the node that coordinates a group; create a missing internal topic.
 
         Raises `NoLeader` without a known coordinator until the deadline, and `InvalidArgument` for an invalid name."""
         return await self.router.coordinator_of(group, deadline)
 
     def coordinates(self, group: str) -> bool:
-        """Return whether this node coordinates a group, as far as known here."""
+        """Return whether this node coordinates a group, as known here."""
         return self.leader_of(group) == self._node_id
 
     def leader_of(self, group: str) -> NodeId | None:
-        """Return the node that coordinates a group, as far as known here."""
+        """Return the node that coordinates a group, as known here."""
         return self.router.leader_of(group)
 
     async def _check_empty(self, group: str, deadline: Deadline) -> None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class GroupSettings(NamedTuple):
-    """Settings named as Kafka's `group.*` settings, with the unit last."""
+    """Settings named like the `group.*` settings of Kafka, with the unit last."""
 
     min_session_timeout_ms: int = 1_000
     max_session_timeout_ms: int = 1_800_000

@@ -1,4 +1,4 @@
-"""States of a group as one table, which tests walk and docs/GROUPS.md shows. Pure; called by the machine.
+"""States of a group as one table, which tests check and docs/GROUPS.md shows. Pure; called by the machine.
 
 States and their names are Kafka's (classic protocol):
 
@@ -6,7 +6,8 @@ States and their names are Kafka's (classic protocol):
     PreparingRebalance   the join phase: it waits for members to (re)join, at most the rebalance timeout
     CompletingRebalance  the generation's members are known; it waits for the assignments of the leader
     Stable               assigned: members read, heartbeat, commit
-    Dead                 it is being deleted"""
+    Dead                 it is being deleted
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import Final
 
 
 class ConsumerGroupState(Enum):
-    """States by Kafka's names, as clients see them."""
+    """State of a consumer group, by Kafka's name."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -53,6 +54,6 @@ TRANSITIONS: Final[Mapping[ConsumerGroupState, Mapping[Event, ConsumerGroupState
 
 
 def after(state: ConsumerGroupState, event: Event) -> ConsumerGroupState:
-    """Return the next state."""
+    """Return the state that follows an event."""
     assert event in TRANSITIONS[state], f"{event} cannot happen to a group in {state}"
     return TRANSITIONS[state][event]

@@ -1,9 +1,10 @@
-"""Timers in one heap, which holds one entry of a timer that is set later again and again. Pure.
+"""Timers in a heap that has one entry for each timer, however often it is postponed. Pure.
 
 Moving a timer to a later time (a heartbeat extends its member's session) costs nothing: its entry in the heap stays,
 and is moved to its time when it comes up. Called by the machine of groups.
 
-    time of the entry in the heap ≤ time when it is due"""
+    time of the entry in the heap ≤ time when it is due
+"""
 
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
@@ -25,22 +26,22 @@ class Timers(Generic[K]):
         self._sequence = count()
 
     def set(self, key: K, when: float) -> None:
-        """Set a timer to a time, in place of its earlier one."""
+        """Set a timer, in place of its earlier time."""
         self._due[key] = when
         if self._placed.get(key, when + 1) > when:
             self._place(key, when)
 
     def clear(self, key: K) -> None:
-        """Clear a timer, if it is set."""
+        """Clear a timer if it is set."""
         self._due.pop(key, None)
 
     def next(self) -> float | None:
-        """Return the time of the earliest timer; None without timers."""
+        """Return the time of the earliest timer; None if none is set."""
         self._move_delayed()
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> Iterator[K]:
-        """Yield the timers that are due, earliest first, also those that are set meanwhile; each is cleared."""
+        """Yield and clear the due timers, earliest first, also those that are set meanwhile."""
         while (when := self.next()) is not None and when <= now:
             key = heappop(self._heap)[2]
             del self._placed[key], self._due[key]
@@ -54,7 +55,7 @@ class Timers(Generic[K]):
         heappush(self._heap, (when, next(self._sequence), key))
 
     def _move_delayed(self) -> None:
-        """Move entries until the first in the heap is due at its time."""
+        """Move entries of postponed timers until the first entry of the heap is at its time."""
         while self._heap:
             when, _, key = self._heap[0]
             due = self._due.get(key)

@@ -1,4 +1,4 @@
-"""Requests that only the leader of a partition serves, at this node or not at all: Kafka's clients find the leader.
+"""Requests that a node serves only as leader of the partition and never forwards, for Kafka's clients.
 
     append                    LeaderAppends → Replica.append, without the queue of `produce`
     fetch                     PartitionsFetch: one wait for many partitions

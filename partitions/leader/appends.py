@@ -55,7 +55,7 @@ _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 
 
 class LeaderAppend:
-    """Append to one partition; `future` gets its outcome."""
+    """Append to one partition; `future` receives its outcome."""
 
     __slots__ = (
         "acks",
@@ -94,7 +94,7 @@ class LeaderAppend:
 
 
 class LeaderAppends:
-    """Appends at the leader; one instance for each process."""
+    """Appends at the leader; one instance per process."""
 
     def __init__(self, topics: Topics, shared: Shared, given_ids: GivenIds) -> None:
         self._topics, self._counters, self._budget = topics, shared.counters, shared.budget
@@ -114,7 +114,7 @@ class LeaderAppends:
     # arrival
 
     def begin(self, topic: str, number: int, records: Buffer, acks: Acks, deadline: Deadline) -> LeaderAppend:
-        """Check a client's batches, which are copied, and propose them at the end of this turn; `outcomes` must follow.
+        """Check a client's batches, which are copied, and propose them at the end of the turn; call `outcomes` then.
 
         The order of calls is the order in the log. Raises definite errors: `UnknownTopic`, `UnknownPartition`,
         `NotLeader`, `InvalidTopic` for an internal topic, `InvalidBatch`, `RecordTooLarge` and `LogClosed`."""
@@ -167,7 +167,7 @@ class LeaderAppends:
         return append
 
     async def outcomes(self, appends: Sequence[LeaderAppend]) -> list[ReplicaAppended | RaftlogError]:
-        """Wait for the outcome of each, until its deadline at most."""
+        """Wait for the outcome of each append, until its deadline at most."""
         found: list[ReplicaAppended | RaftlogError] = []
         try:
             for append in appends:
@@ -219,7 +219,7 @@ class LeaderAppends:
         return appends[begin + self._propose_some(appends[begin:], size) :]
 
     def _propose_some(self, appends: Sequence[LeaderAppend], size: int) -> int:
-        """Propose appends to one replica together; return the number of those for which there is room now.
+        """Propose appends to one replica together; return the number of appends for which there is room.
 
         All of them are idempotent producers', or none."""
         if not self._budget.maybe_take(size):
@@ -240,7 +240,7 @@ class LeaderAppends:
         return begin
 
     def _wait_for(self, proposed: "asyncio.Future[ReplicaAppended]", appends: Sequence[LeaderAppend], size: int) -> int:
-        """Wait for the outcome of a proposal; return the number of its appends, 0 when there is no room now."""
+        """Wait for the outcome of a proposal; return the number of its appends, or 0 if there is no room."""
         if proposed.done() and isinstance(proposed.exception(), Overloaded):
             self._budget.give(size)
             return 0
@@ -291,7 +291,7 @@ class LeaderAppends:
     # waiting line
 
     def _wait_in_line(self, appends: Sequence[LeaderAppend]) -> bool:
-        """Queue appends to one replica; when the line is full, refuse the rest and return false."""
+        """Queue appends to one replica; refuse the rest and return False if the line is full."""
         replica = appends[0].replica
         line = self._lines.setdefault(replica, deque())
         for append in appends:
@@ -344,7 +344,7 @@ class LeaderAppends:
             self._drain(replica)
 
     def _drain(self, replica: Replica) -> None:
-        """Propose the appends at the head of a line, as far as there is room."""
+        """Propose the appends at the head of a line while there is room."""
         line = self._lines.get(replica)
         if line is None:
             return
@@ -376,7 +376,7 @@ class LeaderAppends:
         return earliest
 
     def close(self) -> None:
-        """Fail the appends that wait in lines, which did not happen."""
+        """Fail the appends that wait in lines; none of them happened."""
         self._is_closed = True
         if self._retry is not None:
             self._retry.cancel()

@@ -52,7 +52,7 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """Records of one partition, or the error; the offsets are -1 when they are not known."""
+    """Records of one partition, or the error; the offsets are −1 if they are unknown."""
 
     batches: Sequence[memoryview]
     high_watermark: Offset
@@ -61,7 +61,7 @@ class FetchedPartition(NamedTuple):
 
 
 class PartitionsFetch:
-    """One fetch of partitions that differ; use `run` once.
+    """One fetch from several partitions; use `run` once.
 
     `free_bytes` returns the memory that the answer may take now; at 0 it has no records."""
 
@@ -134,7 +134,7 @@ class PartitionsFetch:
                 self._results.append(FetchedPartition((), _NOTHING, _NOTHING))
 
     async def run(self, min_bytes: int, deadline: Deadline) -> list[FetchedPartition]:
-        """Return the result of each request, in their order, with `min_bytes` or as many as there are in time."""
+        """Return the result of each request, in order, once `min_bytes` are available or the deadline passes."""
         try:
             await self._read_all()
             if self._unproven:
@@ -164,7 +164,7 @@ class PartitionsFetch:
                 self._read(place, replica)
 
     def _limit_to_memory(self) -> None:
-        """Bound the answer by the memory that is free now."""
+        """Limit the answer to the memory that is free now."""
         if self._free_bytes is not None:
             self._max_bytes = min(self._asked_bytes, self._free_bytes() or _NO_BYTES)
 
@@ -200,7 +200,7 @@ class PartitionsFetch:
             self._total += size
 
     def _cut_to_fit(self, batches: list[memoryview], left: int, end: Offset) -> Sequence[memoryview]:
-        """Return the batches that fit, and of the first partition with records at least one (KIP-74)."""
+        """Return the batches that fit; at least one of the first partition with records (KIP-74)."""
         if not batches:
             return batches
         if len(batches[0]) > left and self._total:
@@ -211,7 +211,7 @@ class PartitionsFetch:
         return batches
 
     async def _prove_ends(self) -> None:
-        """Find out which of the requested offsets lie behind the end of their log."""
+        """Determine which requested offsets lie behind the end of their log."""
         places, self._unproven = self._unproven, []
         proofs = (self._prove_end(place) for place in places)
         await asyncio.gather(*proofs)
@@ -246,7 +246,7 @@ class PartitionsFetch:
             self._woken.set_result(None)
 
     def _watch(self) -> None:
-        """Begin to note commits of the replicas; called before another task may run."""
+        """Begin to note commits of the replicas; call it before another task may run."""
         if self._is_watching:
             return
         self._is_watching = True
@@ -273,7 +273,7 @@ class PartitionsFetch:
         self._read_dropped()
 
     def _drop_records(self) -> None:
-        """Free the records that were read, unless they are few; their sizes go on to count."""
+        """Free the records that were read, unless they are few; their sizes still count."""
         if self._total <= _HELD_BYTES_MAX:
             return
         for place, size in enumerate(self._sizes):
@@ -294,7 +294,7 @@ class PartitionsFetch:
                 self._read(place, replica)
 
     async def _wait_turn(self, deadline: Deadline) -> bool:
-        """Wait until enough may be visible; false when the deadline passes first."""
+        """Wait until enough bytes may be visible; return False if the deadline passes first."""
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             return False
@@ -320,7 +320,7 @@ class PartitionsFetch:
 
 
 def check_epoch(replica: Replica, epoch: int) -> None:
-    """Raise `NotLeader`, `FencedLeaderEpoch` or `UnknownLeaderEpoch` for a request with this leader epoch (KIP-320)."""
+    """Raise `NotLeader`, `FencedLeaderEpoch` or `UnknownLeaderEpoch` for the leader epoch of a request (KIP-320)."""
     core = replica.group.core
     if not replica.is_leader and epoch <= core.term:
         raise NotLeader(f"{replica.name}: this broker does not lead it", core.leader)

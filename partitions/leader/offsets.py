@@ -1,4 +1,4 @@
-"""Offsets, leader epochs and deletion of records of partitions that this node leads. Called by faces.
+"""Offsets, leader epochs and deletion of records of partitions that this node leads. Called by listeners.
 
 The end of a partition never goes back across leaders: a majority confirms the leader before it reports one. Requests
 with the client's leader epoch are refused when it is not the leader's (KIP-320)."""
@@ -19,7 +19,7 @@ NO_OFFSET: Final = Offset(UNKNOWN)
 
 
 class FoundOffset(NamedTuple):
-    """Offset with the epoch of its record; for a lookup by time also its timestamp."""
+    """Offset with the epoch of its record, and its timestamp after a lookup by time."""
 
     offset: Offset
     leader_epoch: int
@@ -27,7 +27,7 @@ class FoundOffset(NamedTuple):
 
 
 class LeaderOffsets:
-    """Reads at the leader; one instance for each process."""
+    """Reads of offsets at the leader; one instance per process."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -39,7 +39,10 @@ class LeaderOffsets:
         return found
 
     def _replica(self, topic: str, number: int, leader_epoch: int) -> Replica:
-        """Return the replica that leads. Raises `UnknownTopic`, `UnknownPartition`, and the errors of `check_epoch`."""
+        """Return the replica if it leads.
+
+        Raises `UnknownTopic`, `UnknownPartition`, and the errors of `check_epoch`.
+        """
         partition = self._topic(topic).partition(number)
         if partition.replica is None:
             raise NotLeader(f"{partition.name}: this broker has no replica of it")
@@ -47,7 +50,7 @@ class LeaderOffsets:
         return partition.replica
 
     async def first_offset(self, topic: str, number: int, leader_epoch: int, deadline: Deadline) -> FoundOffset:
-        """Return the log start offset; its epoch is unknown in an empty log. Raises like `Replica.offsets`."""
+        """Return the log start offset, without an epoch if the log is empty. Raises like `Replica.offsets`."""
         replica = self._replica(topic, number, leader_epoch)
         beginning, end = await replica.offsets(False, deadline)
         return FoundOffset(beginning, _epoch_at(replica, beginning) if beginning < end else UNKNOWN)
@@ -61,7 +64,7 @@ class LeaderOffsets:
     async def offset_for_timestamp(
         self, topic: str, number: int, leader_epoch: int, timestamp_ms: int, deadline: Deadline
     ) -> FoundOffset:
-        """Return the first record whose timestamp is at least this; `NO_OFFSET` without one (KIP-79)."""
+        """Return the first record whose timestamp is at least the given one; `NO_OFFSET` if there is none (KIP-79)."""
         replica = self._replica(topic, number, leader_epoch)
         found = await replica.offset_for_timestamp(timestamp_ms, deadline)
         if found is None:
@@ -69,7 +72,7 @@ class LeaderOffsets:
         return FoundOffset(found[0], _epoch_at(replica, found[0]), found[1])
 
     def end_of_epoch(self, topic: str, number: int, leader_epoch: int, asked_epoch: int) -> FoundOffset:
-        """Return the end of the greatest epoch up to `asked_epoch`, and that epoch; nothing for a later epoch than now.
+        """Return the end of the greatest epoch up to `asked_epoch`, and that epoch; nothing for a future epoch.
 
         Uncommitted records count, since the log of a new leader has everything that was committed."""
         replica = self._replica(topic, number, leader_epoch)

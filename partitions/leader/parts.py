@@ -1,4 +1,4 @@
-"""Parts of this room, as faces reach them through `Broker.leader`."""
+"""Parts of this package, which listeners use as `Broker.leader`."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from raftlog.partitions.routing.topics import Topics
 
 
 class LeaderFetches:
-    """Fetches from partitions that this node leads; one instance for each process."""
+    """Fetches from partitions that this node leads; one instance per process."""
 
     def __init__(self, topics: Topics, counters: Counters, bytes_max: int) -> None:
         self._topics, self._counters, self._bytes_max = topics, counters, bytes_max
@@ -27,7 +27,7 @@ class LeaderFetches:
         deadline: Deadline,
         free_bytes: Callable[[], int] | None = None,
     ) -> list[FetchedPartition]:
-        """Return stored batches of many partitions, one result each, with one wait for all; errors are results.
+        """Return stored batches of several partitions, one result each, with one wait; errors are results.
 
         No partition may occur twice. `free_bytes` returns the memory that an answer may take at that moment; without
         any, answers have no records."""
@@ -37,7 +37,7 @@ class LeaderFetches:
 
 
 class LeaderParts(NamedTuple):
-    """Parts of this room."""
+    """Parts that serve requests at the leader."""
 
     appends: LeaderAppends
     fetches: LeaderFetches

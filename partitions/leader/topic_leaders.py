@@ -1,4 +1,4 @@
-"""Leaders of topics for clients that connect to the leader, as this node knows them at once.
+"""Leaders of topics as known here, for clients that connect to the leaders.
 
     leader and epoch belong together: the epoch is the term in which that node leads, and is given with no other leader
 
@@ -28,7 +28,7 @@ _CONTROLLER_MS: Final = 3_000
 
 
 class PartitionLeader(NamedTuple):
-    """Leader of a partition, its epoch, and its replicas; without a known leader there is no epoch."""
+    """Leader of a partition, its epoch, and its replicas; no epoch without a known leader."""
 
     partition: int
     leader: NodeId | None
@@ -39,7 +39,7 @@ class PartitionLeader(NamedTuple):
 
 
 class TopicLeader(NamedTuple):
-    """Leaders of a topic's partitions, or the error of the topic."""
+    """Leaders of the partitions of a topic, or the error of the topic."""
 
     name: str
     is_internal: bool
@@ -48,7 +48,7 @@ class TopicLeader(NamedTuple):
 
 
 class TopicLeaders:
-    """Finder of leaders; one instance for each process."""
+    """Finder of leaders; one instance per process."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TopicLeaders:
         return [self._topic_leader(topic, leaders) for topic in topics]
 
     async def describe(self, names: Sequence[str], hold_ms: int) -> list[TopicLeader]:
-        """Return these topics, in this order; wait up to `hold_ms` for partitions whose leader is being elected."""
+        """Return these topics, in order; wait up to `hold_ms` for partitions whose leader is being elected."""
         until = deadline_in(hold_ms)
         problem = await self._look_up(names)
         topics = [self._topics.get(name) for name in names]
@@ -90,7 +90,7 @@ class TopicLeaders:
         ]
 
     async def _look_up(self, names: Iterable[str]) -> RaftlogError | None:
-        """Ask the controller once if any of these topics is not known here; return the error if it does not answer."""
+        """Ask the controller once if one of these topics is unknown here; return the error if it does not answer."""
         if all(name in self._topics for name in names):
             return None
         try:
@@ -114,7 +114,7 @@ class TopicLeaders:
         return found
 
     def _alive_brokers(self, partitions: Iterable[Partition]) -> set[NodeId]:
-        """Return those of the partitions' brokers that are alive."""
+        """Return the live brokers among those of the partitions."""
         nodes = {replica.node_id for each in partitions for replica in each.assigned}
         return {node for node in nodes if self._is_alive(node)}
 

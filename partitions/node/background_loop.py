@@ -1,4 +1,4 @@
-"""Base of the tasks that run as long as the process works."""
+"""Base of the background tasks of a process."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from raftlog.partitions.node.node import Node
 
 
 class BackgroundLoop(ABC):
-    """Base of work that a process does from `start` to `stop`; a failure of it ends the process."""
+    """Base of a task that runs from `start` to `stop`; its failure ends the process."""
 
     purpose: ClassVar[str]
     """Name of the task in the log of a failure."""

@@ -1,4 +1,4 @@
-"""Elections that begin without a timeout: those of a sole voter, and those of a new group's preferred leader.
+"""Elections without an election timeout: of a sole voter, and of the preferred leader of a new group.
 
     a group of one: when it is created and when the process starts
     a group of several: when it is created here and this process is its preferred leader; repeated up to ATTEMPTS_MAX
@@ -61,5 +61,5 @@ class Campaigns:
 
 
 def _may_campaign(core: RaftCore) -> bool:
-    """Return whether the group has no known leader and this replica has begun no election; a pre-vote is none."""
+    """Return whether the group has no known leader and no election was begun here; a pre-vote does not count."""
     return core.leader is None and core.role in (Role.FOLLOWER, Role.PRE_CANDIDATE)

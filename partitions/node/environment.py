@@ -1,4 +1,4 @@
-"""Environment of a node: a disk, a transport, randomness and the time of day, real or simulated.
+"""Environment of a node: disk, transport, randomness and wall clock, real or simulated.
 
 The simulator passes its own; `real_environment` makes those of a process. Nothing else in this package reaches the
 operating system."""
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class NodeTransport(Transport, Protocol):
-    """Part of `TcpTransport` that a node uses; that class documents each attribute."""
+    """Part of `TcpTransport` that a node uses; that class documents the attributes."""
 
     on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
     on_beat: Callable[[NodeId, ProcessBeat], None]
@@ -100,7 +100,7 @@ class NodeEnvironment:
 
 
 def real_environment(settings: NodeSettings) -> NodeEnvironment:
-    """Return the environment of a process; call it on its running loop."""
+    """Return the environment of a real process; call it on the running loop."""
     loop = asyncio.get_running_loop()
     threads = SyncThreads(settings.sync_threads)
     aio = _aio_syncs(settings.sync_method)
@@ -134,7 +134,7 @@ def real_environment(settings: NodeSettings) -> NodeEnvironment:
 
 
 def _aio_syncs(method: str) -> AioSyncs | None:
-    """Return the AIO context of the running loop; None where threads make the syncs."""
+    """Return the AIO context of the running loop; None if threads make the syncs."""
     if method == "threads":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Fitness of processes to lead: slow (its disk or loop stalled), full (no room on its disk), or excluded by operators.
+"""Fitness of processes to lead: slow (stalled disk or loop), full (no room on the disk), excluded by operators.
 
     slow for slow_rest_ms · 2^n after the (n + 1)-th relapse;    full while it reports so, and FULL_S longer
 
@@ -19,6 +19,8 @@ _RELAPSE: Final = 4
 
 
 class _Report(NamedTuple):
+    """Report of one process on its fitness."""
+
     slow_until: float
     full_until: float
 
@@ -52,18 +54,18 @@ class Fitness:
         self._is_full = is_full
 
     def own(self, now: float) -> tuple[int, bool]:
-        """Return the report for the other processes: remaining ms of being slow, and whether this one is full."""
+        """Return the report for other processes: remaining ms of being slow, and whether this process is full."""
         left_s = self._report(self._me).slow_until - now
         return max(0, round(left_s * 1000)), self._is_full
 
     # any process
 
     def note_report(self, node: NodeId, slow_ms: int, is_full: bool, now: float) -> None:
-        """Record the report of another process; the newest one counts."""
+        """Record the report of another process, in place of its earlier one."""
         self._reports[node] = _Report(now + slow_ms / 1000, now + FULL_S if is_full else 0.0)
 
     def forget(self, node: NodeId) -> None:
-        """Drop the reports of a process that has restarted, perhaps with a sound disk."""
+        """Drop the report of a process that has restarted, perhaps with a sound disk."""
         self._reports.pop(node, None)
 
     def is_slow(self, node: NodeId, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Exchange of fitness between processes, and its consequences for leaderships.
+"""Exchange of fitness reports between processes, and their consequences for leaderships.
 
     a stall, a full disk, an orderly stop → announced to the others → they transfer nothing to it; it transfers its own
 
@@ -48,7 +48,7 @@ class FitnessPort(Protocol):
 
 
 class FitnessExchange:
-    """Fitness of this process and its announcements."""
+    """Fitness of this process, and its announcements to others."""
 
     def __init__(self, node: FitnessPort, requests: Requests) -> None:
         self.fitness = Fitness(node.identity.node_id, node.settings.slow_rest_ms)
@@ -68,7 +68,7 @@ class FitnessExchange:
     # this process
 
     def update(self, now: float) -> None:
-        """Judge this process, announce its fitness, and move leaderships; called about every second."""
+        """Determine the fitness of this process, announce it, and move leaderships; called about every second."""
         if self._node.driver.descriptors.shortage is not None:
             self.fitness.note_stall(now)  # brokers that can open files lead better
         slow_ms, is_full = own = self.fitness.own(now)
@@ -81,7 +81,7 @@ class FitnessExchange:
         self._node.leaders.tick(now)
 
     def note_room(self) -> None:
-        """React to a disk that has become full, or has room again."""
+        """Handle a disk that has become full, or has room again."""
         driver = self._node.driver
         room = driver.room
         name = "disk_full" if room.is_full else "disk_has_room"
@@ -90,7 +90,7 @@ class FitnessExchange:
         self.update(self._loop.time())
 
     def note_descriptors(self) -> None:
-        """React to file descriptors for the logs that have run out, or are available again."""
+        """Handle the exhaustion of file descriptors for the logs, or its end."""
         why = self._node.driver.descriptors.shortage
         if why is not None:
             event(_logger, "descriptors_exhausted", why=why)
@@ -99,7 +99,7 @@ class FitnessExchange:
         self.update(self._loop.time())
 
     def note_stall(self, stall: Stall) -> None:
-        """React to a stall of the loop or the disk that the driver has detected."""
+        """Handle a stall of the loop or the disk that the driver has detected."""
         now = self._loop.time()
         self.stalls[stall] += 1
         if not self.fitness.is_slow(self._node.identity.node_id, now):
@@ -113,7 +113,7 @@ class FitnessExchange:
             self._second_look = self._loop.call_later(self._node.leaders.patience_s, self._end_transfers)
 
     def _end_transfers(self) -> None:
-        """End transfers that did not happen, so that an election follows."""
+        """End transfers that were not completed, so that an election follows."""
         self._second_look = None
         self._node.leaders.tick(self._loop.time())
 
@@ -130,12 +130,12 @@ class FitnessExchange:
             _logger.info("node %s did not receive %s: %s", node, name, error)
 
     async def announce_stop(self) -> None:
-        """Announce to the others that this process stops, so that they transfer nothing to it."""
+        """Announce that this process stops, so that other processes transfer nothing to it."""
         deadline = deadline_in(_ANNOUNCE_MS)
         await asyncio.gather(*(self._send(peer.node, LEAVING, None, deadline) for peer in self._node.transport.peers()))
 
     def problems(self) -> list[str]:
-        """Return the present problems of this process as text. A rest after a stall is none."""
+        """Return the present problems of this process as text; a rest after a stall is not one."""
         room = self._node.driver.room
         problems = [f"the disk has no room for records: {room.in_words}"] if room.is_low else []
         if (shortage := self._node.driver.descriptors.shortage) is not None:

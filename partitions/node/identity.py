@@ -1,4 +1,4 @@
-"""Identity and data directory of this process: locked, distinguishable from others, with every start counted.
+"""Identity and data directory of this process: locked, unique, and with a count of all starts.
 
     {data-dir}/.raftlog/lock                  held while the process lives
     {data-dir}/.raftlog/meta                  marks the directory as a node's
@@ -49,7 +49,7 @@ _FORMER_DISKS_MAX: Final = 64
 
 
 class NodeDirectory:
-    """Data directory with its lock, which is held from `open` until `close`. Every method blocks for its syncs."""
+    """Data directory with its lock, which is held from `open` until `close`. All methods block for their syncs."""
 
     def __init__(self, disk: Disk, path: str, lock: DirectoryLock, identity: NodeIdentity) -> None:
         self.disk = disk
@@ -61,7 +61,7 @@ class NodeDirectory:
     def open(
         cls, disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
     ) -> "NodeDirectory":
-        """Lock the directory, create it if it is missing, and count the start, durably.
+        """Lock the directory, create it if it is missing, and count the start durably.
 
         Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `FormatError` for one
         of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses."""
@@ -90,7 +90,7 @@ class NodeDirectory:
         self._lock.release()
 
     def join_cluster(self, cluster_id: str) -> None:
-        """Store the cluster id, permanently. Raises `InvalidArgument` when the directory belongs to another cluster."""
+        """Store the cluster id permanently. Raises `InvalidArgument` if there is another one."""
         known = self.identity.cluster_id
         if known is None:
             self._save(self.identity._replace(cluster_id=cluster_id))
@@ -98,7 +98,7 @@ class NodeDirectory:
             raise InvalidArgument(_other_cluster_text(self.path, known, cluster_id))
 
     def note_refusal(self, message: str) -> None:
-        """Store that the cluster refuses this disk, permanently."""
+        """Store permanently that the cluster refuses this disk."""
         self._save(self.identity._replace(refusal=message))
 
     def note_journal(self) -> None:
@@ -107,7 +107,7 @@ class NodeDirectory:
             self._save(self.identity._replace(has_journal=True))
 
     def replace_disk(self, disk_uuid: uuid.UUID) -> None:
-        """Take a new disk uuid, without a journal and without groups, because the content cannot be trusted."""
+        """Take a new disk uuid, without journal and groups, because the content cannot be trusted."""
         known = self.identity
         former = (*known.former_disks, known.disk_uuid)[-_FORMER_DISKS_MAX:]
         self._save(
@@ -121,7 +121,7 @@ class NodeDirectory:
         )
 
     def keep_old_journals(self) -> None:
-        """Move the journals of other disk uuids to `damaged/`; nothing of them is deleted."""
+        """Move the journals of other disk uuids to `damaged/`; nothing is deleted."""
         journals = internal(self.path, JOURNAL)
         mine = str(self.identity.disk_uuid)
         olds = [name for name in self.disk.list_directory(journals) if name != mine]
@@ -166,7 +166,7 @@ def _identify(
 
 
 def _refuse_foreign(disk: Disk, path: str) -> None:
-    """Raise unless the directory is missing, empty or a node's: files of others must stay untouched."""
+    """Raise unless the directory is missing, empty or a node's, so that foreign files stay untouched."""
     if not disk.exists(path):
         return
     if not disk.is_directory(path):
@@ -181,7 +181,7 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
 
 
 def _has_meta(disk: Disk, path: str) -> bool:
-    """Return whether a sound meta file marks the directory as a node's; raises `FormatError`.
+    """Return whether a sound meta file marks the directory as a node's. Raises `FormatError`.
 
     A damaged meta file is written again when the identity, which holds more, is sound."""
     try:
@@ -198,7 +198,7 @@ def _other_cluster_text(path: str, known: str | None, wanted: str) -> str:
 
 
 def no_room_error(path: str, error: OSError) -> StorageError | None:
-    """Return the error for a start without disk space or file descriptors; None for any other cause."""
+    """Return the error of a start without disk space or file descriptors; None for other causes."""
     if error.errno not in TEMPORARY_ERRORS:
         return None
     if lacks_descriptors(error):

@@ -1,4 +1,4 @@
-"""Changes of leaders as this process sees them: counted for the metrics, logged as events, timed for health.
+"""Changes of leaders as seen by this process: counted for metrics, logged as events, timed for health.
 
     elections started = won + lost + those under way          of groups with a replica here, by this replica
 
@@ -36,13 +36,13 @@ class LeaderStatistics:
         """Time since which the group has no known leader."""
 
     def leaderless_s(self, group: PartitionReplica) -> float:
-        """Return for how many seconds the group has had no known leader; 0.0 while it has one."""
+        """Return the seconds for which the group has had no known leader; 0.0 while it has one."""
         if group.core.leader is not None:
             return 0.0
         return self._clock() - self._leaderless.get(group.key, self._began)
 
     def note(self, group: PartitionReplica, state: RoleState, *, is_handed_over: bool) -> None:
-        """Record a change of a group's role, term or leader here; `is_handed_over`: a transfer began here before."""
+        """Record a change of a group's role, term or leader here; `is_handed_over`: a transfer had begun here."""
         if state.leader is None:
             self._leaderless.setdefault(group.key, self._clock())
         else:
@@ -69,7 +69,7 @@ class LeaderStatistics:
                 event(_logger, "controller_leader_changed", leader=state.leader.node_id, term=state.term)
 
     def forget(self, key: GroupKey) -> None:
-        """Drop a removed group."""
+        """Drop the data of a removed group."""
         self._roles.pop(key, None)
         self._leaders.pop(key, None)
         self._leaderless.pop(key, None)

@@ -1,4 +1,4 @@
-"""Placement of leaders: groups move to their preferred leaders while these are fit, and away when this process stops.
+"""Placement of leaders: groups move to fit preferred leaders, and away from a process that stops.
 
     moving ≤ transfers_max,   a group whose transfer failed rests: transfer_retry_ms · 2^n
 
@@ -44,12 +44,16 @@ Preferred = Callable[[uuid.UUID], ReplicaId | None]
 
 
 class _Move(NamedTuple):
+    """Leadership transfer that was begun here."""
+
     target: ReplicaId
     until: float
     """Time by which the core has abandoned the transfer."""
 
 
 class _Rest(NamedTuple):
+    """Pause of a group after failed transfers."""
+
     failures: int
     until: float
 
@@ -68,7 +72,7 @@ class RemainingLeaderships(NamedTuple):
 
 
 class LedGroups:
-    """Groups that are led here. Times are the loop's."""
+    """Groups that are led here. Times are of the loop."""
 
     def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:
         raft = settings.driver.raft
@@ -102,7 +106,7 @@ class LedGroups:
     # events
 
     def note_role(self, group: PartitionReplica, role: Role) -> None:
-        """Record a change of the group's role here."""
+        """Record the new role of a group's replica here."""
         group.is_majority_full = False  # `count_room` decides again with the next tick
         if role is Role.LEADER:
             self._led[group.key] = group
@@ -110,16 +114,16 @@ class LedGroups:
             self._moved.set()
 
     def is_moving(self, key: GroupKey) -> bool:
-        """Return whether a transfer of the group is under way."""
+        """Return whether a leadership transfer of the group is under way."""
         return key in self._moving
 
     def forget(self, key: GroupKey) -> None:
-        """Drop a removed group."""
+        """Drop the data of a removed group."""
         for table in (self._led, self._moving, self._resting):
             table.pop(key, None)
 
     def note_connected(self, node: NodeId, now: float) -> None:
-        """Record a connection to the node, which may have restarted."""
+        """Record a new connection to the node, which may have restarted."""
         self._connected_at[node] = now
         self._leaving.pop(node, None)
         self._fitness.forget(node)
@@ -135,7 +139,7 @@ class LedGroups:
         self._leaving[node] = None
 
     def note_disk_stall(self, now: float) -> None:
-        """Record a slow sync here; a disk that has since stored entries that this one has not counts as faster."""
+        """Record a slow sync here; a disk that then stores entries earlier counts as faster."""
         self._disk_stalled_at = now
         for group in self._led.values():
             status = group.core.status()
@@ -159,7 +163,7 @@ class LedGroups:
                 self._begin(group, target, now)
 
     def count_room(self, now: float) -> None:
-        """Mark the groups led here of whose voters a majority has no room, so that entries cannot be committed."""
+        """Mark led groups of whose voters a majority has no room, so that they cannot commit entries."""
         if not self._fitness.is_any_full(now) and not self._are_full:
             return
         self._are_full = False
@@ -170,7 +174,7 @@ class LedGroups:
             self._are_full |= group.is_majority_full
 
     def _fallback_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """Return a voter that leads better than this unfit process; None when there is none now."""
+        """Return a voter that is fitter to lead than this process; None if there is none now."""
         rest = self._resting.get(group.key)
         if group.key in self._moving or group.is_majority_full or (rest is not None and now < rest.until):
             return None
@@ -192,6 +196,7 @@ class LedGroups:
         return faster >= len(voters) // 2 + 1
 
     def _check_transfers(self, now: float) -> None:
+        """Note the end of transfers; a group whose transfer failed pauses."""
         for key, move in list(self._moving.items()):
             if key not in self._led:
                 del self._moving[key]
@@ -212,7 +217,7 @@ class LedGroups:
         event(_logger, "transfer_failed", group=name, target=target.node_id, pause_s=pause_s)
 
     def _due_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """Return the replica to which the group should be transferred now."""
+        """Return the replica to which the group is to be transferred now; None without one."""
         if group.key in self._moving or not self.balances_leaders():
             return None
         target = self.preferred(group.group_id)
@@ -235,7 +240,7 @@ class LedGroups:
         )
 
     def _is_near(self, group: PartitionReplica, follower: FollowerStatus) -> bool:
-        """Return whether the follower holds nearly everything. In a quiesced group a recent answer is not required."""
+        """Return whether the follower has nearly all entries; in a quiesced group its last answer may be old."""
         core = group.core
         is_there = follower.is_active or core.is_quiesced
         lag = core.last_id.index - follower.match_index
@@ -255,7 +260,7 @@ class LedGroups:
         self._moving[group.key] = _Move(target, now + self.patience_s)
 
     async def remaining_leaderships(self) -> "RemainingLeaderships":
-        """Return the progress of this process towards leading nothing."""
+        """Return the leaderships that this process still has, by their prospects of transfer."""
         led = len(self._led)
         shared = self._groups_with_other_voters()
         stuck = []
@@ -268,7 +273,7 @@ class LedGroups:
         return RemainingLeaderships(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
     def best_target(self, group: PartitionReplica) -> ReplicaId | None:
-        """Return a fit replica that could lead the group now instead of this process."""
+        """Return a fit replica that could lead the group now instead of this process; None without one."""
         now = asyncio.get_running_loop().time()
         target = self._best_target(group, now)
         return target if target is not None and self._fitness.is_fit(target.node_id, now) else None
@@ -276,7 +281,7 @@ class LedGroups:
     # stop
 
     async def hand_over_all(self, seconds: float) -> int:
-        """Transfer all leaderships within `seconds`; return the number of groups with other voters still led here.
+        """Transfer all leaderships within `seconds`; return the number of groups still led that have other voters.
 
         Ends early when no connected node stays."""
         loop = asyncio.get_running_loop()
@@ -304,7 +309,7 @@ class LedGroups:
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
     def _best_target(self, group: PartitionReplica, now: float) -> ReplicaId | None:
-        """Return a near voter: a fit one first, then the preferred leader, then the one that holds most."""
+        """Return a voter with nearly all entries: a fit one, then the preferred leader, then the most complete."""
         candidates = [
             each
             for each in group.core.status().followers

@@ -1,4 +1,4 @@
-"""Leader of a group as its replica here knows it, and waits for its change.
+"""Leader of a group as known to its replica here, and waits for changes of it.
 
 The known leader may be outdated: only a commit or a read index proves a leader. Called by the node, for the façade's
 routing."""
@@ -30,7 +30,7 @@ class LeaderWaits:
         self._waiting: dict[GroupKey, dict[asyncio.Future[None], None]] = {}
 
     async def changed(self, key: GroupKey, deadline: Deadline) -> bool:
-        """Wait for a change of role, term or leader; false when the deadline came first."""
+        """Wait for a change of role, term or leader; return False if the deadline passes first."""
         loop = asyncio.get_running_loop()
         change: asyncio.Future[None] = loop.create_future()
         waiting = self._waiting.setdefault(key, {})

@@ -1,4 +1,4 @@
-"""Liveness of processes by their heartbeats: a stalled process keeps its connections and sends no heartbeats.
+"""Liveness of processes by heartbeats: a stalled process keeps its connections, but sends no heartbeats.
 
 Only processes with a group in common send heartbeats, so a process that never sent one is not silent. Called by the
 node."""
@@ -29,10 +29,10 @@ class HeartbeatTimes:
             self.note_heartbeat(node)
 
     def heard_at(self, node: NodeId) -> float | None:
-        """Return the time of the last heartbeat."""
+        """Return the time of the last heartbeat; None without one."""
         return self._heard_at.get(node)
 
     def is_silent(self, node: NodeId) -> bool:
-        """Return whether heartbeats of the process have stopped."""
+        """Return whether a process has stopped sending heartbeats."""
         heard_at = self._heard_at.get(node)
         return heard_at is not None and self._clock() - heard_at > SILENCE_S

@@ -92,7 +92,7 @@ class Node:
 
     @classmethod
     async def open(cls, settings: NodeSettings, environment: NodeEnvironment | None = None) -> Self:
-        """Lock the directory, count the start, recover every group; blocks the loop.
+        """Lock the directory, count the start, and recover every group; blocks the loop.
 
         Raises `DirectoryLocked`, `InvalidArgument`, `FormatError` and `StorageError`, each with its remedy."""
         chosen = environment or real_environment(settings)
@@ -164,7 +164,7 @@ class Node:
             self._campaigns.begin_alone(self.driver.groups.values())
 
     async def stop(self) -> None:
-        """Stop in bounded time, and release everything. Raises the error that disturbed the stop.
+        """Stop in bounded time, and release everything. Raises the first error of the stop.
 
         After a failure it only waits until the rest is closed."""
         if self._end is None:
@@ -181,7 +181,7 @@ class Node:
             await self._close(None)
 
     async def _hand_over(self) -> None:
-        """Announce the stop, so that no leadership comes back, and transfer all leaderships."""
+        """Announce the stop, so that no leadership returns, and transfer all leaderships."""
         await self.fitness_exchange.announce_stop()
         left = await self.leaders.hand_over_all(self.settings.stop_transfers_ms / 1000)
         if left:
@@ -217,7 +217,7 @@ class Node:
             self.ended.set_result(self._failure)
 
     def fail(self, failure: RaftlogError) -> None:
-        """End the node because of this error; the process has to end. The first failure counts."""
+        """End the node with an error, after which the process has to end. Only the first call counts."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -228,7 +228,7 @@ class Node:
     # peers
 
     def set_peers(self, peers: Mapping[NodeId, Address], disks: Mapping[NodeId, uuid.UUID]) -> None:
-        """Set the addresses of all other nodes, and the disk uuid of each where it is decided.
+        """Set the addresses of all other nodes, and their disk uuids where the cluster has decided them.
 
         Messages of a process with another disk are ignored."""
         assert self.identity.node_id not in peers, f"node {self.identity.node_id} is named among its own peers"
@@ -241,7 +241,7 @@ class Node:
             self._begin()
 
     def join_cluster(self, cluster_id: str) -> None:
-        """Store the cluster id; durable on return. Raises `InvalidArgument` when there is another one."""
+        """Store the cluster id; durable on return. Raises `InvalidArgument` if there is another one."""
         self._directory.join_cluster(cluster_id)
 
     def _own_identity(self) -> PeerIdentity:
@@ -252,7 +252,7 @@ class Node:
         return PeerIdentity(*known, self.settings.host_label, rpc_address=address)
 
     def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Run a task for as long as the process lives; its failure ends the process."""
+        """Run a task for the life of the process; its failure ends the process."""
         task = self.loop.create_task(work, name=name)
         task.add_done_callback(self._on_task_end)
         return task
@@ -280,7 +280,7 @@ class Node:
         self.driver.receive_beat(node, beat)
 
     def heard_at(self, node: NodeId) -> float | None:
-        """Return the loop's time of the last heartbeat from a process with a shared group."""
+        """Return the loop's time of the last heartbeat from a process with a shared group; None without one."""
         return self._heartbeat_times.heard_at(node)
 
     def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
@@ -297,11 +297,11 @@ class Node:
     # groups
 
     def group(self, group_id: uuid.UUID) -> PartitionReplica | None:
-        """Return the replica of a group on this process; None when there is none."""
+        """Return the replica of a group on this process; None if there is none."""
         return self.driver.groups.get(group_id.bytes)
 
     def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:
-        """Create one of a group's first replicas; blocking. The creation must name this very disk.
+        """Create one of the first replicas of a group; blocking. The creation has to name this disk.
 
         Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`."""
         check_creation(self.identity, roll)
@@ -310,7 +310,7 @@ class Node:
         return group
 
     async def create_groups(self, creations: Sequence[tuple[Roll, str | None]]) -> None:
-        """Create many replicas without holding the loop; their files are synced together.
+        """Create several replicas without blocking the loop; their files are synced together.
 
         Raises like `create_group`; replicas that were created before stay."""
         for roll, _ in creations:
@@ -331,17 +331,17 @@ class Node:
         self._campaigns.begin(groups)
 
     async def join_groups(self, joining: Sequence[tuple[uuid.UUID, str | None]]) -> None:
-        """Create many replicas with empty logs, without holding the loop. Raises like `create_groups`."""
+        """Create several replicas with empty logs, without blocking the loop. Raises the errors of `create_groups`."""
         await self._working_driver().join_groups(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> PartitionReplica:
-        """Create a replica with an empty log, which the leader fills; blocking.
+        """Create a replica with an empty log, to be filled by the leader; blocking.
 
         A former directory in its place is kept aside."""
         return join_group(self._working_driver(), group_id, name)
 
     def remove_group(self, group_id: uuid.UUID) -> None:
-        """Remove a replica and its directory, permanently."""
+        """Remove a replica and its directory permanently."""
         self.driver.remove_group(group_id.bytes)
         self.leaders.forget(group_id.bytes)
         self.leader_statistics.forget(group_id.bytes)
@@ -355,7 +355,7 @@ class Node:
     # leaders
 
     def leader_of(self, group_id: uuid.UUID) -> Leadership | None:
-        """Return the known leader of a group; None when it has no replica here."""
+        """Return the known leader of a group; None if the group has no replica here."""
         group = self.group(group_id)
         if group is None:
             return None
@@ -363,14 +363,14 @@ class Node:
         return Leadership(core.leader, core.role is Role.LEADER, core.has_own_term_commit, core.term)
 
     async def wait_for_leader(self, group_id: uuid.UUID, deadline: Deadline) -> Leadership | None:
-        """Return the leader like `leader_of`, once one is known, the deadline has passed, or the replica is removed."""
+        """Return the result of `leader_of` once a leader is known, the deadline passes, or the replica is removed."""
         while (known := self.leader_of(group_id)) is not None and known.leader is None and not self.ended.done():
             if not await self._waits.changed(group_id.bytes, deadline):
                 break
         return known
 
     async def leader_changed(self, group_id: uuid.UUID, deadline: Deadline) -> bool:
-        """Wait for a change of role, term or leader of a replica here; false when the deadline passes first."""
+        """Wait for a change of role, term or leader of a replica here; return False if the deadline passes first."""
         return await self._waits.changed(group_id.bytes, deadline)
 
     async def pause(self, until: Deadline) -> None:
@@ -382,7 +382,7 @@ class Node:
         return self.leaders.is_connected(node)
 
     def is_alive(self, node: NodeId) -> bool:
-        """Return whether the node is connected and sends heartbeats: a stalled process keeps its connections."""
+        """Return whether the node is connected and sends heartbeats; a stalled process only keeps its connections."""
         return self.leaders.is_connected(node) and not self._heartbeat_times.is_silent(node)
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[PartitionReplica, Ready], None]) -> None:
@@ -406,11 +406,11 @@ class Node:
         return await self._requests.probe(address, name, header, deadline)
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline) -> Answer:
-        """Send one request to a node; see `requests` for the meaning of its errors."""
+        """Send one request to a node; `requests` describes the errors."""
         return await self._requests.ask(node, name, header, payload, deadline)
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
-        """Serve requests of this name; with `is_open` also those of probes, from any process."""
+        """Serve requests of this name; `is_open` includes requests of probes, from any process."""
         self._requests.on_request(name, handler, is_open=is_open)
 
     async def _serve(self, node: NodeId, request: object) -> object:

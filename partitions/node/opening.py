@@ -1,4 +1,4 @@
-"""Opening of a node's driver, under a new disk uuid when the content of the disk cannot be trusted.
+"""Opening of a node's driver, under a new disk uuid if the content of the disk cannot be trusted.
 
 A damaged journal may have lost terms and votes; a disk that the cluster refused as stale, copied or retired has. So the
 process becomes another member: a new disk uuid, an empty journal, no groups. The old journal is kept aside, and so are
@@ -26,12 +26,12 @@ _logger = logging.getLogger(__name__)
 
 
 def draw_uuid(random: Random) -> uuid.UUID:
-    """Return a random uuid (version 4) from this generator."""
+    """Return a random uuid (version 4) of this generator."""
     return interned_uuid(uuid.UUID(int=random.getrandbits(128), version=4).bytes)
 
 
 def check_creation(identity: NodeIdentity, roll: Roll) -> None:
-    """Raise `InvalidArgument` unless this disk holds one of the group's first replicas."""
+    """Raise `InvalidArgument` unless this disk has one of the group's first replicas."""
     if member_of(identity.replica) not in roll.voters + roll.learners:
         raise InvalidArgument(
             f"group {roll.group_id} was created without node {identity.node_id} on disk {identity.disk_uuid}: "
@@ -46,7 +46,7 @@ def open_driver(
     environment: NodeEnvironment,
     transport: NodeTransport,
 ) -> Driver:
-    """Recover all groups of the directory, on `disk`; blocking. Raises `FormatError`, `StorageError`."""
+    """Recover all groups of the directory on `disk`; blocking. Raises `FormatError` and `StorageError`."""
     try:
         if directory.identity.refusal is not None:
             _take_new_disk(directory, directory.identity.refusal, environment)
@@ -65,7 +65,7 @@ def open_driver(
 
 
 def join_group(driver: Driver, group_id: uuid.UUID, name: str | None) -> PartitionReplica:
-    """Create a replica with an empty log; a directory in its place that the journal does not list is kept aside."""
+    """Create a replica with an empty log; move a directory that the journal does not list out of the way."""
     try:
         return driver.join_group(group_id, name)
     except FormatError:

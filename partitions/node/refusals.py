@@ -1,4 +1,4 @@
-"""Consequence of a refused handshake for the process that is refused. Pure; called by the node.
+"""Consequence of a refused handshake for the refused process. Pure; called by the node.
 
 A single misconfigured process must not end a member of a cluster. So the refusal is weighed:
 
@@ -14,7 +14,8 @@ A single misconfigured process must not end a member of a cluster. So the refusa
                                at a first start we are the newcomer, and wrong. A process whose own copy of the
                                metadata has it registered is not: the refuser may be behind, or lost itself; whether we
                                are still a member is decided by the controller when we register.
-    everything else            versions, addresses that lead elsewhere: retried"""
+    everything else            versions, addresses that lead elsewhere: retried
+"""
 
 from enum import Enum
 from typing import Final
@@ -26,7 +27,7 @@ _MISTAKEN: Final = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE,
 
 
 class Consequence(Enum):
-    """Consequence of a refusal."""
+    """Consequence of a refused handshake."""
 
     NONE = "nothing"
     END = "the process ends"
@@ -34,7 +35,7 @@ class Consequence(Enum):
 
 
 def consequence_of(refusal: HandshakeRefusal, cluster_id: str | None, is_established: bool) -> Consequence:
-    """Return the consequence of a refusal.
+    """Return the consequence of a refused handshake.
 
     `cluster_id` is ours; `is_established`: this node is registered with this disk, by its own copy of the metadata."""
     is_of_ours = cluster_id in (None, refusal.cluster_id)

@@ -1,4 +1,4 @@
-"""Memory of other disks, on this process's own disk: an old copy of a disk is recognized also after our restart.
+"""Memory of other disks, stored on this disk, so that old copies of them are recognized also after a restart.
 
     {data-dir}/.raftlog/peers     per disk: node id, boot epoch and the life that has it, journal sequence
 
@@ -28,7 +28,7 @@ PEERS: Final = "peers"
 
 
 class RememberedPeers:
-    """Persistence of a transport's memory; call `restore` first."""
+    """Storage of a transport's memory of peers; call `restore` first."""
 
     def __init__(
         self, disk: Disk, data_dir: str, memory: PeerMemory, save_interval_s: float, fail: Callable[[SyncFailed], None]
@@ -46,11 +46,11 @@ class RememberedPeers:
         memory.on_start = self._save_start
 
     def stop(self) -> None:
-        """Begin no further saves: the process ends."""
+        """Begin no further saves, because the process ends."""
         self._is_over = True
 
     def restore(self) -> None:
-        """Fill the memory from the file; blocking. Raises `FormatError` for another version's file."""
+        """Fill the memory from the file; blocking. Raises `FormatError` for a file of another version."""
         try:
             file = read_sealed(self._disk, self._path, PEERS)
             records = [] if file is None else _records_of(file)
@@ -66,7 +66,7 @@ class RememberedPeers:
             self._saved = self._memory.records()
 
     def maybe_save(self, now: float, *, is_checkpoint: bool) -> bool:
-        """Begin a save when the memory has changed and a save is due; true when it has begun."""
+        """Begin a save if the memory has changed and a save is due; return whether it has begun."""
         if self._is_saving or not (is_checkpoint or now - self._saved_at >= self._save_interval_s):
             return False
         self._saved_at = now
@@ -90,7 +90,7 @@ class RememberedPeers:
         return True
 
     def save(self) -> None:
-        """Save at an orderly end, also in place of a save under way; blocking.
+        """Save at an orderly end, also in place of a running save; blocking.
 
         Call `stop` before, so that the other save cannot return. Raises `StorageFull`, `DescriptorsExhausted`,
         `SyncFailed`."""
@@ -126,13 +126,13 @@ def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
 
 
 def _records_of(file: JsonFile) -> list[PeerRecord]:
-    """Return the file's records; raises `SmallFileDamaged`."""
+    """Return the records of the file. Raises `SmallFileDamaged`."""
     lives = file.parsed("lives", _lives_of, "lives in hex by uuid", {})
     return file.parsed("disks", lambda rows: [_record_of(row, lives) for row in rows], "a list of disks")
 
 
 def _record_of(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
-    """Return the record of a row; raises `ValueError`."""
+    """Return the record of a row. Raises `ValueError`."""
     match row:
         case [str(text), int(node_id), int(boot_epoch), int(journal_sequence)]:
             disk_uuid = uuid_of(text)

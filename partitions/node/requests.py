@@ -1,4 +1,4 @@
-"""Requests between processes by name, over the transport that carries Raft's messages: for the façade's routing.
+"""Requests between processes by name, over the transport of Raft's messages. Used by the façade's routing.
 
     answer = await requests.ask(node, "produce", header, payload, deadline)         here
     requests.on_request("produce", handler)                                         there
@@ -7,7 +7,8 @@ One hop and one attempt: a request that may have been sent is never repeated, si
 remaining time travels, never a clock reading; the server begins nothing after the deadline. Errors keep their type.
 
     NotConnected, Overloaded, InvalidArgument, Unavailable    definite, as are the errors that a handler raises as such
-    ConnectionLost, NoAnswer                                  unknown"""
+    ConnectionLost, NoAnswer                                  unknown
+"""
 
 import asyncio
 import math
@@ -30,7 +31,7 @@ _QUIET_S: Final = 0.05
 
 
 class Request(NamedTuple):
-    """Request of another node. `deadline` is by this process's clock; after it the caller has stopped waiting."""
+    """Request of another node. `deadline` is by this process's clock; the caller stops waiting then."""
 
     node: NodeId
     header: Any
@@ -59,7 +60,7 @@ class Requests:
         self._answered = asyncio.Event()
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
-        """Serve requests of this name with `handler`, one for each name; with `is_open` over probes too."""
+        """Serve requests of this name with `handler`, one for each name; `is_open` includes probes."""
         assert name not in self._handlers, f"requests named {name!r} have a handler already"
         self._handlers[name] = handler
         if is_open:
@@ -104,7 +105,7 @@ class Requests:
             self._answered.set()
 
     async def wait_until_quiet(self, seconds: float) -> None:
-        """Wait until no request is being served and none has arrived recently, at most `seconds`.
+        """Wait until no request is served and none has arrived recently, at most `seconds`.
 
         Meanwhile callers learn of the new leaders; a request that the end of the process cuts off is unknown."""
         loop = asyncio.get_running_loop()

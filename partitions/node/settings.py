@@ -1,4 +1,4 @@
-"""Settings of one process of a cluster; those of the driver and of the transport are nested."""
+"""Settings of one process of a cluster, with those of the driver and of the transport."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from raftlog.types import NodeId
 
 
 def node_driver_config() -> DriverConfig:
-    """Return election timeouts of 315 to 630 ms, heartbeats every 105 ms, quiescence after a second without work.
+    """Return election timeouts of 315 to 630 ms, heartbeats every 105 ms, quiescence after 1 s without work.
 
     Shorter ticks detect a dead leader sooner and cost every idle process more."""
     return DriverConfig(tick_ms=35, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
@@ -23,7 +23,7 @@ def node_driver_config() -> DriverConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """Sizes in bytes, times in milliseconds."""
+    """Settings of a node: sizes in bytes, times in milliseconds."""
 
     data_dir: str
     """Directory of all data; created if it is missing. It belongs to one node id and one process."""

@@ -9,7 +9,7 @@ _SHOWN_MAX: Final = 3
 
 
 def problems_of(groups: Iterable[PartitionReplica]) -> Iterator[str]:
-    """Yield the problems of all groups: damaged, stopped, not readable by this release, or without room."""
+    """Yield the problems of all groups: damaged, stopped, unreadable by this release, or without room."""
     groups = list(groups)
     damaged = [text for group in groups if (text := describe_damage(group)) is not None]
     if damaged:
@@ -27,7 +27,7 @@ def problems_of(groups: Iterable[PartitionReplica]) -> Iterator[str]:
 
 
 def describe_damage(group: PartitionReplica) -> str | None:
-    """Return the damage of a group and the progress of its repair; None when it is sound."""
+    """Return the damage of a group and the progress of its repair; None if it is sound."""
     if group.damage is None:
         return None
     return f"{group.damage}; it is being repaired ({group.repair_note or 'just begun'})"

@@ -1,4 +1,4 @@
-"""Effects of the cluster's settings on a broker whenever they change. Called by the broker."""
+"""Effects of changed cluster settings on a broker. Called by the broker."""
 
 from raftlog.partitions.controller.machine import ClusterState
 from raftlog.partitions.node import Node
@@ -7,7 +7,7 @@ from raftlog.partitions.placement.balancing import BalancerSettings, BrokerMode
 
 
 def balancer_settings(state: ClusterState) -> BalancerSettings:
-    """Return the settings of the balancer."""
+    """Return the settings of the balancer from the controller's state."""
     settings = current_settings(state)
     repair_after_ms = settings.repair_after_ms
     return BalancerSettings(
@@ -19,5 +19,5 @@ def balancer_settings(state: ClusterState) -> BalancerSettings:
 
 
 def apply_throttle(node: Node, state: ClusterState) -> None:
-    """Limit the bytes that this broker sends to replicas that catch up."""
+    """Limit the rate of bytes that this broker sends to replicas that catch up."""
     node.transport.limit_bulk(current_settings(state).catch_up_bytes_per_s)

@@ -21,7 +21,7 @@ _CONTROLLER: Final = "the controller"
 
 
 class BrokerReport(NamedTuple):
-    """State of a broker, in wire order. `config_version` and `is_excluded` are of its copy of the controller's state.
+    """State of a broker, in wire order. `config_version` and `is_excluded` are from its copy of the controller's state.
 
     `stuck` names some of the groups with other voters of which none can lead. `assigned_bytes` counts the replicas that
     are assigned to it, `unassigned` the replicas on its disk that are not."""
@@ -42,7 +42,7 @@ _TYPES: Final = (int, bool, int, int, int, int, int, list, int, int)
 
 
 class BrokerReporter:
-    """Client and server of broker reports in one process."""
+    """Requester and server of broker reports in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata
@@ -80,7 +80,7 @@ class BrokerReporter:
         )
 
     async def _count_replicas(self) -> tuple[int, int]:
-        """Return the bytes of the assigned replicas here, and the number of the others.
+        """Return the bytes of the assigned replicas here, and the number of other replicas.
 
         Replicas of unknown topics are not counted."""
         size = others = 0

@@ -45,7 +45,7 @@ class BrokerOrders:
     async def set_maintenance(
         self, node_id: int, is_on: bool, *, expected_version: int | None = None, deadline: Deadline
     ) -> int:
-        """Begin or end the maintenance of a broker, which leads nothing then and gets nothing new; return its version.
+        """Begin or end the maintenance of a broker, in which it leads nothing and gets no replicas; return its version.
 
         Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
         some partition would not have a majority of its replicas outside."""
@@ -81,7 +81,7 @@ class BrokerOrders:
     # decommission
 
     async def decommission(self, node_id: int, *, deadline: Deadline) -> None:
-        """Move the broker's replicas to others, and remove it from the cluster permanently once it is empty.
+        """Move the broker's replicas to other brokers, and remove it permanently once it is empty.
 
         A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining."""
         await self._metadata.barrier(deadline)
@@ -99,7 +99,7 @@ class BrokerOrders:
         await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, True), deadline)
 
     async def _remove_absent(self, node_id: NodeId, deadline: Deadline) -> None:
-        """Remove an absent seed, which holds nothing, at once; do nothing for a broker that was removed before."""
+        """Remove an absent seed at once, since it holds nothing; do nothing for a removed broker."""
         state = self._metadata.state
         seed = next((seed for seed in state.absent_seeds() if seed.node_id == node_id), None)
         if seed is not None:
@@ -108,13 +108,13 @@ class BrokerOrders:
             raise UnknownBroker(f"there is no broker {node_id}")
 
     async def recommission(self, node_id: int, *, deadline: Deadline) -> None:
-        """Cancel a decommission; replicas that have moved stay where they are. A removed broker is unknown."""
+        """Cancel a decommission; moved replicas stay. Raises `UnknownBroker` for a removed broker."""
         row = await self._row(node_id, deadline)
         if row.is_draining:
             await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, False), deadline)
 
     async def decommission_status(self, node_id: int, *, deadline: Deadline) -> Decommission:
-        """Return the progress. `InvalidArgument` for a broker that is not being decommissioned."""
+        """Return the progress. Raises `InvalidArgument` for a broker that is not being decommissioned."""
         await self._metadata.barrier(deadline)
         state = self._metadata.state
         row = state.brokers.get(node_id)
@@ -131,7 +131,7 @@ class BrokerOrders:
         return progress.replaced(reason=await self._stall_reason(deadline))
 
     async def _stall_reason(self, deadline: Deadline) -> str | None:
-        """Return the reasons for which the balancer waits; None when it does not."""
+        """Return the reasons why the balancer waits; None if it does not."""
         try:
             report = await self._balancer.report(deadline)
         except Unavailable as error:
@@ -160,7 +160,7 @@ class BrokerOrders:
         )
 
     async def _row(self, node_id: int, deadline: Deadline) -> RegisteredBroker:
-        """Return the registered broker; raises `UnknownBroker`."""
+        """Return the registered broker. Raises `UnknownBroker`."""
         await self._metadata.barrier(deadline)
         return self._metadata.state.broker(NodeId(node_id))
 
@@ -209,7 +209,7 @@ def _decommission_reason(
     *,
     votes: bool,
 ) -> str | None:
-    """Return the known reason for which a decommission waits."""
+    """Return the known reason why a decommission waits; None without one."""
     stuck = [move for move in leaving if move.reason is not None]
     if stuck:
         return f"{len(stuck)} partitions wait: {stuck[0].topic}/{stuck[0].partition}: {stuck[0].reason}"

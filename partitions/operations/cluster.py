@@ -33,7 +33,7 @@ class ClusterOrders:
     # settings
 
     async def cluster_config(self, *, deadline: Deadline) -> cluster_settings.ClusterConfig:
-        """Return all settings; unset ones have their defaults."""
+        """Return all settings, with defaults for unset ones."""
         await self._metadata.barrier(deadline)
         return cluster_settings.describe_settings(self._metadata.state)
 
@@ -46,7 +46,7 @@ class ClusterOrders:
         dry_run: bool = False,
         deadline: Deadline,
     ) -> int:
-        """Set some settings and reset others to their defaults, all or nothing; return the version afterwards.
+        """Set some settings and reset others to their defaults, all or nothing; return the new version.
 
         `dry_run`: only check whether it could be done. Brokers apply changes as they receive them, without a restart.
         """
@@ -96,7 +96,7 @@ class ClusterOrders:
         )
 
     async def finish_upgrade(self, *, deadline: Deadline) -> int:
-        """Raise the feature level to the highest that all registered brokers support; return the level afterwards.
+        """Raise the feature level to the highest that all registered brokers support; return it.
 
         A downgrade to a release without this level is impossible afterwards."""
         await self._metadata.barrier(deadline)

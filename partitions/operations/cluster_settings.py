@@ -22,7 +22,7 @@ _MANY: Final = 1 << 40
 
 
 class InvalidSetting(ValueError):
-    """Text that is not a valid value of a setting."""
+    """Error of a text that is not a valid value of a setting."""
 
 
 class Setting(NamedTuple):
@@ -38,6 +38,8 @@ class Setting(NamedTuple):
 
 
 def _number_reader(low: int, high: int, *others: int) -> Callable[[str], int]:
+    """Return a reader of a whole number within bounds."""
+
     def read(text: str) -> int:
         value = int(text) if text.isascii() and "_" not in text else None
         if value is None or not (low <= value <= high or value in others):
@@ -48,6 +50,8 @@ def _number_reader(low: int, high: int, *others: int) -> Callable[[str], int]:
 
 
 def _choice_reader(*words: str) -> Callable[[str], str]:
+    """Return a reader of a setting that has one of these values."""
+
     def read(text: str) -> str:
         if text not in words:
             raise InvalidSetting(text)
@@ -109,7 +113,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 
 
 class ClusterConfig(NamedTuple):
-    """All settings of the cluster by name, sorted: values, descriptions, and the names of those that were set.
+    """All settings of the cluster by name, sorted: values, descriptions, and names of those that were set.
 
     `version` is 0 when none was ever changed."""
 
@@ -120,7 +124,7 @@ class ClusterConfig(NamedTuple):
 
 
 class CurrentSettings(NamedTuple):
-    """Current values. Times in milliseconds.
+    """Current values of the settings. Times in milliseconds.
 
     `catch_up_bytes_per_s` is None where each broker's own flag applies, `repair_after_ms` where lost replicas are not
     replaced."""
@@ -133,7 +137,7 @@ class CurrentSettings(NamedTuple):
 
 
 def current_settings(state: ClusterState) -> CurrentSettings:
-    """Return the settings in this state of the controller."""
+    """Return the settings in a state of the controller."""
     return _current(state.settings.first().configs if len(state.settings) else ())
 
 
@@ -151,6 +155,7 @@ def _current(configs: tuple[tuple[str, str], ...]) -> CurrentSettings:
 
 
 def _none_if_off(number: int) -> int | None:
+    """Return a number; None for a negative one, which turns the setting off."""
     return None if number < 0 else number
 
 
@@ -165,7 +170,7 @@ def _values(configs: Mapping[str, str]) -> dict[str, SettingValue]:
 
 
 def describe_settings(state: ClusterState) -> ClusterConfig:
-    """Return all settings with their descriptions, for operators."""
+    """Return all settings with descriptions, for operators."""
     row = state.settings.first() if len(state.settings) else None
     configs = {} if row is None else dict(row.configs)
     properties = {
@@ -178,7 +183,7 @@ def describe_settings(state: ClusterState) -> ClusterConfig:
 
 
 def check_settings(upsert: Mapping[str, object]) -> dict[str, str]:
-    """Return the settings as text; raise `InvalidArgument` that lists all unknown names and invalid values."""
+    """Return the settings as text. Raises `InvalidArgument` that lists unknown names and invalid values."""
     wrong = [_unknown(name) for name in upsert if name not in SETTINGS]
     texts = {}
     for name, value in upsert.items():
@@ -209,5 +214,6 @@ def _raise_invalid(text: str) -> str:
 
 
 def _check_none_wrong(wrong: list[str]) -> None:
+    """Raise `InvalidArgument` if there are problems."""
     if wrong:
         raise InvalidArgument(f"{'; '.join(wrong[:10])}; the cluster's settings are {', '.join(SETTINGS)}")

@@ -47,7 +47,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 class LeadershipOrders:
-    """Client and server of leadership transfers in one process."""
+    """Requester and server of leadership transfers in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter) -> None:
         self._node, self._metadata, self._topics, self._router = node, metadata, topics, router
@@ -55,7 +55,7 @@ class LeadershipOrders:
         node.on_request(_TRANSFER, self._serve)
 
     async def refresh(self, *, deadline: Deadline) -> None:
-        """Bring the assignments known here up to date. Raises `NoLeader`."""
+        """Update the assignments known here. Raises `NoLeader`."""
         await self._metadata.barrier(deadline)
 
     async def transfer_leadership(
@@ -112,7 +112,7 @@ class LeadershipOrders:
             await self._router.leader_changes(partition, deadline)
 
     async def _make_preferred(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
-        """Put the leader first in the assignment, without overwriting a concurrent change of the assignment."""
+        """Put the leader first in the assignment, unless a concurrent change replaced the assignment."""
         group = GroupName(partition.topic_id, partition.number)
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             assignment = self._metadata.state.assignment(group)
@@ -150,6 +150,7 @@ class LeadershipOrders:
         return await self._wait_for_leader(group, voter, deadline)
 
     def _find_voter(self, group: PartitionReplica, target: NodeId) -> ReplicaId:
+        """Return the voter on this node, or the best target. Raises `InvalidArgument` and `ChangeRefused`."""
         if target == _ANY_VOTER:
             best = self._node.leaders.best_target(group)
             if best is None:
@@ -162,7 +163,7 @@ class LeadershipOrders:
         return voter
 
     async def _begin(self, group: PartitionReplica, voter: ReplicaId, until: Deadline) -> None:
-        """Begin the transfer once the target is near enough to hold everything in a moment."""
+        """Begin the transfer once the target has nearly all entries."""
         while True:
             try:
                 group.transfer_leadership(voter)

@@ -1,4 +1,4 @@
-"""Replicas on this broker, for operators that query a single broker. Called by faces, as `operations.replicas`."""
+"""Replicas on this broker, for operators that query one broker. Called by listeners, as `operations.replicas`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ _SLICE: Final = 64
 
 
 class LocalReplicas:
-    """Replicas of this process. No other broker is asked, so the deadlines do not matter."""
+    """Replicas of this process. No other broker is asked, so the deadlines have no effect."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics

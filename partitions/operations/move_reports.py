@@ -1,4 +1,4 @@
-"""Reports on moves by the partitions' leaders: pending reassignments, their progress and their obstacles.
+"""Reports of partitions' leaders on moves: pending reassignments, their progress and their obstacles.
 
 One request to each broker, for any number of partitions: the answer names the partitions that the broker leads, and its
 replicas that have no known leader, by a state not older than the caller's. Of several reports on a partition, the
@@ -40,7 +40,7 @@ _REPORTS_MAX: Final = 5_000
 
 
 class _ReplicaReport(NamedTuple):
-    """Report on one replica by its broker, in wire order.
+    """Report of a broker on one of its replicas, in wire order.
 
     `lags` has the node id of each learner, its missing bytes (-1: unknown), and bytes a second."""
 
@@ -65,14 +65,14 @@ class MoveReports(NamedTuple):
 
 
 class _BrokerAnswer(NamedTuple):
-    """Reports of a broker on all its replicas; `led` is the digest of the groups that it leads (`progress`)."""
+    """Reports of a broker on all its replicas; `led` is a digest of the groups that it leads (`progress`)."""
 
     rows: list[_ReplicaReport]
     led: bytes
 
 
 class MoveReporter:
-    """Client and server of reports on moves in one process."""
+    """Requester and server of reports on moves in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, moves: Moves) -> None:
         self._node, self._metadata, self._moves = node, metadata, moves
@@ -80,7 +80,7 @@ class MoveReporter:
         node.on_request(_MOVES, self._serve)
 
     async def collect_settled(self, deadline: Deadline) -> MoveReports:
-        """Ask all brokers, and again for a moment while some partition has no leader that answers."""
+        """Ask all brokers; repeat this for a short time while some partition has no answering leader."""
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         while True:
             seen = await self.moves(deadline)
@@ -212,7 +212,7 @@ class MoveReporter:
 
 
 def assignment_of(metadata: ControllerHost, group: PartitionReplica) -> ReplicaAssignment | None:
-    """Return the assignment of a topic's group; None for the controller's group, and for an unknown topic."""
+    """Return the assignment of a topic's group; None for the controller's group and for unknown topics."""
     name: GroupName | None = metadata.state.group(group.group_id)
     return None if name is None else metadata.state.assignment(name)
 
@@ -223,12 +223,12 @@ def moves_of_node(moves: Sequence[Reconfiguration], node: int) -> Iterator[Recon
 
 
 def limit_moves(moves: Sequence[Reconfiguration]) -> list[Reconfiguration]:
-    """Return the moves whose learners are being filled first; at most `MOVES_MAX`."""
+    """Return at most `MOVES_MAX` moves, those whose learners are being filled first."""
     return sorted(moves, key=lambda move: (not move.learners, move.topic, move.partition))[:MOVES_MAX]
 
 
 def _decode_report(row: Any) -> _ReplicaReport:
-    """Decode a report; raises `TypeError` for an invalid one."""
+    """Decode a report. Raises `TypeError` for an invalid one."""
     match row:
         case [bytes(), bool(), int(), [*_], [*_], int(), [*lags], None | str(), *_] if all(
             type(lag) is list and len(lag) >= 3 for lag in lags

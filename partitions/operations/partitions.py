@@ -72,7 +72,7 @@ class PartitionOrders:
     # cancelling
 
     async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
-        """Assign a partition to its present voters; return the assignment's version, unchanged when nothing moves."""
+        """Assign a partition to its present voters; return the assignment's version, the same if nothing moves."""
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
         for move in (await self._move_reporter.collect_settled(deadline)).moves:
@@ -81,7 +81,7 @@ class PartitionOrders:
         return current.version
 
     async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[Cancelled]:
-        """Cancel all moves, or those from or to this broker; return the partitions whose moves are cancelled."""
+        """Cancel all moves, or those from or to a broker; return the partitions whose moves were cancelled."""
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))
@@ -119,14 +119,14 @@ class PartitionOrders:
 
 
 def _assignment(state: ControllerState, topic: str, partition: int) -> ReplicaAssignment:
-    """Return the assignment of a partition; raises `UnknownTopic`, `UnknownPartition`."""
+    """Return the assignment of a partition. Raises `UnknownTopic` and `UnknownPartition`."""
     return state.assignment(GroupName(state.topic(topic).topic_id, partition))
 
 
 def _replicas(
     state: ControllerState, topic: str, current: ReplicaAssignment, node_ids: Sequence[int]
 ) -> tuple[ReplicaId, ...]:
-    """Return the replicas on these nodes; raises `InvalidArgument` for an impossible assignment."""
+    """Return the replicas on these nodes. Raises `InvalidArgument` for an impossible assignment."""
     name = f"{topic}/{current.partition}"
     if not 1 <= len(node_ids) <= REPLICAS_MAX or len(set(node_ids)) != len(node_ids):
         raise InvalidArgument(

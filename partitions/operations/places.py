@@ -1,6 +1,7 @@
-"""Search for places for the replicas of draining brokers. Pure; called for the progress of a decommission.
+"""Partitions for whose replicas no broker has a place while brokers are draining. Pure; for decommissions.
 
-hosts of the replicas that stay + hosts of brokers that take new ones ≥ replicas"""
+hosts of the replicas that stay + hosts of brokers that take new ones ≥ replicas
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from raftlog.partitions.controller.machine import ClusterState, GroupName
 
 
 class Failures(NamedTuple):
-    """Partitions without a place.
+    """Partitions without a place for all their replicas.
 
     `names` are their names; `reasons` has one for each of the given groups, or None."""
 
@@ -19,7 +20,7 @@ class Failures(NamedTuple):
 
 
 def allocation_failures(cluster: ClusterState, groups: Sequence[GroupName]) -> Failures:
-    """Return the given groups that cannot have as many replicas on distinct hosts without their draining brokers."""
+    """Return those of the groups that have no place for all their replicas outside of draining brokers."""
     free = {candidate.host for candidate in cluster.candidates()}
     names, reasons = [], []
     for group in groups:

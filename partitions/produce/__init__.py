@@ -1,4 +1,4 @@
-"""Records on their way to the leader of a partition: spread, put into batches, queued, answered.
+"""Path of records to the leader of a partition: spread over partitions, put into batches, queued, answered.
 
     records → spreading → ProduceQueue of each partition → the replica here, or another node's
 

@@ -1,4 +1,4 @@
-"""Keys of records for compacted topics: without a key no record can replace another (Kafka's INVALID_RECORD).
+"""Check for keys in records of compacted topics, in which only keys let records replace others (INVALID_RECORD).
 
 Stored batches are opened only for this check, within bounds, in slices and one after another in a process, since a few
 bytes may open to very many. Compaction opens them again each time the high watermark rises."""
@@ -29,7 +29,7 @@ async def check_stored_keys(
     turn: asyncio.Lock,
     deadline: Deadline,
 ) -> None:
-    """Raise `MissingKey` for a record without a key; compressed batches are opened once it is their `turn`.
+    """Raise `MissingKey` for a record without a key; compressed batches wait for their `turn` to be opened.
 
     Raises `InvalidBatch` for a batch that cannot be decoded, or opens to too much, and `Overloaded`."""
     if not any(header.compression for header, _ in batches):
@@ -64,7 +64,7 @@ async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], 
 
 
 def _open_batch(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[None, None, Buffer]:
-    """Open a batch like `open_in_steps`; raise `InvalidBatch`, since an offered batch has no offsets yet."""
+    """Open a batch like `open_in_steps`. Raises `InvalidBatch`, since an offered batch has no offsets yet."""
     try:
         return (yield from open_in_steps(batch, opened_bytes_max))
     except UndecodableBatch as error:
@@ -72,7 +72,7 @@ def _open_batch(number: int, batch: Buffer, opened_bytes_max: int) -> Generator[
 
 
 def _read_batch(number: int, batch: Buffer) -> Iterator[Record]:
-    """Yield records like `read_records`; raise `InvalidBatch` for a batch that cannot be decoded."""
+    """Yield records like `read_records`. Raises `InvalidBatch` for an undecodable batch."""
     try:
         yield from read_records(batch)
     except UndecodableBatch as error:

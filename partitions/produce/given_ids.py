@@ -20,7 +20,7 @@ _READ_MS: Final = 3_000
 
 
 class GivenIds:
-    """Checker of producer ids; one instance for each process."""
+    """Checker of producer ids; one instance per process."""
 
     def __init__(self, metadata: ControllerHost) -> None:
         self._metadata = metadata
@@ -43,7 +43,7 @@ class GivenIds:
             )
 
     def has_given(self, producer_ids: Collection[int]) -> bool:
-        """Return whether all of these ids were allocated, as far as known here."""
+        """Return whether all of these ids were allocated, as known here."""
         following = self._metadata.state.next_producer_id
         return max(producer_ids, default=0) < following or self._find_unknown(producer_ids) is None
 
@@ -77,6 +77,6 @@ class GivenIds:
 
 
 def _retrieve(read: "asyncio.Task[None]") -> None:
-    """Retrieve the error of a read, in case every waiting request reached its deadline before the read failed."""
+    """Retrieve the error of a read for which no request waits any more, so that asyncio does not log it."""
     if not read.cancelled():
         read.exception()

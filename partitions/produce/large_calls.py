@@ -1,4 +1,4 @@
-"""Produce calls of very many or very large records: checked, spread over partitions and built into batches in slices.
+"""Produce calls of very many or very large records: checked, spread and built into batches in slices.
 
 Records of a small call are built into batches by the queue of their partition. A call with 200,000 records would block
 the loop for half a second there, so it brings ready-made batches. Nothing is queued before all records are checked.
@@ -35,7 +35,7 @@ class _Share:
         self._room = 0
 
     def add(self, place: int, record: NewRecord, size: int, now_ms: int) -> None:
-        """Add a record; raise the error that refuses it."""
+        """Add a record. Raises the error of a refused record."""
         self.partition.check_size(size)
         self.partition.check_keys((record,))
         if self._builder is None or size > self._room:
@@ -46,7 +46,7 @@ class _Share:
         self.places.append(place)
 
     def end_batch(self) -> None:
-        """End the batch; the next record begins another one."""
+        """End the batch; the next record begins a new one."""
         if self._builder is not None and self._builder.count:
             self.batches.append(self._builder.build())
         self._builder = None
@@ -82,7 +82,7 @@ def _split_into_shares(
     results: list[RecordResult | None],
     now_ms: int,
 ) -> Generator[None, None, list[_Share]]:
-    """Return the shares in the order in which partitions first appear; set the results of refused records."""
+    """Return the shares in the order in which partitions first occur; set the results of refused records."""
     shares: dict[int, _Share] = {}
     count = looked_at = 0
     for place, record in enumerate(records):

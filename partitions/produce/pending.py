@@ -26,7 +26,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 class Pending(Struct, eq=False):
-    """Produce call to one partition. `future` gets the offset of its first record; it is `None` with `acks=0`."""
+    """Produce call to one partition. `future` gets the offset of its first record; None with `acks=0`."""
 
     records: Sequence[NewRecord]
     batches: Sequence[bytearray]
@@ -47,11 +47,11 @@ class Pending(Struct, eq=False):
     """Time of arrival, by the stopwatch."""
 
     def renew_batches(self) -> None:
-        """Copy ready-made batches: a log stamped them and may still hold them."""
+        """Copy ready-made batches, because a log has stamped them and may still hold them."""
         self.batches = [bytearray(batch) for batch in self.batches]
 
     def fail(self, error: Exception) -> bool:
-        """Set the error as the result; return whether the caller was still waiting."""
+        """Set the error as the result; return whether the caller still waited."""
         if self.future is None or self.future.done():
             return False
         self.future.set_exception(error)
@@ -59,12 +59,12 @@ class Pending(Struct, eq=False):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether its caller no longer waits: the call expired or was cancelled."""
+        """Whether the caller no longer waits, because the call expired or was cancelled."""
         return self.future is not None and self.future.done()
 
 
 def record_size(record: NewRecord) -> int:
-    """Return the bytes that a record counts for; raise `InvalidArgument` when its fields are not bytes."""
+    """Return the bytes that a record counts for. Raises `InvalidArgument` if its fields are not bytes."""
     value, key, _, headers = record
     size = RECORD_OVERHEAD_BYTES
     try:
@@ -138,7 +138,7 @@ def build_sequenced(
 
 
 def copied_error(error: BaseException) -> RaftlogError:
-    """Return a copy of the error for one more caller: a shared error would collect the tracebacks of all callers."""
+    """Return a copy of the error for one caller, because a shared error collects the tracebacks of all callers."""
     if not isinstance(error, RaftlogError):
         return OutcomeUnknown(f"it failed in a way that was not foreseen: {error!r}")
     if isinstance(error, NotLeader):

@@ -1,4 +1,4 @@
-"""Queue of produce calls of one partition on their way to its leader, on any node: in order, and in few appends.
+"""Queue of the produce calls of one partition to its leader, on any node: in order, and in few appends.
 
     queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends; calls that arrive meanwhile
 accumulate
@@ -54,30 +54,30 @@ _DRAIN_RECORDS_MAX = 4_000
 
 
 class Destination(Protocol):
-    """Partition, as its queue uses it."""
+    """Interface of the partition that its queue uses."""
 
     name: str
 
     @property
     def batch_bytes_max(self) -> int:
-        """Largest batch that single records are put into."""
+        """Largest batch that is built from single records."""
         ...
 
     @property
     def leader(self) -> object:
-        """Leader as far as known: appends to an earlier leader do not hold up those to the next one."""
+        """Leader as known here: appends to an earlier leader do not delay those to the next one."""
         ...
 
     def no_leader_error(self) -> RaftlogError | None:
-        """Return the error with which an append fails at once for lack of a leader; None with a leader."""
+        """Return the error with which an append fails at once without a leader; None if there is one."""
         ...
 
     def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[ReplicaAppended]":
-        """Send batches to the leader as known now; the future fails with a `RaftlogError`."""
+        """Send batches to the leader as known here; the future fails with a `RaftlogError`."""
         ...
 
     def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
-        """Wait until the leader may have changed, a short time at most."""
+        """Wait until the leader may have changed, for a bounded time."""
         ...
 
 
@@ -131,7 +131,7 @@ class ProduceQueue:
     # arrival
 
     def maybe_add(self, pending: Pending) -> bool:
-        """Queue the call and return True if there is room for it; raise when the queue is closed."""
+        """Queue the call if there is room; return whether it was queued. Raises when the queue is closed."""
         if self._closed_because is not None:
             raise copied_error(self._closed_because)
         own, shared = self._budgets
@@ -180,7 +180,7 @@ class ProduceQueue:
             self._loop.call_soon(self._drain)
 
     def _may_send(self) -> bool:
-        """Return whether the next append may be sent; after a refusal only one append at a time tries again."""
+        """Return whether the next append may be sent; after a refusal only one append at a time is tried."""
         if not self._queue or self._pause is not None:
             return False
         is_sequenced = bool(self._queue[0].producers)
@@ -201,7 +201,7 @@ class ProduceQueue:
         return False
 
     def _retry_send(self) -> None:
-        """Try to send again: the appends in flight may hang at a former leader."""
+        """Try to send again, because the appends in flight may hang at a former leader."""
         self._look_timer = None
         self._schedule()
 
@@ -224,7 +224,7 @@ class ProduceQueue:
             self._pause = self._loop.create_task(self._wait_for_leader())
 
     def _take_calls(self) -> list[Pending]:
-        """Take the calls for the next append out of the queue.
+        """Take the calls of the next append out of the queue.
 
         These are awaited calls with the same acknowledgement, or a single call of idempotent producers."""
         now = self._loop.time()
@@ -305,7 +305,7 @@ class ProduceQueue:
         self._release(flight.size)
 
     def _may_try_again(self, flight: _Flight, error: RaftlogError) -> bool:
-        """Return whether the flight is retried: it definitely failed and may succeed later, or is safe to repeat."""
+        """Return whether the flight is retried: it definitely failed and may succeed later, or is idempotent."""
         if self._closed_because is not None:
             return False
         if flight.is_sequenced:
@@ -325,7 +325,7 @@ class ProduceQueue:
         )
 
     def _requeue(self, flight: _Flight, error: RaftlogError) -> None:
-        """Return calls that were not appended to their place in the queue until the leader may have changed."""
+        """Return calls that were not appended to their place in the queue, until the leader may have changed."""
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
         if error.outcome == "unknown":
             for pending in back:
@@ -365,7 +365,7 @@ class ProduceQueue:
                 self._counters.produce_failures += 1
 
     def close(self, why: RaftlogError) -> None:
-        """Refuse further calls and fail the queued ones, which did not happen; calls in flight get their answer."""
+        """Refuse further calls and fail the queued ones, which did not happen; calls in flight get their answers."""
         self._closed_because = why
         if self._pause is not None:
             self._pause.cancel()

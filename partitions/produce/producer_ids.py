@@ -25,7 +25,7 @@ class ProducerId(NamedTuple):
 
 
 class Producers:
-    """Allocator of producer ids; one instance for each process."""
+    """Allocator of producer ids; one instance per process."""
 
     def __init__(self, node: Node, metadata: ControllerHost) -> None:
         self._node, self._metadata = node, metadata

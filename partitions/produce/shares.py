@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 class QueuedShare(NamedTuple):
-    """Share whose records are queued; `future` is None when they were refused, and with `acks=0`."""
+    """Share whose records are queued; `future` is None if they were refused, and with `acks=0`."""
 
     partition: int
     places: Sequence[int]
@@ -51,7 +51,7 @@ class QueuedShare(NamedTuple):
 
 
 def spread(topic: Topic, choice: PartitionChoice, records: Sequence[Streamed]) -> dict[int, Sequence[int]]:
-    """Return the indexes of the records by partition, in the order in which partitions first appear."""
+    """Return the indexes of the records by partition, in the order in which partitions first occur."""
     if choice is None and len(topic.partitions) == 1:
         choice = 0
     if type(choice) is int:

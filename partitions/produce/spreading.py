@@ -20,7 +20,7 @@ _ALONE: Final = (0,)
 def maybe_queue_record(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
 ) -> QueuedShare | None:
-    """Queue the record of a call that has only one, without a coroutine; None while its partition has no room."""
+    """Queue the record of a call that has one record, without a coroutine; None if its partition has no room."""
     number = choice if choice is None or type(choice) is int else choice[0]  # type: ignore[index]
     if number is None:
         number = topic.choose(records[0].key)
@@ -34,7 +34,7 @@ def maybe_queue_record(
 async def produce_records(
     topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
 ) -> list[RecordResult]:
-    """Append the records and return one result for each, in order."""
+    """Append the records and return one result each, in order."""
     results: list[RecordResult | None] = [None] * len(records)
     queued = []
     for number, places in spread(topic, choice, records).items():
@@ -56,7 +56,7 @@ async def produce_sequenced(
     acks: Acks,
     deadline: Deadline,
 ) -> list[RecordResult]:
-    """Append records of an idempotent producer to one partition, as one batch; return one result for each, in order.
+    """Append records of an idempotent producer to one partition as one batch; return one result each, in order.
 
     Sequences count in a partition, so a retry has to meet the same one, and the call has to name it. Raises
     `InvalidArgument` when it does not."""
@@ -87,7 +87,7 @@ async def _queue(
     acks: Acks,
     deadline: Deadline,
 ) -> QueuedShare:
-    """Queue one partition's share; records that cannot be stored get their result at once."""
+    """Queue the share of one partition; set the results of records that cannot be stored."""
     try:
         partition = topic.partition(number)
         places = _drop_unstorable(partition, number, places, records, results)
@@ -106,6 +106,7 @@ def _drop_unstorable(
     records: Sequence[NewRecord],
     results: list[RecordResult | None],
 ) -> Sequence[int]:
+    """Return the places of records that can be stored; set the results of the others."""
     refused = set()
     for place in places:
         try:

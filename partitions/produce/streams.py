@@ -105,7 +105,7 @@ def _size(record: Streamed) -> int:
 
 
 def _split(records: Sequence[Streamed], sizes: Sequence[int], bound: int) -> Iterator[list[Streamed]]:
-    """Yield the records in order, in parts that fit a batch, with at least one record each."""
+    """Yield the records in order, in parts that fit into a batch, with at least one record each."""
     begin = filled = 0
     for place, size in enumerate(sizes):
         if filled + size > bound and place > begin:

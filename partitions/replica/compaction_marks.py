@@ -44,7 +44,7 @@ class CompactionMarks:
         """Proposed mark without an outcome."""
 
     def apply(self, config: TopicConfig, wall_ms: int, now_ms: int) -> None:
-        """Propose a mark when one is due, unless one is pending; `now_ms` by the loop's clock."""
+        """Propose a mark if one is due and none is pending; `now_ms` is by the loop's clock."""
         if not config.is_compacted or self._mark is not None:
             return
         known = self._group.log.mark
@@ -57,6 +57,7 @@ class CompactionMarks:
         self._mark.add_done_callback(partial(self._on_outcome, mark))
 
     def _note_mark(self, known: Offset, retention_ms: int, now_ms: int) -> None:
+        """Record the age of the present mark, and determine the greatest old one."""
         if self._term != self._group.core.term:
             self._term, self._old = self._group.core.term, Offset(0)
             self._marks.clear()

@@ -12,7 +12,7 @@ from raftlog.types import Index, NodeId, Offset
 
 
 class Lag(NamedTuple):
-    """Entries and bytes that a member lacks, as far as its leader knows; the bytes are an estimate."""
+    """Entries and bytes that a member lacks, as known to its leader; the bytes are an estimate."""
 
     node_id: NodeId
     entries: int
@@ -20,7 +20,7 @@ class Lag(NamedTuple):
 
 
 class ReplicaDescription(NamedTuple):
-    """Replica by its own state. `is_ready`: it leads, and knows the end of the log that clients see."""
+    """State of a replica by itself. `is_ready`: it leads, and has the end of the log that clients see."""
 
     leader: NodeId | None
     term: int
@@ -105,7 +105,7 @@ def _find_problem(group: PartitionReplica) -> str | None:
 
 
 def lost_end(group: PartitionReplica) -> str | None:
-    """Return the reason for which a sound replica does not lead: its log ends before its voting position."""
+    """Return the reason why a sound replica does not lead: its log ends before its voting position."""
     lost = group.core.voting_position
     if lost is None:
         return None
@@ -113,7 +113,7 @@ def lost_end(group: PartitionReplica) -> str | None:
 
 
 def damaged_error(name: str, why: str, *, is_alone: bool) -> LogDamaged:
-    """Return the error for a partition that has no leader because of damage."""
+    """Return the error for a partition without a leader because of damage."""
     others = "it has no other one" if is_alone else "none is sound, or none can be reached"
     return LogDamaged(
         f"{name} takes no records because it is damaged ({why}); sound offsets can be read. It would be repaired from "

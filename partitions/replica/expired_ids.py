@@ -21,7 +21,7 @@ RANGE: Final = struct.Struct(">qq")
 
 
 class ExpiredIds:
-    """Ranges of expired ids; `ranges` are first and last ids, ascending."""
+    """Ranges of expired ids; `ranges` are pairs of first and last id, ascending."""
 
     __slots__ = ("_firsts", "ranges")
 
@@ -37,7 +37,7 @@ class ExpiredIds:
         return at >= 0 and producer_id <= self.ranges[at][1]
 
     def with_ids(self, producer_ids: Iterable[int]) -> "ExpiredIds":
-        """Return these ranges with the ids of one entry added; computed ids (the sink on Spark) are left out."""
+        """Return the ranges with the ids of one entry added, except computed ids (of the sink on Spark)."""
         new = [(each, each) for each in producer_ids if each < COMPUTED_PRODUCER_IDS and each not in self]
         if not new:
             return self
@@ -51,7 +51,7 @@ class ExpiredIds:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return at most `RANGES_MAX` ranges: the largest gaps stay, of equal ones the higher."""
+    """Return at most `RANGES_MAX` ranges: the largest gaps stay, among equal ones the higher."""
     excess = len(ranges) - RANGES_MAX
     if excess <= 0:
         return ranges

@@ -1,4 +1,4 @@
-"""Expiry of producers by committed marks: those without a batch for `producer.id.expiration.ms`.
+"""Expiry of idle producers by committed marks, after `producer.id.expiration.ms` without a batch.
 
 The leader counts from a producer's last batch, and a new leader from its first look, by a clock that is never set. So
 no producer expires early because a replica was slow or away, and every replica expires the same ones at the same entry.
@@ -34,7 +34,7 @@ class ProducerExpiry:
         """Proposed mark without an outcome."""
 
     def apply(self, expiration_ms: int, now_ms: int) -> None:
-        """Propose a mark for the producers that are due; `now_ms` by the loop's clock."""
+        """Propose a mark for the producers that are due; `now_ms` is by the loop's clock."""
         if not self._sequence_check.can_decide():
             return
         table, heard = self._state.table, self._sequence_check.heard
@@ -57,7 +57,7 @@ class ProducerExpiry:
         self._mark.add_done_callback(self._on_outcome)
 
     def _due_producers(self, before_ms: int) -> Iterator[tuple[int, int]]:
-        """Yield ids and epochs of the producers silent since `before_ms` that have nothing in flight."""
+        """Yield ids and epochs of producers that are silent since `before_ms` and have nothing in flight."""
         for producer_id, heard_ms in list(islice(self._heard_ms.items(), _LOOKED_AT_MAX)):
             if heard_ms > before_ms:
                 return

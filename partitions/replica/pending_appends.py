@@ -1,4 +1,4 @@
-"""Appends that are answered at another moment than that of their commit.
+"""Appends that are not answered at their commit, but earlier or later.
 
     taken       `acks=1` and `acks=0`: answered once the leader has stamped and written them, before any follower did
     copied      `min.insync.replicas` above the majority: answered once so many replicas hold them durably
@@ -20,7 +20,7 @@ from raftlog.types import Index, Offset
 
 
 class ReplicaAppended(NamedTuple):
-    """Offsets of an append, `base_offset` … `next_offset − 1`, and the high watermark at its answer."""
+    """Offsets of an append, `base_offset` to `next_offset − 1`, and the high watermark at its answer."""
 
     base_offset: Offset
     next_offset: Offset
@@ -53,14 +53,14 @@ class PendingAppends:
     # written by the leader
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Append, and answer in the turn that writes it. Raises definite errors."""
+        """Append, and answer in the turn that writes the entry. Raises definite errors."""
         self.answer_written(self._group.enter(batches), self._answer_of, future)
 
     def _answer_of(self, written: Committed) -> ReplicaAppended:
         return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
 
     def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[ReplicaAppended]") -> None:
-        """Answer an append of this leadership in the turn that writes it, or at once when it is written."""
+        """Answer an append of this leadership in the turn that writes it, or at once if it is written."""
         self._taken.append((accepted, answer, future))
         self.note_written()
 
@@ -84,7 +84,7 @@ class PendingAppends:
     # held by enough replicas
 
     def too_few_error(self, copies: int) -> NotEnoughReplicas | None:
-        """Return the error for an append that needs more copies than there are active voters, if so."""
+        """Return the error of an append that needs more copies than there are active voters; None otherwise."""
         status = self._group.core.status()
         active = [member for member in active_members(status) if status.configuration.has_voter(member)]
         if len(active) >= copies:
@@ -126,7 +126,7 @@ class PendingAppends:
         self._count_copies()
 
     def _count_copies(self) -> None:
-        """Answer the appends that have enough copies; called in every turn of the group while any waits."""
+        """Answer the appends that have enough copies; called in every turn of the group while appends wait."""
         core = self._group.core
         if core.role is not Role.LEADER:
             self._fail_copies(f"is committed, but the leadership was lost before enough replicas had it: {core.leader}")
@@ -160,7 +160,7 @@ class PendingAppends:
 
 
 def active_members(status: Status) -> list[ReplicaId]:
-    """Return the leader and the members that answered recently; in a quiesced group all members."""
+    """Return the leader and the members that answered recently; in a quiesced group, all members."""
     return [status.me, *(each.member for each in status.followers if each.is_active or status.is_quiesced)]
 
 

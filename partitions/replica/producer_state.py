@@ -36,7 +36,7 @@ _PART: Final = "producers"
 
 
 class ProducerState:
-    """State of one replica's producers. `loading` schedules the reads."""
+    """State of the producers of one replica. `loading` schedules the reads."""
 
     def __init__(self, name: str, group: PartitionReplica, loading: ReadQueue) -> None:
         self._name, self._group, self._loading = name, group, loading
@@ -54,7 +54,7 @@ class ProducerState:
         self._begin_reading()
 
     def _begin_reading(self) -> None:
-        """Read the files, from the first entry that the state needs."""
+        """Begin to read the files, from the first entry that the state needs."""
         log = self._group.log
         self._segments = log.segments
         segments = log.segments.segments
@@ -118,7 +118,7 @@ class ProducerState:
             self.maybe_write_run()
 
     def on_delivered(self, first: Index, last: Index) -> None:
-        """Take entries that have been committed here."""
+        """Fold entries that were committed here."""
         if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # the log was replaced
             self._begin_reading()
         self._delivered = last
@@ -143,7 +143,7 @@ class ProducerState:
             self.maybe_write_run()
 
     def _read_headers(self, last: Index) -> bool:
-        """Take entries by their headers; false without any, or when the next one has to be read whole."""
+        """Fold entries by their headers; return False without any, or if the next one has to be read whole."""
         if self._next > last:
             return False
         try:
@@ -193,7 +193,7 @@ class ProducerState:
             event(_logger, "log_unreadable", group=self._name, why=why)
 
     def _take_roll(self, index: Index) -> None:
-        """Begin with a roll; before the first one, entries may be missing that only its run contains."""
+        """Begin with a roll; before the first roll, entries may be missing that only its run contains."""
         self._is_partial = self._roll_index == 0 and index > 1
         self._roll_index, self._run, self._run_bytes = index, SnapshotRun(), 0
         self._expired.clear()
@@ -215,7 +215,7 @@ class ProducerState:
     # snapshots
 
     def maybe_write_run(self) -> None:
-        """Write the state at the newest roll behind it, as leader."""
+        """Write the state at the newest roll behind it, if this replica leads."""
         core = self._group.core
         if self._at_roll is None or self._run_task is not None or not self.is_loaded:
             return

@@ -1,4 +1,4 @@
-"""State of a partition's idempotent producers, and the decisions on their batches that follow from it.
+"""State of a partition's idempotent producers, and the decisions on their batches.
 
     a producer     epoch, and its newest batches (at most `WINDOW`), oldest first
     sequences      count a producer's records in this partition from 0; after 2³¹ − 1 comes 0
@@ -45,7 +45,7 @@ _STATE_SIZE_MIN: Final = _HEAD.size
 
 
 class WrittenBatch(NamedTuple):
-    """Batch of a producer; `offset` is −1 while it has none."""
+    """Batch of a producer; `offset` is −1 if it has none yet."""
 
     base_sequence: int
     last_sequence: int
@@ -53,7 +53,7 @@ class WrittenBatch(NamedTuple):
 
 
 class KnownProducer(NamedTuple):
-    """State of a producer. `last_timestamp` is that of the newest batch, by the producer's clock."""
+    """State of a producer. `last_timestamp` is that of its newest batch, by the producer's clock."""
 
     epoch: int
     last_timestamp: int
@@ -92,7 +92,7 @@ def check_sequence(
     is_forgotten: bool = False,
     any_first_sequence: bool = False,
 ) -> WrittenBatch | None:
-    """Return None for a batch that follows and is to be appended, otherwise the original that it repeats.
+    """Return None for the next batch, which is to be appended; for a duplicate, return the original batch.
 
     `is_forgotten`: the state of a producer with this id was expired. `any_first_sequence`: a producer without a state
     may begin with any sequence, as at Kafka's brokers, so that a retry can be stored twice. Raises `ProducerFenced`,
@@ -156,7 +156,7 @@ def apply_batch(producer: KnownProducer | None, header: BatchHeader, offset: int
 
 
 def apply_to_packed(state: bytes, header: BatchHeader, offset: int) -> bytes:
-    """Return `apply_batch` on the bytes of states; empty bytes are a producer without a state."""
+    """Return the result of `apply_batch` for packed states; empty bytes are a producer without a state."""
     if not state or _EPOCH.unpack_from(state)[0] != header.producer_epoch:
         count, before = 0, b""
     else:
@@ -168,7 +168,7 @@ def apply_to_packed(state: bytes, header: BatchHeader, offset: int) -> bytes:
 
 
 class ProducerTable:
-    """All producers of a partition, the least recently used first; changed only by committed entries, in order."""
+    """All producers of a partition, the least recently used first; only committed entries change it, in order."""
 
     __slots__ = ("_states", "forgotten")
 
@@ -247,7 +247,7 @@ class ProducerTable:
 
 
 class SnapshotRun:
-    """Assembly of the pieces of a run. A new run replaces an unfinished one."""
+    """Collector of the pieces of a run. A new run replaces an unfinished one."""
 
     __slots__ = ("_forgotten", "_next_piece", "_roll_index", "_states")
 
@@ -328,7 +328,7 @@ def encode_expired(producers: Iterable[tuple[int, int]]) -> bytes:
 
 
 def expired_of(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Return the ids and epochs of a payload, the inverse of `encode_expired`; raises `FormatError`."""
+    """Return the ids and epochs in a payload of `encode_expired`. Raises `FormatError`."""
     if len(payload) < _EXPIRY.size or payload[0] != _VERSION:
         raise FormatError(f"an expire_producers entry of {len(payload)} bytes that this release cannot decode")
     _, count = _EXPIRY.unpack_from(payload)

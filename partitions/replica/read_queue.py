@@ -1,4 +1,4 @@
-"""Time for replicas that read their logs after a start: short slices, with the loop free in between.
+"""Scheduling of the replicas that read their logs after a start: short slices, with pauses for the loop.
 
     a slice ≤ `_SLICE_S` or one read, and after it as long a pause
 
@@ -19,7 +19,7 @@ _DAMAGE_PAUSE_S: Final = 1.0
 
 
 class LogReader(Protocol):
-    """Reader of a log, which gets its time from `ReadQueue`."""
+    """Reader of a log that `ReadQueue` schedules."""
 
     @property
     def is_behind(self) -> bool:
@@ -27,7 +27,7 @@ class LogReader(Protocol):
         ...
 
     def read_some(self) -> None:
-        """Read some entries; raises `RaftlogError`."""
+        """Read some entries. Raises `RaftlogError`."""
         ...
 
 

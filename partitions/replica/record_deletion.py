@@ -1,4 +1,4 @@
-"""Deletion of records by request: a committed trim to any committed offset.
+"""Deletion of records by request: a committed trim to a committed offset.
 
 The state of producers stays: until a snapshot of it stands behind the newest roll, nothing below that roll's segment
 can be removed as a whole. Called by the routing, at the leader."""
@@ -17,7 +17,7 @@ _LOOK_S: Final = 0.01
 
 
 class RecordDeletion:
-    """Deletion of records of one replica."""
+    """Deletion of records in one replica."""
 
     def __init__(self, name: str, group: PartitionReplica, producers: ProducerState) -> None:
         self._name, self._group, self._producers = name, group, producers
@@ -41,7 +41,7 @@ class RecordDeletion:
         return group.committed_start_offset
 
     async def _trim_or_wait(self, offset: int) -> None:
-        """Do the next step, or wait some turns of the loop for a condition that has no event."""
+        """Do the next step, or wait some turns of the loop for a condition without an event."""
         group = self._group
         has_roll = has_roll_at(group.log.segments, offset, group.applied_index)
         if self._may_trim(offset) and (offset < group.high_watermark or has_roll):

@@ -1,4 +1,4 @@
-"""Replica of one partition on this node, for many callers of one loop.
+"""Replica of one partition on this node, for many callers on one loop.
 
     log start ≤ committed start ≤ served offsets < high watermark ≤ log end
 
@@ -88,7 +88,7 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the replica leads; it may be deposed without knowing it yet."""
+        """Whether the replica leads, as known here: it may have been deposed."""
         return self.group.core.role is Role.LEADER
 
     # appending
@@ -142,7 +142,7 @@ class Replica:
         return self._pending_appends.too_few_error(copies) if copies and self.is_leader else None
 
     def _copies_wanted(self) -> int:
-        """Return the number of replicas that have to hold an append; 0 where a majority suffices."""
+        """Return the number of replicas that have to hold an append; 0 if a majority suffices."""
         copies = self.config.min_insync_replicas
         if copies == 1 or copies <= len(self.group.core.configuration.voters) // 2 + 1:
             return 0
@@ -162,7 +162,7 @@ class Replica:
         return NotLeader(f"{self.name} is being repaired here ({group.damage})", group.core.leader)
 
     def damaged_error(self) -> LogDamaged:
-        """Return the error for appends while the replica is damaged and the partition has no leader."""
+        """Return the error of appends while the replica is damaged and the partition has no leader."""
         return damaged_error(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
 
     def _closed_error(self) -> LogClosed:
@@ -199,7 +199,7 @@ class Replica:
         return Fetched(batches, end, self.group.committed_start_offset, self.group.core.term)
 
     def read_now(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
-        """Return committed batches like `fetch`, without a wait; `offset` lies below `end`, the readable end.
+        """Return committed batches like `fetch`, without waiting; `offset` lies below `end`, the readable end.
 
         Where all records from `offset` to the end were removed, return one batch without records that spans them, so
         that readers continue behind it. Raises `OffsetOutOfRange` below the log start, `NotLeader`, `CorruptBatch`."""
@@ -216,13 +216,13 @@ class Replica:
         return batches
 
     async def prove_end(self, offset: int) -> None:
-        """Raise `OffsetOutOfRange` once it is proven that the log ends below `offset`; return when it does not.
+        """Raise `OffsetOutOfRange` once it is proven that the log ends below `offset`; return if it does not.
 
         Raises `NotLeader`, `LogClosed` and `OffsetNotAvailable`."""
         await self._prove_end(offset, deadline_in(_ANSWER_MS))
 
     def readable_end(self, offset: int | None = None) -> Offset:
-        """Return the end of the records that can be read from `offset` on; raises `NotLeader` and `LogClosed`.
+        """Return the end of the records that can be read from `offset` on. Raises `NotLeader` and `LogClosed`.
 
         In a group of one every durable record is as good as committed, also while damage keeps it from leading."""
         group, core = self.group, self.group.core
@@ -238,7 +238,7 @@ class Replica:
         raise NotLeader(f"{self.name}: {leads}", core.leader)
 
     def _unreadable_error(self, error: CorruptBatch) -> RaftlogError:
-        """Return `NotLeader`, since another replica will lead and has the entry; for a sole voter the damage itself."""
+        """Return `NotLeader`, since another replica with the entry will lead; for a sole voter the damage itself."""
         if self.is_alone:
             return error
         return NotLeader(f"{self.name} is being repaired here ({error})", self.group.core.leader)
@@ -258,7 +258,7 @@ class Replica:
         return self.group.damage is not None and self.is_alone
 
     async def _wait_until_served(self, offset: int, deadline: Deadline) -> None:
-        """Return when `offset` can be served, or a retry makes sense; otherwise raise.
+        """Return once `offset` can be served or a retry makes sense. Raises otherwise.
 
         A caller that does not wait for records still learns whether there are any."""
         await self._prove_end(offset, Deadline(max(deadline, deadline_in(_ANSWER_MS))))
@@ -281,7 +281,7 @@ class Replica:
                 raise self._not_available_error("the leader does not know the end of the log yet")
 
     def _has_own_term(self) -> bool:
-        """Return whether this leader has delivered in its term, and so has everything that was acknowledged before."""
+        """Return whether this leader has delivered an entry of its term, and so all that was acknowledged before."""
         group, core = self.group, self.group.core
         return core.has_own_term_commit and group.log.term_at(group.applied_index) == core.term
 
@@ -297,7 +297,7 @@ class Replica:
         return OffsetNotAvailable(f"{self.name}: {why}; retry")
 
     async def offsets(self, linearizable: bool, deadline: Deadline) -> OffsetRange:
-        """Return the log start offset and the high watermark; raises like `fetch`.
+        """Return the log start offset and the high watermark. Raises the errors of `fetch`.
 
         `linearizable`: a majority confirms that no newer leader has committed more."""
         end = self.readable_end()
@@ -345,7 +345,7 @@ class Replica:
                 self.waits.advance(self.group.log.size_of(*ready.apply))
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Use other settings from now on."""
+        """Use these settings from now on."""
         self.config = config
         self.group.rolls.settings = tuple(sorted(config.as_strings().items()))
         self.group.rolls.limits = GroupLimits(
@@ -378,7 +378,7 @@ class Replica:
         return await self._producers.active()
 
     def stop_waiting(self) -> None:
-        """Answer every waiting fetch with the available records, and let none wait from now on."""
+        """Answer every waiting fetch with the available records, and let none wait any more."""
         self.waits.close()
 
     def close(self) -> None:

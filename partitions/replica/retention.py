@@ -26,7 +26,7 @@ class Retention:
         """Proposed trim without an outcome."""
 
     def apply(self, config: TopicConfig, now_ms: int) -> None:
-        """Propose a trim when segments are due, unless one is pending."""
+        """Propose a trim if segments are due and none is pending."""
         if self._trim is not None or not config.is_deleted:
             return
         group = self._group

@@ -1,4 +1,4 @@
-"""Appends of idempotent producers at the leader: new batches are appended, duplicates get the answer of the original.
+"""Appends of idempotent producers at the leader: new batches are appended, duplicates get the original's answer.
 
     calls at the same time    consecutive new ones are one proposal, any other is judged after it, with its own outcome
 
@@ -65,7 +65,7 @@ _OF_THE_PAST: Final = (DuplicateSequence, OutOfOrderSequence, ProducerFenced, Un
 
 
 class _Ahead:
-    """Batches of a producer that this leadership has appended and that are not delivered."""
+    """Batches of a producer that this leadership has appended and that are not delivered yet."""
 
     __slots__ = ("last_index", "places", "producer")
 
@@ -78,7 +78,7 @@ class _Ahead:
 
 
 class _BatchPlace(NamedTuple):
-    """Place of a batch: its entry while that is not committed; or, with index 0, its offset and the next one."""
+    """Place of a batch: its entry while that is not committed; with index 0, its offset and the next one."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -86,7 +86,7 @@ class _BatchPlace(NamedTuple):
 
 
 class _CheckedCall:
-    """Batches of a call: places of the duplicates' originals, and the batches to append."""
+    """Decisions on a call: places of the duplicates' originals, and the batches to append."""
 
     __slots__ = ("any_first_sequence", "fresh", "headers", "newcomers", "producers", "spots")
 
@@ -102,7 +102,7 @@ class _CheckedCall:
 
 
 def has_producer(batch: bytearray) -> bool:
-    """Return whether a batch is an idempotent producer's."""
+    """Return whether a batch is of an idempotent producer."""
     return bool(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0)
 
 
@@ -139,7 +139,7 @@ class SequenceCheck:
     def append(
         self, batches: Sequence[bytearray], acks: Acks, copies: int, any_first_sequence: bool
     ) -> "asyncio.Future[ReplicaAppended]":
-        """Append like `Replica.append`, where any of the batches is an idempotent producer's.
+        """Append like `Replica.append`, if any of the batches is of an idempotent producer.
 
         With `copies` above 0 so many replicas have to hold them. `any_first_sequence`: see `check_sequence`."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
@@ -195,7 +195,7 @@ class SequenceCheck:
         return True
 
     def _check_new(self, calls: Sequence[Sequence[bytearray]], begin: int, any_first_sequence: bool) -> _CheckedCall:
-        """Decide on calls from `begin` on, up to the first one that is anything but one new batch.
+        """Check calls from `begin` on, up to the first one that is not exactly one new batch.
 
         A refusal or a duplicate is decided again, alone, once the calls before it are appended or have failed."""
         call = _CheckedCall(any_first_sequence)
@@ -256,14 +256,14 @@ class SequenceCheck:
     def _refuse(
         self, error: RaftlogError, future: "asyncio.Future[ReplicaAppended]", read: "asyncio.Future[Index]"
     ) -> None:
-        """Refuse once a majority has confirmed the leadership: a deposed leader lacks later batches."""
+        """Refuse once a majority has confirmed the leadership, since a deposed leader lacks later batches."""
         is_confirmed = not read.cancelled() and read.exception() is None
         if not future.done():
             why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
             future.set_exception(error if is_confirmed else why)
 
     def _check_batches(self, batches: Sequence[bytearray], any_first_sequence: bool) -> _CheckedCall:
-        """Decide on all batches of a call; raises the error of the first refused one, and then nothing is appended."""
+        """Check all batches of a call. Raises the error of the first refused one; nothing is appended then."""
         call = _CheckedCall(any_first_sequence)
         for batch in batches:
             header = read_header(batch)
@@ -303,7 +303,7 @@ class SequenceCheck:
         return original
 
     def _make_room(self, call: _CheckedCall) -> None:
-        """Expire producers if one more does not fit. Raises definite errors."""
+        """Expire producers if there is no room for one more. Raises definite errors."""
         table = self._state.table
         known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
         if known < self._producers_max:
@@ -401,7 +401,7 @@ class SequenceCheck:
     # events
 
     def on_delivered(self, applied: Index) -> None:
-        """Drop the batches up to `applied`, which the table contains now."""
+        """Drop the batches up to `applied`, which are in the table now."""
         order = self._order
         while order and order[0][0] <= applied:
             index, producer_id, key = order.popleft()
@@ -424,7 +424,7 @@ class SequenceCheck:
         return producer_id in self._ahead or producer_id in self._expiring
 
     def _append_waiting(self) -> None:
-        """Decide on the waiting appends, or fail them when this replica does not lead."""
+        """Process the waiting appends, or fail them if this replica does not lead."""
         core = self._group.core
         if core.role is not Role.LEADER:
             self.end(NotLeader(f"{self._name}: the leadership ended before anything was appended", core.leader))

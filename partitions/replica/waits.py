@@ -1,4 +1,4 @@
-"""Waits of readers until more records are visible: each for a number of bytes, counted while any reader waits."""
+"""Waits of readers for more visible records: each for a number of bytes, counted while any reader waits."""
 
 import asyncio
 from typing import Protocol
@@ -7,19 +7,19 @@ from raftlog.partitions.deadline import Deadline
 
 
 class ReplicaWatch(Protocol):
-    """Reader that waits at many replicas at once; `place` is its own number of the replica."""
+    """Reader that waits at several replicas; `place` is its own number of the replica."""
 
     def advanced(self, place: int, size: int) -> None:
-        """Note that `size` more bytes are visible at the replica, or an unknown greater number."""
+        """Handle that `size` more bytes are visible at the replica, or an unknown greater number."""
         ...
 
     def changed(self, place: int) -> None:
-        """Note that the state of the replica has changed, so that the reader looks at it again."""
+        """Handle that the state of the replica has changed, so that the reader has to examine it again."""
         ...
 
 
 class Waits:
-    """Waits at one replica. A cancelled wait leaves no entry."""
+    """Waits of readers at one replica. A cancelled wait leaves no entry."""
 
     __slots__ = ("_is_closed", "_visible_bytes", "_waiting", "_watches")
 
@@ -36,7 +36,7 @@ class Waits:
         return len(self._waiting) + len(self._watches)
 
     def advance(self, size: int) -> None:
-        """Add `size` visible bytes, and wake the readers for which they suffice."""
+        """Add `size` visible bytes, and wake the readers that need no more."""
         self._visible_bytes += size
         for woken, threshold in self._waiting.items():
             if threshold <= self._visible_bytes and not woken.done():
@@ -53,7 +53,7 @@ class Waits:
             watch.changed(place)
 
     def close(self) -> None:
-        """End all waits, and allow none from now on."""
+        """End all waits, and allow no further ones."""
         self._is_closed = True
         for woken in self._waiting:
             _give_up(woken)
@@ -61,7 +61,7 @@ class Waits:
             watch.changed(place)
 
     def watch(self, watch: ReplicaWatch, place: int) -> bool:
-        """Report all that happens to this reader until `unwatch`; false when no reader may wait any more."""
+        """Report every advance and change to this reader until `unwatch`; return False once no reader may wait."""
         if self._is_closed:
             return False
         self._watches[watch] = place
@@ -72,7 +72,7 @@ class Waits:
         self._watches.pop(watch, None)
 
     async def wait(self, size: int, deadline: Deadline) -> bool:
-        """Wait until `size` more bytes are visible, or `wake_all`; false when the deadline passes first."""
+        """Wait for `size` more visible bytes, or `wake_all`; return False if the deadline passes first."""
         loop = asyncio.get_running_loop()
         if self._is_closed or loop.time() >= deadline:
             return False

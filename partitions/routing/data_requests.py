@@ -1,4 +1,4 @@
-"""Requests of other nodes to append to and read from partitions that this node leads. They are never forwarded again.
+"""Requests of other nodes for partitions that this node leads: appends and reads. They are never forwarded again.
 
 Every request names the topic by its uuid, so that a request for a deleted topic never reaches a later topic of the same
 name. Malformed requests are refused; batches are validated here again. Called by the node's requests."""
@@ -80,7 +80,7 @@ class DataRequests:
     async def _fetch_within_bound(
         self, replica: Replica, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
     ) -> Fetched:
-        """Fetch; past the bound of waiting fetches answer at once, so that other requests are served."""
+        """Fetch; above the bound of waiting fetches answer at once, so that other requests are served."""
         if self._waiting >= _WAITING_MAX:
             return await replica.fetch(offset, max_bytes, 0, deadline)
         self._waiting += 1

@@ -1,4 +1,4 @@
-"""Topics and partitions by name, and the leaders of partitions.
+"""Lookup of topics and partitions by name, and of partitions' leaders.
 
 For a topic or partition that is not known here the controller is asked once; then it counts as unknown for `_FRESH_S`,
 or until the controller's state changes. Called by the broker."""
@@ -28,7 +28,7 @@ _UNKNOWN_MAX = 1_000
 
 
 class Finder:
-    """Finder of topics, replicas and leaders; one instance for each process."""
+    """Finder of topics, replicas and leaders; one instance per process."""
 
     def __init__(self, topics: Topics, metadata: ControllerHost, router: PartitionRouter) -> None:
         self._topics, self._metadata, self._router = topics, metadata, router
@@ -36,7 +36,7 @@ class Finder:
         """Topics and partitions that the controller did not have, and the loop time until which none is looked up."""
 
     def state_changed(self) -> None:
-        """Forget unknown topics after a change of the controller's state."""
+        """Forget the unknown topics after a change of the controller's state."""
         self._unknown_until.clear()
 
     async def topic(self, name: str, deadline: Deadline) -> Topic:
@@ -55,7 +55,7 @@ class Finder:
             return self._topics.find(name)
 
     async def learn(self, names: Iterable[str], deadline: Deadline) -> None:
-        """Ask the controller once if any of these topics is not known here. Raises `NoLeader` as `topic` does."""
+        """Ask the controller once if one of these topics is unknown here. Raises `NoLeader` as `topic` does."""
         if any(name not in self._topics for name in names):
             await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
 
@@ -100,7 +100,7 @@ class Finder:
         return [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in rows]
 
     async def deletion_error(self, topic: Topic, deadline: Deadline) -> RaftlogError:
-        """Return the error for a request that found a topic by name and wrote nothing before the topic was deleted.
+        """Return the error of a request that found a topic which was deleted before anything was written.
 
         The metadata may have been stale: the name may belong to another topic, perhaps since before the request
         arrived."""
@@ -111,14 +111,14 @@ class Finder:
         return Unavailable(f"topic {topic.name!r} was deleted and created again meanwhile; nothing was written; retry")
 
     def replica(self, topic_id: UUID, number: int) -> Replica | None:
-        """Return the replica of a partition on this node; None when there is none."""
+        """Return the replica of a partition on this node; None if there is none."""
         topic = self._topics.by_id(topic_id)
         if topic is None or not 0 <= number < len(topic.partitions):
             return None
         return topic.partitions[number].replica
 
     def leader_of(self, topic: str, number: int) -> NodeId | None:
-        """Return the node that leads a partition; None when the partition is not known here or has no leader."""
+        """Return the node that leads a partition; None if the partition is unknown here or has no leader."""
         if topic not in self._topics:
             return None
         partitions = self._topics.find(topic).partitions

@@ -1,4 +1,4 @@
-"""Partition of a topic as any node sees it: its leader, and the produce calls on their way there.
+"""Partition of a topic as any node sees it: its leader, and the produce calls to it.
 
 `replica` is this node's own, when it has one. Only the queue holds records. Made by `Topics` for every
 partition of every topic; the queue is made with the first record. Called by the broker."""
@@ -37,7 +37,7 @@ CALL_BATCHES_MAX = 10_000
 
 
 class Shared:
-    """Settings and services that all partitions of a broker share."""
+    """Settings and services shared by all partitions of a broker."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Partition:
     async def enqueue_records(
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
-        """Queue the records; the future gets their first offset. Raises errors that are definite failures."""
+        """Queue the records; the future gets their first offset. Raises definite errors."""
         if self._is_compacted:
             self.check_keys(records)
         total = 0
@@ -116,7 +116,7 @@ class Partition:
         return (await self._enqueue(self._make_pending(records, (), len(records), total, acks, deadline))).future
 
     def maybe_queue_record(self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline) -> Pending | None:
-        """Queue the only record of a call; None without room. Raises errors that are definite failures."""
+        """Queue the only record of a call; None if there is no room. Raises definite errors."""
         if self._is_compacted:
             self.check_keys(records)
         size = record_size(records[0])
@@ -136,7 +136,7 @@ class Partition:
         return (await self._enqueue(self._make_pending((), batches, count, size, acks, deadline))).future
 
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
-        """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
+        """Append a client's batches unchanged, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes, CALL_BATCHES_MAX)
         if self.config.is_compacted:
             limit, turn = self.config.max_message_bytes, self._shared.opening
@@ -191,7 +191,7 @@ class Partition:
             raise missing_key_error(self.name)
 
     def check_size(self, size: int) -> None:
-        """Raise `RecordTooLarge` if a record of this size (`record_size`) is too large."""
+        """Raise `RecordTooLarge` for a record of this size (`record_size`) above the limit."""
         if size > self._record_bytes_max:
             raise self._too_large_error(size)
 
@@ -276,7 +276,7 @@ class Partition:
     # changes
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Use other settings from now on."""
+        """Use these settings from now on."""
         self.config = config
         self._is_compacted = config.is_compacted
         self._record_bytes_max = config.max_message_bytes - HEADER_SIZE
@@ -284,7 +284,7 @@ class Partition:
             self.replica.reconfigure(config)
 
     def close(self, why: RaftlogError) -> None:
-        """Fail queued calls with `why`, because the topic was deleted or the process stops; none of them happened."""
+        """Fail the queued calls with `why` (topic deleted, process stops); none of them happened."""
         self._closed_because = why
         if self._queue is not None:
             self._queue.close(why)

@@ -22,7 +22,7 @@ _LOOK_MS = 1_500
 
 
 class Reader:
-    """Sender of reads to the leaders of partitions; one instance for each process."""
+    """Sender of reads to the leaders of partitions; one instance per process."""
 
     def __init__(self, node: Node, router: PartitionRouter) -> None:
         self.allows_waits = True
@@ -47,7 +47,7 @@ class Reader:
     async def _fetch_until(
         self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline
     ) -> Fetched:
-        """Fetch, and wait for records until `until`; the caller looks for the leader again afterwards."""
+        """Fetch, and wait for records until `until`; the caller finds the leader again afterwards."""
 
         async def here(replica: Replica) -> Fetched:
             return await replica.fetch(offset, max_bytes, min_bytes, until)
@@ -94,7 +94,7 @@ class Reader:
         return await self._router.call(target, deadline, here, there)
 
     async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
-        """Delete records; see `Broker.delete_records`. It may have happened once an attempt got no answer."""
+        """Delete records; see `Broker.delete_records`. After an unanswered attempt the outcome is unknown."""
 
         async def here(replica: Replica) -> Offset:
             return await replica.delete_before(offset, deadline)

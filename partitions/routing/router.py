@@ -1,4 +1,4 @@
-"""Router of requests to the leader of a partition: on this node, or by one hop on another one.
+"""Router of requests to the leader of a partition: on this node, or by one hop to another one.
 
     local replica knows its leader  ⇒  ask that one;   otherwise: the last leader named, or the preferred leader
 
@@ -49,12 +49,12 @@ class RoutedPartition(Protocol):
     failed: NodeId | None
 
     def no_leader_error(self) -> RaftlogError | None:
-        """Return the error with which an append fails at once for lack of a leader; None with a leader."""
+        """Return the error with which an append fails at once without a leader; None if there is one."""
         ...
 
 
 class PartitionRouter:
-    """Router to the leaders of partitions; one instance for each process."""
+    """Router to the leaders of partitions; one instance per process."""
 
     def __init__(self, node: Node) -> None:
         self.me = node.identity.node_id
@@ -65,7 +65,7 @@ class PartitionRouter:
         self._node = node
 
     def leader_of(self, partition: RoutedPartition) -> NodeId | None:
-        """Return the leader as known now; None when it is unknown, cannot be reached or is stalled."""
+        """Return the leader as known here; None if it is unknown, unreachable or stalled."""
         replica = partition.replica
         if replica is not None:
             leader = replica.group.core.leader
@@ -81,7 +81,7 @@ class PartitionRouter:
         return node == self.me or self._node.is_alive(node)
 
     def _likeliest(self, partition: RoutedPartition) -> NodeId | None:
-        """Return the first assigned replica on a reachable node other than the last one that failed.
+        """Return the first assigned replica on a reachable node, without the node that failed last.
 
         Called while this node has no replica yet."""
         others = [
@@ -90,12 +90,12 @@ class PartitionRouter:
         return next((node for node in others if node != partition.failed), others[0] if others else None)
 
     def lost_end(self, partition: RoutedPartition) -> str | None:
-        """Return why the replica here lost too much of its log to lead; None without such a replica."""
+        """Return the reason why the replica here lost too much of its log to lead; None without such a replica."""
         group = self._node.group(partition.group_id)
         return None if group is None else lost_end(group)
 
     async def leader_changes(self, partition: RoutedPartition, deadline: Deadline) -> None:
-        """Wait until the leader may have changed, a short time at most."""
+        """Wait until the leader may have changed, for a bounded time."""
         until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
         if partition.replica is None:
             await self._node.pause(until)
@@ -112,7 +112,7 @@ class PartitionRouter:
         is_repeatable: bool = True,
         only_reads: bool = True,
     ) -> T:
-        """Send a request to the leader. Raises `NoLeader` when none was found before the deadline.
+        """Send a request to the leader. Raises `NoLeader` if none was found before the deadline.
 
         A request whose answer was lost is sent again if it `is_repeatable`; unless the request `only_reads`, every
         error after
@@ -152,7 +152,7 @@ class PartitionRouter:
     async def _follow_refusal(
         self, partition: RoutedPartition, asked: NodeId | None, error: RaftlogError, deadline: Deadline
     ) -> None:
-        """Continue with the leader that was named, or wait for a change of leader and forget the node that failed."""
+        """Continue with the named leader, or forget the node that failed and wait for a change of leader."""
         named = error.leader if isinstance(error, NotLeader) else None
         if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
             partition.hint = named.node_id
@@ -191,7 +191,7 @@ class PartitionRouter:
     async def read(
         self, node: NodeId, name: str, partition: RoutedPartition, header: Mapping[str, Any], deadline: Deadline
     ) -> Answer:
-        """Send a read to another node that leads the partition; it may wait until the deadline before it answers."""
+        """Send a read to another node that leads the partition; the answer may take until the deadline."""
         loop = asyncio.get_running_loop()
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]

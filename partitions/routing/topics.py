@@ -1,4 +1,4 @@
-"""Topics of the local copy of the controller's state: names, settings and partitions.
+"""Topics from the local copy of the controller's state: names, settings and partitions.
 
     a topic is identified by its uuid: another topic of the same name has another uuid
 
@@ -17,7 +17,7 @@ from raftlog.topic_config import DELETE, TopicConfig
 
 
 class Topic:
-    """One topic and its partitions; it can get more, and none is ever removed from it."""
+    """Topic and its partitions; partitions are added, and never removed."""
 
     __slots__ = ("choose", "config", "is_deleted", "is_internal", "partitions", "row")
 
@@ -41,7 +41,7 @@ class Topic:
         return dict(self.row.configs)
 
     def partition(self, number: int) -> Partition:
-        """Return the partition; raise `UnknownPartition` if the topic does not have it."""
+        """Return the partition. Raises `UnknownPartition` if the topic does not have it."""
         partitions = self.partitions
         if 0 <= number < len(partitions):
             return partitions[number]
@@ -92,7 +92,7 @@ class Topics:
         self._by_id[row.topic_id] = self._by_name[row.name] = topic
 
     def _grow(self, topic: Topic, state: ControllerState) -> None:
-        """Add the partitions that the topic got; from now on keys are spread over all of them.
+        """Add new partitions to the topic; from now on keys are spread over all partitions.
 
         The list is replaced, so that a loop over it with pauses stays valid."""
         if topic.row.partition_count > len(topic.partitions):
@@ -100,7 +100,7 @@ class Topics:
             topic.choose = Partitioner(self._hash_key, len(topic.partitions)).choose
 
     def _new_partitions(self, topic: Topic, state: ControllerState) -> list[Partition]:
-        """Return the partitions of the topic's row that the topic lacks."""
+        """Return the partitions in the row that the topic lacks."""
         row, first = topic.row, len(topic.partitions)
         return [
             Partition(
@@ -132,7 +132,7 @@ class Topics:
     # lookup
 
     def find(self, name: str) -> Topic:
-        """Return the topic of this name; raise `UnknownTopic` if it is not known here."""
+        """Return the topic of this name. Raises `UnknownTopic` if it is unknown here."""
         try:
             return self._by_name[name]
         except KeyError:

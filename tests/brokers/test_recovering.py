@@ -9,7 +9,7 @@ import pytest
 from raftlog.errors import StorageFull
 from raftlog.partitions.caller import ANONYMOUS, Caller
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.placement.recovery import Recovered
+from raftlog.partitions.placement.recovery import RecoveryResult
 from raftlog.runtime.process.creations import Creations
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.test_moves import assign, find_group, is_member_everywhere, read, until, write

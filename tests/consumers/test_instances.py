@@ -92,7 +92,7 @@ class FakeCoordinator:
         else:
             self.instances[group, name] = record
 
-    async def ready(self, deadline):
+    async def wait_until_ready(self, deadline):
         pass
 
     async def confirm(self, deadline):

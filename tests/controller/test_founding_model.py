@@ -125,7 +125,7 @@ class ModelBootstrapFile:
     def is_lost(self) -> bool:
         return self.record is None and self._process.disk.cluster_id is not None
 
-    def keep(self, record: BootstrapRecord) -> None:
+    def store(self, record: BootstrapRecord) -> None:
         disk = self._process.disk
         assert disk.record in (None, record)
         self._process.world.maybe_crash(self._process)

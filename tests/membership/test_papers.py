@@ -33,7 +33,7 @@ from tests.membership.gossip import (
 def doubting(node: int, of: int, *others: int) -> tuple[Swim, Ping]:
     """Return a machine that has just pinged `of`, and the ping."""
     machine = knowing(node, [of, *others], config=STILL)
-    machine.doubt(NodeId(of), 0.0)
+    machine.probe_now(NodeId(of), 0.0)
     [(to, ping)] = sent(machine, Ping)
     assert (to, isinstance(ping, Ping)) == (of, True)
     return machine, ping
@@ -140,7 +140,7 @@ def test_swim_4_1_news_rides_on_pings_and_acks() -> None:
     drop(machine)
     machine.receive([Ping(1, NodeId(1), disk(1))], sender(2), 0.0)
     assert (2, claim(3, ALIVE, first(3) + 1)) in sent(machine, Claim)
-    machine.doubt(NodeId(2), 0.0)
+    machine.probe_now(NodeId(2), 0.0)
     assert (2, claim(3, ALIVE, first(3) + 1)) in sent(machine, Claim)
 
 
@@ -266,7 +266,7 @@ def test_lifeguard_lha_probe_an_unhealthy_member_waits_longer_and_probes_more_ra
     machine.tick(0.7)
     assert machine.counters().awareness == 3
     drop(machine)
-    machine.doubt(NodeId(3), 1.0)
+    machine.probe_now(NodeId(3), 1.0)
     drop(machine)
     machine.tick(1.0 + 4 * 0.3 - 0.01)
     assert [each for _, each in sent(machine, PingRequest) if each.target == 3] == []
@@ -279,7 +279,7 @@ def test_lifeguard_lha_probe_each_answer_makes_it_better() -> None:
     machine.tick(0.3)
     machine.tick(0.7)
     drop(machine)
-    machine.doubt(NodeId(3), 1.0)
+    machine.probe_now(NodeId(3), 1.0)
     [ping] = [each for _, each in sent(machine, Ping) if each.target == 3]
     machine.receive([Ack(ping.sequence)], sender(3), 1.1)
     assert machine.counters().awareness == 2
@@ -340,7 +340,7 @@ def test_lifeguard_buddy_system_a_ping_informs_the_suspect() -> None:
         for to, ping in pings_with(machine, claim(2, SUSPECT, first(2), by=3, told=False)):
             assert to == 2
             machine.receive([Ack(ping.sequence)], sender(2), float(turn))
-        machine.doubt(NodeId(2), float(turn))
+        machine.probe_now(NodeId(2), float(turn))
 
 
 def pings_with(machine: Swim, told: Claim) -> list[tuple[int, Ping]]:

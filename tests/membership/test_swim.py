@@ -220,7 +220,7 @@ def test_a_process_that_was_stopped_declares_no_member_dead() -> None:
 def test_a_late_call_makes_it_more_patient_and_fails_no_probe() -> None:
     config = replace(CONFIG, period_s=1_000.0)
     machine = knowing(1, [2, 3], config=config)
-    machine.doubt(NodeId(2), 0.0)
+    machine.probe_now(NodeId(2), 0.0)
     [(_, ping)] = sent(machine, Ping)
     machine.tick(40.0)
     assert state_of(machine, 2) is ALIVE
@@ -335,7 +335,7 @@ def test_the_same_words_again_are_no_news() -> None:
 
 def test_a_silent_member_is_also_asked_on_a_stream() -> None:
     machine = knowing(1, [2, 3], config=STILL)
-    machine.doubt(NodeId(2), 0.0)
+    machine.probe_now(NodeId(2), 0.0)
     machine.tick(0.3)
     [stream] = machine.take_streams()
     assert (stream.address, stream.timeout_s) == (address(2), pytest.approx(0.4))
@@ -360,15 +360,15 @@ def test_streams_are_enough_when_datagrams_are_lost() -> None:
 def test_a_doubt_is_followed_at_once() -> None:
     net = Net(1, 2, 3)
     net.kill(3)
-    net.machines[1].doubt(NodeId(3), net.now)
+    net.machines[1].probe_now(NodeId(3), net.now)
     net.run(0.75)
     assert state_of(net.machines[1], 3) is SUSPECT
 
 
 def test_a_doubt_about_an_unknown_member_or_oneself_is_ignored() -> None:
     machine = knowing(1, [2], config=STILL)
-    machine.doubt(NodeId(1), 0.0)
-    machine.doubt(NodeId(77), 0.0)
+    machine.probe_now(NodeId(1), 0.0)
+    machine.probe_now(NodeId(77), 0.0)
     assert sent(machine, Ping) == []
 
 

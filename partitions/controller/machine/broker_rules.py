@@ -79,7 +79,7 @@ def _make_row(command: RegisterBroker, before: RegisteredBroker | None, index: I
 
 
 def _check_disk(cluster: ClusterState, command: RegisterBroker) -> None:
-    """Raise `IdentityRefused` unless the disk belongs to this node id alone, and is not retired."""
+    """Raise `IdentityRefused` unless the disk belongs to this node id only and is not retired."""
     retired = cluster.retired.get(command.disk_uuid)
     if retired is not None:
         raise IdentityRefused(
@@ -98,7 +98,7 @@ def _check_disk(cluster: ClusterState, command: RegisterBroker) -> None:
 
 
 def _check_node_id(cluster: ClusterState, command: RegisterBroker) -> None:
-    """Raise `IdentityRefused` unless the old disk of the node id is removed, or named as replaced."""
+    """Raise `IdentityRefused` unless the node id has no other disk, or the command names it as replaced."""
     owner = cluster.disk_of(command.node_id)
     if owner not in (None, command.disk_uuid, command.replaces):
         raise IdentityRefused(
@@ -167,7 +167,7 @@ def remove(cluster: ClusterState, command: RemoveBroker, index: Index) -> int:
 
 
 def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, index: Index) -> int:
-    """Allocate a block of producer ids; return its first one."""
+    """Allocate a block of producer ids; return the first one."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     if broker.boot_epoch != command.boot_epoch:
         raise IdentityRefused(
@@ -182,7 +182,7 @@ def allocate_producer_ids(cluster: ClusterState, command: AllocateProducerIds, i
 
 
 def set_feature_level(cluster: ClusterState, command: SetFeatureLevel, index: Index) -> int:
-    """Raise the level once every broker supports the new one."""
+    """Raise the level if every broker supports the new one."""
     if command.level < cluster.feature_level:
         raise InvalidArgument(f"the feature level is {cluster.feature_level}; it cannot fall to {command.level}")
     if command.level == cluster.feature_level:
@@ -207,7 +207,7 @@ def _supports(broker: RegisteredBroker, level: int) -> bool:
 
 
 def _check_level_is_supported(level: int) -> None:
-    """Raise `FormatError` for a level above this release: its replica stops. The proposer receives no answer."""
+    """Raise `FormatError` for a level above this release, which stops the replica; the proposer gets no answer."""
     if level > FEATURE_LEVEL_KNOWN:
         raise FormatError(
             f"the cluster goes to feature level {level}; this program knows {FEATURE_LEVEL_KNOWN}: run a newer release"

@@ -35,7 +35,7 @@ from raftlog.types import Index, NodeId
 
 
 class ReplicaLoad(NamedTuple):
-    """Number of groups that a broker has a replica of, and of those whose preferred leader it is."""
+    """Number of groups with a replica on a broker, and of those whose preferred leader it is."""
 
     replicas: int
     leaders: int
@@ -86,7 +86,7 @@ class ClusterState:
         return broker
 
     def broker_of(self, replica: ReplicaId) -> RegisteredBroker | None:
-        """Return the broker that has this disk now; None without one."""
+        """Return the broker that owns this disk now; None if there is none."""
         broker = self.brokers.get(replica.node_id)
         return broker if broker is not None and broker.disk_uuid == replica.disk_uuid else None
 
@@ -98,14 +98,14 @@ class ClusterState:
         return broker
 
     def disk_of(self, node_id: NodeId) -> UUID | None:
-        """Return the disk that owns a node id: the registered one, or that of a seed, from the beginning."""
+        """Return the disk that owns a node id: that of the registered broker, or of a seed before it registers."""
         broker = self.brokers.get(node_id)
         if broker is not None:
             return broker.disk_uuid
         return next((seed.disk_uuid for seed in self.absent_seeds() if seed.node_id == node_id), None)
 
     def absent_seeds(self) -> Iterator[ReplicaId]:
-        """Yield seeds that are not registered, and whose disk was not retired."""
+        """Yield seeds that are not registered and whose disk is not retired."""
         for seed in self.bootstrap.seeds if self.bootstrap else ():
             if seed.disk_uuid not in self.retired and seed.node_id not in self.brokers:
                 yield seed
@@ -129,7 +129,7 @@ class ClusterState:
         return sorted(row.node_id for row in self.maintenance if row.is_on)
 
     def is_excluded(self, node_id: NodeId) -> bool:
-        """Return whether a broker is draining or in maintenance: it is to lead nothing and receives no replicas."""
+        """Return whether a broker is draining or in maintenance: it leads nothing and receives no replicas."""
         broker = self.brokers.get(node_id)
         return self.is_in_maintenance(node_id) or (broker is not None and broker.is_draining)
 
@@ -143,7 +143,7 @@ class ClusterState:
         return self.topics[topic_id]
 
     def topic_by_id(self, topic_id: UUID) -> TopicRow:
-        """Return a topic by uuid. Raises `UnknownTopic`, with its name when it was deleted."""
+        """Return a topic by uuid. Raises `UnknownTopic`, with the name if it was deleted."""
         topic = self.topics.get(topic_id)
         if topic is None:
             tombstone = self.deleted.get(topic_id)
@@ -184,7 +184,7 @@ class ClusterState:
         return placed
 
     def group(self, group_id: UUID) -> GroupName | None:
-        """Return topic and partition of a group; None when there is no such group (now)."""
+        """Return topic and partition of a group; None if there is no such group."""
         return self._groups.get(group_id.bytes)
 
     def has_group(self, group: GroupName) -> bool:
@@ -208,7 +208,7 @@ class ClusterState:
         ]
 
     def deletion_of(self, group_id: UUID, partition: int) -> DeletedTopic | None:
-        """Return the deleted topic whose partition of this number is the group; scans all tombstones."""
+        """Return the deleted topic that had this group as its partition; scans all tombstones."""
         for tombstone in self.deleted:
             if partition < tombstone.partition_count and GroupName(tombstone.topic_id, partition).group_id == group_id:
                 return tombstone
@@ -217,14 +217,14 @@ class ClusterState:
     # changes
 
     def retire(self, disk_uuid: UUID, node_id: NodeId, index: Index) -> None:
-        """Exclude a disk for good; its assignments stay until they are changed."""
+        """Exclude a disk permanently; its assignments stay until they are changed."""
         self.retired.put(RetiredDisk(disk_uuid, node_id, index))
         broker = self.brokers.get(node_id)
         if broker is not None and broker.disk_uuid == disk_uuid:
             self.brokers.remove(node_id)
 
     def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
-        """Assign all groups of `old` to `new`, at the same positions; costs a row for each replica of `old`."""
+        """Assign all groups of `old` to `new`, at the same positions; adds a row for each replica of `old`."""
         for group in self.groups_of(old):
             current = self.assignment(group)
             replicas = tuple(new if replica == old else replica for replica in current.replicas)
@@ -242,7 +242,7 @@ class ClusterState:
         self.topics.put(topic)
 
     def remove_topic(self, topic: TopicRow, index: Index) -> None:
-        """Remove a topic, and keep its tombstone."""
+        """Remove a topic, and store its tombstone."""
         self._count(self.replicas_of(topic), -1)
         for key in group_keys(topic.topic_id, topic.partition_count):
             group = self._groups.pop(key)

@@ -11,7 +11,7 @@ from raftlog.types import Index
 
 
 def alter(cluster: ClusterState, command: AlterClusterConfig, index: Index) -> int:
-    """Change the settings; return their version, 0 while none was ever changed."""
+    """Change the settings; return their version, which is 0 until the first change."""
     before = cluster.settings.get(0)
     version, configs = (0, {}) if before is None else (before.version, dict(before.configs))
     if command.expected_version not in (None, version):

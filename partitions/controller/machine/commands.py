@@ -59,7 +59,7 @@ class Command(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class Addresses(SchemaRecord):
-    """Addresses of a broker, each as HOST:PORT; empty when it does not serve that.
+    """Addresses of a broker, each as HOST:PORT; empty for a service that it does not offer.
 
     `kafka`: those for Kafka's clients by the name of the listener, in ascending order of the names."""
 
@@ -86,7 +86,7 @@ class Bootstrap(Command):
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Command):
-    """Registration of a broker: once with each start, and `boot_epoch` rises with every start.
+    """Registration of a broker, once with each start; `boot_epoch` rises with every start.
 
     `replaces`: earlier disk uuid of this node id, which is lost for good: the new disk gets its replicas.
     `is_draining` stays unchanged when it is None."""
@@ -110,7 +110,7 @@ class RegisterBroker(Command):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBroker(Command):
-    """Operator's change of a broker. A draining one gets no new replicas."""
+    """Change of a broker by an operator. A draining broker gets no new replicas."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -120,7 +120,7 @@ class UpdateBroker(Command):
 
 @dataclass(frozen=True, slots=True)
 class RemoveBroker(Command):
-    """Removal of a broker without replicas; its disk never comes back."""
+    """Removal of a broker without replicas; its disk is excluded permanently."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -157,7 +157,7 @@ class CreateTopic(Command):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(Command):
-    """Deletion of the topic of this uuid, for good; another topic can have its name."""
+    """Permanent deletion of the topic with this uuid; another topic can have its name later."""
 
     name: Name
     topic_id: Id
@@ -165,7 +165,7 @@ class DeleteTopic(Command):
 
 @dataclass(frozen=True, slots=True)
 class AlterTopicConfigs(Command):
-    """Change of a topic's own settings; `unset` ones get the default again."""
+    """Change of a topic's own settings; those in `unset` get their defaults again."""
 
     name: Name
     topic_id: Id
@@ -218,7 +218,7 @@ class AddPartitions(Command):
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds(Command):
-    """Allocation of a block of `count` producer ids to a broker; its first one is the result."""
+    """Allocation of a block of `count` producer ids to a broker; the result is the first one."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -228,14 +228,14 @@ class AllocateProducerIds(Command):
 
 @dataclass(frozen=True, slots=True)
 class SetFeatureLevel(Command):
-    """Change of the feature level: all brokers support this one, so its additions may be written."""
+    """Raise of the feature level: all brokers support it, so its additions may be written."""
 
     level: FeatureLevel
 
 
 @dataclass(frozen=True, slots=True)
 class SetMaintenance(Command):
-    """Change of the maintenance mode, in which a broker leads nothing, and receives no new replicas."""
+    """Change of the maintenance mode, in which a broker leads nothing and receives no new replicas."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -245,7 +245,7 @@ class SetMaintenance(Command):
 
 @dataclass(frozen=True, slots=True)
 class AlterClusterConfig(Command):
-    """Change of the cluster's own settings; `unset` ones get the default again."""
+    """Change of the settings of the cluster; those in `unset` get their defaults again."""
 
     configs: Settings
     unset: Names = ()

@@ -1,4 +1,4 @@
-"""Errors with which the controller refuses a command: those of `raftlog.errors`, all of them definite.
+"""Errors with which the controller refuses a command: a subset of `raftlog.errors`, all of them definite.
 
 In the state an error is a number and its message, so that a repeated request gets the same answer."""
 
@@ -35,18 +35,18 @@ _BY_NUMBER: Final = {number: error for error, number in NUMBERS.items()}
 
 
 def as_number(error: RaftlogError) -> int:
-    """Return the number of an error that a command can end with."""
+    """Return the number of an error with which a command can end."""
     number = NUMBERS.get(type(error))
     assert number is not None, f"a command must not end with {type(error).__name__}: {error}"
     return number
 
 
 def from_number(number: int, message: str) -> RaftlogError:
-    """Return the error of a number made by `as_number`."""
+    """Return the error for a number from `as_number`."""
     return _BY_NUMBER[number](message)
 
 
 def check_version(what: str, version: int, expected: int | None) -> None:
-    """Raise `VersionConflict` when a change was decided by another version; None: any version."""
+    """Raise `VersionConflict` if a change was decided by another version; `expected` None allows any version."""
     if expected not in (None, version):
         raise VersionConflict(f"{what} has version {version}, not {expected}: read it again")

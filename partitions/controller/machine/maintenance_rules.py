@@ -1,4 +1,4 @@
-"""Rules of maintenance mode: a broker that is to enter it may have to wait until another one has left it.
+"""Rules of maintenance mode: a broker may have to wait until another one has left it.
 
 A broker in maintenance is about to be stopped. So no partition may have two replicas on such brokers, unless a
 majority of its replicas stays outside; nor may they be half of all brokers, because these decide in the controller.
@@ -14,7 +14,7 @@ from raftlog.types import Index, NodeId
 
 
 def set_maintenance(cluster: ClusterState, command: SetMaintenance, index: Index) -> int:
-    """Set the maintenance mode; return its version, 0 when it never was on and stays off."""
+    """Set the maintenance mode; return its version, 0 if it was never on and stays off."""
     broker = cluster.present(command.node_id, command.disk_uuid)
     before = cluster.maintenance.get(command.node_id)
     version = 0 if before is None else before.version

@@ -1,4 +1,4 @@
-"""Names of topics and groups; group ids are derived from topics and clusters, so that they need not be stored.
+"""Names of topics and groups; group ids are derived from topics and clusters, and therefore not stored.
 
 A group's id is the version 5 UUID (RFC 9562, SHA-1) in the namespace of the topic's uuid, and its name there is the
 partition in decimal. The controller's own group is named "controller" in the namespace of the cluster's id. Pure."""
@@ -18,7 +18,7 @@ _CONTROLLER: Final = "controller"
 
 
 def check_topic_name(name: str) -> None:
-    """Raise `InvalidTopic` for a name that a topic of users cannot have."""
+    """Raise `InvalidTopic` for an invalid name of a user's topic."""
     if not _TOPIC_NAME.fullmatch(name) or name.startswith("."):
         raise InvalidTopic(
             f"topic name {name!r} cannot be used: 1 to {TOPIC_NAME_BYTES_MAX} of the characters a-z A-Z 0-9 . _ - "
@@ -29,7 +29,7 @@ def check_topic_name(name: str) -> None:
 
 
 class GroupName(NamedTuple):
-    """Partition of one topic by uuid; the name stays unique when another topic gets the same text as its name."""
+    """Topic uuid and partition: a name that stays unique when another topic gets the same name."""
 
     topic_id: UUID
     partition: int
@@ -48,7 +48,7 @@ def controller_group_id(cluster_id: UUID) -> UUID:
 
 
 def group_keys(topic_id: UUID, partition_count: int, first: int = 0) -> Iterator[bytes]:
-    """Yield the group ids of all partitions from `first` on, as bytes; like `group_id`, at a third of the time."""
+    """Yield the group ids of all partitions from `first` on, as bytes; three times as fast as `group_id`."""
     namespace = sha1(topic_id.bytes, usedforsecurity=False)
     for partition in range(first, partition_count):
         digest = namespace.copy()

@@ -1,4 +1,4 @@
-"""Placement of new partitions' replicas: on distinct hosts, the least loaded first, leaders spread evenly.
+"""Placement of new partitions' replicas: on distinct hosts, least loaded first, with leaders spread evenly.
 
 Hosts are chosen by their load per broker, then the least loaded broker of each host. Leaders are spread over the
 brokers of the topic. With as many brokers on every host and no load on them, the numbers of replicas differ by at
@@ -19,7 +19,7 @@ from raftlog.raft import ReplicaId
 
 
 class PlacementCandidate(NamedTuple):
-    """Broker that can be given replicas; its replicas, leaders and free disk space now; 0 bytes: unknown."""
+    """Broker that can be given replicas, with its replicas, leaders and free bytes; 0 free bytes: unknown."""
 
     replica: ReplicaId
     host: str
@@ -29,7 +29,7 @@ class PlacementCandidate(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Class of free space, equal for similar disks, so that it does not outweigh chance when they hardly differ."""
+        """Class of free space, equal for similar disks, so that small differences do not decide."""
         return self.free_bytes.bit_length()
 
 
@@ -59,7 +59,7 @@ def place(
 
 
 class _Hosts:
-    """Brokers by host, and the replicas that each will have."""
+    """Brokers by host, and the numbers of replicas that each gets."""
 
     def __init__(self, candidates: Sequence[PlacementCandidate]) -> None:
         self._brokers: dict[str, list[ReplicaId]] = {}
@@ -136,7 +136,7 @@ def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], coun
 def _find_chain(
     origins: list[ReplicaId], sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], ends: set[ReplicaId]
 ) -> _Chain:
-    """Return the shortest chain from one of `origins` to one of `ends`; empty when there is none."""
+    """Return the shortest chain from one of `origins` to one of `ends`; empty if there is none."""
     reached: dict[ReplicaId, _Chain] = {origin: [] for origin in origins}
     queue = deque(origins)
     while queue:

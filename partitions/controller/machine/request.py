@@ -1,4 +1,4 @@
-"""Request to the controller: a command with an id, by which repetitions in the log are recognized.
+"""Request to the controller: a command with an id that identifies its repetitions in the log.
 
 A request is the value of the one record of a data batch. `basis_index` is the `applied_index` of the proposer's copy
 when it proposed this request for the first time; the same request may be proposed again, with the same id and basis,
@@ -23,7 +23,7 @@ REQUEST_FORMAT: Final = 1
 
 
 class CommandKind(NamedTuple):
-    """Number of a command, never reused, and the lowest feature level of a cluster that may apply it."""
+    """Number of a command, never reused, and the lowest feature level at which it may be applied."""
 
     number: int
     feature_level: int = FEATURE_LEVEL_FIRST
@@ -49,7 +49,7 @@ _ENVELOPE: Final = (int, int, bytes, int, list)
 
 
 class CommandRequest(NamedTuple):
-    """Command, with the id that identifies its repetitions, and the proposer's applied index."""
+    """Command, with the id of its repetitions, and the proposer's applied index."""
 
     request_id: UUID
     basis_index: Index
@@ -69,14 +69,14 @@ def check_level(command: Command, level: int) -> None:
 
 
 def encode_request(request: CommandRequest) -> bytes:
-    """Encode a request to propose. Raises `InvalidArgument` for topic settings unknown to this release."""
+    """Encode a request to propose. Raises `InvalidArgument` for topic settings that are unknown to this release."""
     _check_proposable(request.command)
     number = KINDS[type(request.command)].number
     return pack([REQUEST_FORMAT, number, request.request_id.bytes, request.basis_index, request.command.pack()])
 
 
 def decode_request(body: Buffer) -> CommandRequest:
-    """Decode a request. Raises `FormatError`, but never for one of the same or a lower feature level."""
+    """Decode a request. Raises `FormatError`, but never for a request of this or a lower feature level."""
     parts = unpack(body, "a request to the controller", PARTITIONS_MAX)
     is_list = type(parts) is list and len(parts) > 0
     if is_list and type(parts[0]) is int and parts[0] != REQUEST_FORMAT:

@@ -1,4 +1,4 @@
-"""First entry of a group, fixed byte for byte by its creation, so that every initial replica writes it alone.
+"""First entry of a group, determined byte for byte by its creation, so that initial replicas write it independently.
 
 It has term 0 and index 1 and counts as committed. Altered settings and later assignments never change it. Pure."""
 

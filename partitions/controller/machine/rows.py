@@ -37,7 +37,7 @@ from raftlog.types import Index
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker(SchemaRecord):
-    """Broker as it registered last, and whether it is draining."""
+    """Broker by its last registration, and whether it is draining."""
 
     node_id: NodeNumber
     disk_uuid: Id
@@ -56,7 +56,7 @@ class RegisteredBroker(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class RetiredDisk(SchemaRecord):
-    """Disk that was removed or replaced at `version`, and is excluded for good."""
+    """Disk that was removed or replaced at `version`, and is excluded permanently."""
 
     disk_uuid: Id
     node_id: NodeNumber
@@ -65,7 +65,7 @@ class RetiredDisk(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class AddedPartitions(SchemaRecord):
-    """Partitions added to a topic together, and the topic's own settings then. From feature level 2 on."""
+    """Partitions added to a topic together, and the topic's settings at that time. From feature level 2 on."""
 
     partitions: Placement
     configs: Settings
@@ -84,7 +84,7 @@ class PartitionOrigin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow(SchemaRecord):
-    """Topic: its creation and its additions of partitions, which never change, and its own settings now."""
+    """Topic: its creation and its additions of partitions, which never change, and its present settings."""
 
     creation: Annotated[CreateTopic, nested(CreateTopic)]
     created_index: IndexNumber
@@ -112,7 +112,7 @@ class TopicRow(SchemaRecord):
         return tuple(chain(self.creation.partitions, *(each.partitions for each in self.added)))
 
     def origins(self) -> Iterator[PartitionOrigin]:
-        """Yield the creations of all partitions, in their order."""
+        """Yield the creations of all partitions, in order."""
         creation = self.creation
         for replicas in creation.partitions:
             yield PartitionOrigin(replicas, creation.configs, creation.created_ms, self.created_index)
@@ -121,7 +121,7 @@ class TopicRow(SchemaRecord):
                 yield PartitionOrigin(replicas, each.configs, each.created_ms, each.version)
 
     def origin(self, partition: int) -> PartitionOrigin:
-        """Return the creation of a partition that the topic has."""
+        """Return the creation of an existing partition."""
         assert partition >= 0, f"{self.name} has no partition {partition}"
         creation = self.creation
         if partition < len(creation.partitions):
@@ -161,7 +161,7 @@ class DeletedTopic(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class BrokerMaintenance(SchemaRecord):
-    """Maintenance mode of a node id's broker, on any disk. From feature level 3 on."""
+    """Maintenance mode of the broker of a node id, on any disk. From feature level 3 on."""
 
     node_id: NodeNumber
     is_on: Flag
@@ -170,7 +170,7 @@ class BrokerMaintenance(SchemaRecord):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings(SchemaRecord):
-    """Settings of the cluster that differ from their defaults: one row. From feature level 3 on."""
+    """Settings of the cluster that differ from their defaults, in one row. From feature level 3 on."""
 
     configs: Settings
     version: IndexNumber

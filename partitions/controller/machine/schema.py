@@ -45,7 +45,7 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[T]):
-    """Kind of values. `check` raises `Misfit`; `unpack` raises it for other values than packed ones of this kind."""
+    """Kind of values. `check` raises `Misfit`; `unpack` raises it for anything but packed values of this kind."""
 
     name: str
     check: Callable[[T], None]
@@ -64,7 +64,7 @@ def whole(name: str, low: int, high: int) -> Shape[Any]:
 
 
 def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
-    """Return the shape of text with so many bytes in UTF-8, without control characters."""
+    """Return the shape of text with a bounded number of bytes in UTF-8, without control characters."""
 
     def check(value: str) -> None:
         if type(value) is not str:
@@ -117,7 +117,7 @@ def optional(shape: Shape[T]) -> Shape[T | None]:
 
 
 def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape[tuple[T, ...]]:
-    """Return the shape of a tuple of so many values of one shape."""
+    """Return the shape of a tuple with a bounded number of values of one shape."""
 
     def check(values: tuple[T, ...]) -> None:
         if type(values) is not tuple:
@@ -153,7 +153,7 @@ def _unpack_replica(raw: Any) -> ReplicaId:
 
 @lru_cache(maxsize=4096)
 def _replica(node_id: int, disk_uuid: bytes) -> ReplicaId:
-    """Return one object for each replica: there are few, and they stand in thousands of rows."""
+    """Return one shared object for each replica, because few replicas occur in thousands of rows."""
     return ReplicaId(NodeId(node_id), interned_uuid(disk_uuid))
 
 
@@ -173,7 +173,7 @@ def _check_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> None:
 
 
 def _pack_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> Any:
-    """Pack every replica once, in ascending order, then the partitions by their positions in that list."""
+    """Pack every replica once, in ascending order, then the partitions by positions in that list."""
     objects = {id(replica): replica for replicas in rows for replica in replicas}
     table = sorted(set(objects.values()))
     ranks = {replica: place for place, replica in enumerate(table)}
@@ -198,7 +198,7 @@ def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
 
 
 def named(name: str, names: Shape[str], values: Shape[str], count_max: int) -> Shape[tuple[tuple[str, str], ...]]:
-    """Return the shape of a tuple of names with a value each, in ascending order."""
+    """Return the shape of a tuple of pairs of name and value, in ascending order of the names."""
 
     def check(pairs: tuple[tuple[str, str], ...]) -> None:
         if type(pairs) is not tuple or len(pairs) > count_max:
@@ -264,12 +264,12 @@ class SchemaField(NamedTuple):
     level: int
 
     def is_left_out(self, record: Any) -> bool:
-        """Return whether the record has the default here."""
+        """Return whether the record has the default of this field."""
         return self.default is not MISSING and bool(getattr(record, self.name) == self.default)
 
 
 class SchemaRecord:
-    """Base of frozen dataclasses with annotated fields. Making one raises `InvalidArgument` when it breaks a rule."""
+    """Base of frozen dataclasses with annotated fields. Constructors raise `InvalidArgument` for a broken rule."""
 
     __slots__ = ()
 
@@ -285,7 +285,7 @@ class SchemaRecord:
         """Raise `InvalidArgument` unless the rules between fields hold."""
 
     def pack(self) -> list[Any]:
-        """Return the fields, ready for MessagePack, without those at the end that have their defaults."""
+        """Return the fields as values for MessagePack, without trailing fields that have their defaults."""
         wanted = schema_fields(type(self))
         count = len(wanted)
         while count and wanted[count - 1].is_left_out(self):
@@ -293,7 +293,7 @@ class SchemaRecord:
         return [field.shape.pack(getattr(self, field.name)) for field in wanted[:count]]
 
     def level_needed(self) -> int:
-        """Return the feature level that all replicas must know before these fields are written."""
+        """Return the feature level that all replicas must support before these fields are written."""
         needed = FEATURE_LEVEL_FIRST
         for field in schema_fields(type(self)):
             value = getattr(self, field.name)
@@ -305,7 +305,7 @@ class SchemaRecord:
 
     @classmethod
     def unpack(cls, raw: Any) -> Self:
-        """Return the record of these fields, with defaults for missing ones at the end. Raises `FormatError`.
+        """Return the record of these fields, with defaults for missing trailing ones. Raises `FormatError`.
 
         An unknown field is refused: a replica that ignored it would change its state."""
         wanted = schema_fields(cls)
@@ -342,7 +342,7 @@ R = TypeVar("R", bound=SchemaRecord)
 
 
 def nested(record: type[R]) -> Shape[R]:
-    """Return the shape of a record as a field of another one; it was checked when it was made."""
+    """Return the shape of a record as a field of another one; a record was checked when it was made."""
 
     def check(value: R) -> None:
         if type(value) is not record:
@@ -363,7 +363,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(body: Buffer, what: str, items_max: int) -> Any:
-    """Unpack the bytes of `pack`, tuples as lists. Raises `FormatError` that names `what`.
+    """Return the values from the bytes of `pack`, with tuples as lists. Raises `FormatError` that names `what`.
 
     A list that claims to have more than `items_max` items is not read, because memory is taken for the claim."""
     try:

@@ -1,4 +1,4 @@
-"""Snapshots of the controller's state as the payloads of a run of `snapshot` control entries, and back.
+"""Snapshots of the controller's state: encoded as payloads of a run of `snapshot` control entries, and decoded.
 
 Joined, the pieces behind the headers are one MessagePack map (docs/CONTROLLER.md); docs/FORMATS.md section 5 has the
 header. Rows stand in ascending order, so equal states give equal bytes. The map holds the state's hash, and a state
@@ -42,7 +42,7 @@ def snapshot_payloads(state: ControllerState, roll_index: Index, piece_bytes: in
 
 
 def _copy_rows(state: ControllerState) -> dict[str, Any]:
-    """Return the map, with rows that are still records: only references have to be copied at once."""
+    """Return the map with rows that are still records, which copies references only."""
     rows = {table.name: (list(table), table.order) for table in state.tables() if len(table)}
     return {"version": MAP_VERSION, **state.scalars(), **rows, "state_hash": state.state_hash()}
 
@@ -83,7 +83,7 @@ class SnapshotReader:
         self._roll_index = -1
 
     def take(self, payload: bytes) -> "Restoration | None":
-        """Add a payload; return the restoration after the last piece of a run.
+        """Add a payload; return the restoration after the last payload of a run.
 
         Raises `FormatError`, and drops the run."""
         try:
@@ -110,7 +110,7 @@ class SnapshotReader:
 
 
 def _read_header(payload: bytes) -> tuple[bool, int, int]:
-    """Return whether it is the last piece, the number of the piece, and the index of the roll."""
+    """Return whether the payload is the last one, its number, and the index of the roll."""
     if len(payload) < HEADER.size:
         raise FormatError(f"a snapshot entry of {len(payload)} bytes has no header")
     version, subject, is_last, piece, roll_index = HEADER.unpack_from(payload)
@@ -122,7 +122,7 @@ def _read_header(payload: bytes) -> tuple[bool, int, int]:
 
 
 class Restoration:
-    """Restoration of a state from the map, some rows at a time, so that a large one does not block the loop."""
+    """Restoration of a state from the map in steps of some rows, so that a large one does not block the loop."""
 
     def __init__(self, packed: bytes) -> None:
         fields = unpack(packed, "the controller's snapshot", len(packed))
@@ -148,7 +148,7 @@ class Restoration:
         self._rows = chain.from_iterable(_add_rows(self._state, table, fields.get(table.name, [])) for table in tables)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
-        """Restore so many rows; return the state after the last one. Raises `FormatError`."""
+        """Restore this number of rows; return the state after the last row. Raises `FormatError`."""
         taken = sum(1 for _ in islice(self._rows, rows))
         return self._check_hash() if taken < rows else None
 

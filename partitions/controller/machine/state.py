@@ -1,4 +1,4 @@
-"""State machine of the controller: requests in the order of the log, and their answers.
+"""State machine of the controller: applies requests in the order of the log, and remembers their answers.
 
     forgotten_index < index of every answer that is remembered ≤ applied_index
 
@@ -48,7 +48,7 @@ _RULES: Final[dict[type[Command], Callable[[ClusterState, Any, Index], int]]] = 
 
 
 class CommandAnswer(NamedTuple):
-    """Answer to a request: a number (a version, or the first producer id), or the error that refused it.
+    """Answer to a request: a number (a version, or the first producer id), or the error of the refusal.
 
     `is_repeated`: the state was not changed now, because the request was answered before, or its answer is
     forgotten."""
@@ -75,7 +75,7 @@ class ControllerState(ClusterState):
         """Index of the newest request whose answer is no longer remembered."""
 
     def apply(self, request: CommandRequest, index: Index) -> CommandAnswer:
-        """Apply the request in the entry at `index`: wholly, or with an error and no change but the remembered answer.
+        """Apply the request in the entry at `index` wholly, or refuse it and remember only the answer.
 
         Raises `FormatError`, with nothing changed, when the cluster goes to a feature level above this release; the
         replica then has to stop."""
@@ -93,7 +93,7 @@ class ControllerState(ClusterState):
         return answer
 
     def advance(self, index: Index) -> None:
-        """Advance to `index`: the entries up to it were applied, or hold no request."""
+        """Advance to `index`, because the entries up to it were applied or contain no request."""
         assert index >= self.applied_index, f"applied goes back from {self.applied_index} to {index}"
         self.applied_index = index
 
@@ -126,7 +126,7 @@ class ControllerState(ClusterState):
             self.forgotten_index = oldest.version
 
     def state_hash(self) -> bytes:
-        """Return 16 bytes, equal for equal states, in a time that does not depend on their size."""
+        """Return a hash of 16 bytes that is equal for equal states, in constant time."""
         found = {**self.scalars(), **{table.name: table.digest for table in self.tables() if len(table)}}
         return blake2b(pack(found), digest_size=DIGEST_BYTES).digest()
 

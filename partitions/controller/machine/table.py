@@ -1,4 +1,4 @@
-"""Table of rows with a digest of all of them, updated row by row.
+"""Table of rows with a digest of all rows, which is updated row by row.
 
 The digest is the sum, modulo 2¹²⁸, of a hash of every row under the table's name. So it depends on the rows alone
 and not on their history, and a change costs one row. It detects replicas that differ by mistake; it is no protection
@@ -17,7 +17,10 @@ _MODULUS = 1 << (8 * DIGEST_BYTES)
 
 
 class Table(Generic[K, R]):
-    """Rows by key. Iteration is in the order of insertion, which is not part of the state: sort before it matters."""
+    """Rows by key, iterated in the order of insertion.
+
+    That order is not part of the state: sort wherever it matters.
+    """
 
     __slots__ = ("_digests", "_key_of", "_rows", "_sum", "name", "order", "row_type")
 

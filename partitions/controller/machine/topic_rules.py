@@ -91,7 +91,7 @@ def set_assignment(cluster: ClusterState, command: SetAssignment, index: Index) 
 
 
 def _find_topic(cluster: ClusterState, command: AddPartitions | DeleteTopic | AlterTopicConfigs) -> TopicRow:
-    """Return the topic of this uuid, unless it has another name. Raises `UnknownTopic`."""
+    """Return the topic of this uuid. Raises `UnknownTopic`, also if it has another name."""
     topic = cluster.topic_by_id(command.topic_id)
     if topic.name != command.name:
         raise UnknownTopic(f"the topic with the uuid {command.topic_id} is {topic.name!r}, not {command.name!r}")
@@ -99,7 +99,7 @@ def _find_topic(cluster: ClusterState, command: AddPartitions | DeleteTopic | Al
 
 
 def _find_hosts(cluster: ClusterState, replicas: Iterable[ReplicaId]) -> dict[ReplicaId, str]:
-    """Return the host of each replica. Raises `UnknownBroker` for one that is not a present broker's."""
+    """Return the host of each replica. Raises `UnknownBroker` for a disk that belongs to no present broker."""
     hosts = {}
     for replica in replicas:
         broker = cluster.broker_of(replica)

@@ -1,3 +1,3 @@
-"""Replicas of this node, by the controller's assignments: created, attached to the broker's partitions, removed."""
+"""Replicas of this node, by the controller's assignments: created, connected to the broker's partitions, removed."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.placement.assignments"

@@ -1,4 +1,4 @@
-"""Replicas of this node: created when the controller assigns them, removed when a topic is deleted.
+"""Replicas of this node: created when the controller assigns them, removed when their topic is deleted.
 
     from its first roll     a partition whose creation names this very disk, which never had a replica of it
     empty, to be filled     all others: a disk that was added later, or one that was removed and is assigned again
@@ -46,7 +46,7 @@ _REMOVED_TOGETHER = 64
 
 
 class _MissingReplica(NamedTuple):
-    """Replica that is assigned to this disk and missing.
+    """Replica that is assigned to this disk and does not exist.
 
     `is_first`: one of the first replicas, made from the group's first roll. `was_here`: this disk had a replica of
     it, which was removed."""
@@ -91,7 +91,7 @@ class Assignments(BackgroundLoop):
         """Groups of no known topic that were reported."""
 
     def start(self) -> None:
-        """Attach the recovered groups, and begin to follow the state."""
+        """Connect the recovered groups, and begin to follow the controller's state."""
         self._node.on_step = self._on_step
         self._node.leaders.preferred = self._preferred
         self._node.fitness_exchange.fitness.is_excluded = self._is_excluded
@@ -100,7 +100,7 @@ class Assignments(BackgroundLoop):
         super().start()
 
     def state_changed(self) -> None:
-        """Follow the controller's state, which changed."""
+        """Follow the changed state of the controller."""
         self._attach()
         self._settled.clear()
         self._changed.set()
@@ -115,14 +115,14 @@ class Assignments(BackgroundLoop):
         return True
 
     async def wait_for_leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> None:
-        """Wait until new partitions can be written, a short time at most."""
+        """Wait for leaders of new partitions, at most `LEADERS_MS`."""
         until = Deadline(min(deadline, deadline_in(LEADERS_MS)))
         await self.wait_until_settled(until)
         for partition in partitions:
             await self._node.wait_for_leader(partition.group_id, until)
 
     def set_aside_unknown(self) -> None:
-        """Move directories that belong to no group aside, and report them; their files are kept. Blocking.
+        """Move directories without a group out of the way, and report them; their files are kept. Blocking.
 
         Call it once the replicas match the state: a directory that a crash left incomplete has been reused by then."""
         driver = self._node.driver
@@ -183,13 +183,13 @@ class Assignments(BackgroundLoop):
                 self._settled.set()
 
     async def _wait_for_room(self, seconds: float) -> None:
-        """Wait until a removal has finished or the state changed: a directory of the same name is still in use."""
+        """Wait for the end of a removal or a change of the state: a directory of this name is still in use."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
     async def _follow(self) -> bool:
-        """Compare all replicas with the state once; return false when a directory has to be freed first."""
+        """Compare all replicas with the state once; return False if a directory has to be freed first."""
         await self._remove_deleted()
         missing, ready = self._find_missing()
         await self._create([each for each in ready if each.is_first])
@@ -221,13 +221,13 @@ class Assignments(BackgroundLoop):
                     await asyncio.sleep(0)
 
     def remove(self, group: PartitionReplica, why: str) -> None:
-        """Remove an unwanted replica with its directory."""
+        """Remove an unwanted replica and its directory."""
         event(_logger, "replica_removed", group=group.name, why=why)
         self._forget(group)
         self._node.remove_group(group.group_id)
 
     async def set_aside(self, group: PartitionReplica) -> str:
-        """Set the replica's files aside, by an operator's order, and begin again empty; return their new directory."""
+        """Move the replica's files aside for an operator, and begin anew empty; return their new directory."""
         self._forget(group)
         self._node.leaders.forget(group.key)
         kept = await abandon(self._node.driver, group)
@@ -289,7 +289,7 @@ class Assignments(BackgroundLoop):
         return f"{self._node.driver.data_dir}/{topic.name}/{number}"
 
     async def _create(self, missing: list[_MissingReplica]) -> None:
-        """Create first replicas, from their first rolls."""
+        """Create first replicas from their first rolls."""
         creations: list[tuple[Roll, str | None]] = [
             (first_roll(topic.row, number), f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
@@ -317,7 +317,7 @@ class Assignments(BackgroundLoop):
             event(_logger, "replica_added", group=name, how="empty")
 
     def _make_room(self, missing: list[_MissingReplica]) -> None:
-        """Move directories aside that the journal does not know: they belong to another disk or another topic."""
+        """Move directories without a group in the journal out of the way; they are of other disks or topics."""
         driver = self._node.driver
         for topic, number, *_ in missing:
             path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
@@ -328,7 +328,7 @@ class Assignments(BackgroundLoop):
     # replicas for the broker
 
     def _attach(self) -> None:
-        """Give every group here its replica object, and every partition its replica."""
+        """Connect every group here to a `Replica`, and every partition to its replica."""
         groups = self._node.driver.groups
         for topic in self._topics:
             for partition in topic.partitions:

@@ -15,7 +15,7 @@ _LOOKS_S_MAX: Final = 3.0
 
 
 class Availability:
-    """Availability during one leadership of the controller."""
+    """Availability of brokers during one leadership of the controller."""
 
     def __init__(self) -> None:
         self._heard_at: dict[int, float] = {}
@@ -24,7 +24,7 @@ class Availability:
         self._looked_at: float | None = None
 
     def record(self, heard: Mapping[int, bool], now: float) -> None:
-        """Record for every broker whether it is heard now."""
+        """Record for every broker whether it is connected now."""
         pause_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at = now
         if pause_s > _LOOKS_S_MAX:
@@ -48,6 +48,6 @@ class Availability:
         return since is not None and now - since >= SETTLE_S
 
     def away_s(self, node: int, now: float) -> float:
-        """Return the seconds since the broker was last heard; 0 for an unknown broker."""
+        """Return the seconds since the broker was last connected; 0 for an unknown broker."""
         heard_at = self._heard_at.get(node)
         return 0.0 if heard_at is None or node in self._since else now - heard_at

@@ -1,4 +1,4 @@
-"""Balancer: submits placements of replicas and leaders to the controller, at the controller's leader.
+"""Balancer: submits placements of replicas and leaders to the controller; it runs at the controller's leader.
 
     look → availability · running moves (`progress`) · `plan` · submit up to the limit · remove empty draining brokers
 
@@ -71,7 +71,7 @@ class Balancer(BackgroundLoop):
         node.on_request(REBALANCE, self._serve_rebalance)
 
     def state_changed(self) -> None:
-        """Look soon, because the controller's state changed."""
+        """Run soon, because the controller's state changed."""
         if self._tenure is not None:
             self._changed.set()
 
@@ -117,6 +117,7 @@ class Balancer(BackgroundLoop):
         return Answer(sum(change.why is not ChangeReason.LEADERS for change in planner.changes) or len(planner.changes))
 
     def _current_tenure(self) -> Tenure:
+        """Return the tenure. Raises `NotLeader` unless this process leads the controller."""
         if self._tenure is None or not self._metadata.is_leading:
             raise NotLeader(f"node {self._node.identity.node_id} does not lead the controller, or leads it just now")
         return self._tenure
@@ -145,6 +146,7 @@ class Balancer(BackgroundLoop):
         return self._tenure is not None and bool(self._tenure.ways or self._tenure.queue)
 
     def _begin_tenure(self) -> Tenure:
+        """Return the tenure of the present term; begin it if necessary."""
         term = self._metadata.term
         if self._tenure is None or self._tenure.term != term:
             self._tenure = Tenure(term, self._node.loop.time())
@@ -153,7 +155,7 @@ class Balancer(BackgroundLoop):
         return self._tenure
 
     def _leads(self, tenure: Tenure) -> bool:
-        """Return whether this process still leads in the tenure's term, after other tasks ran."""
+        """Return whether this process still leads in the term of the tenure."""
         return self._metadata.is_leading and self._metadata.term == tenure.term
 
     async def _run_once(self, tenure: Tenure) -> None:
@@ -174,7 +176,7 @@ class Balancer(BackgroundLoop):
         return node == self._node.identity.node_id or self._node.is_alive(node)
 
     async def _ask_brokers(self, tenure: Tenure) -> dict[NodeId, HeldReplicas | None]:
-        """Ask all available brokers for moving partitions, unless the answers cannot have changed."""
+        """Ask all available brokers for their moving partitions, unless the answers cannot have changed."""
         state = self._metadata.state
         digest = state.moved.digest
         draining = [broker for broker in state.brokers if broker.is_draining]
@@ -233,7 +235,7 @@ class Balancer(BackgroundLoop):
         return True
 
     async def _maybe_remove(self, tenure: Tenure, reports: dict[NodeId, HeldReplicas | None]) -> None:
-        """Remove draining brokers that hold no replicas any more."""
+        """Remove draining brokers that have no replicas any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()
         is_settled = not tenure.ways and state.moved.digest == self._asked

@@ -1,6 +1,7 @@
-"""Condition for removing a decommissioned broker from the cluster. Pure; called by the balancer.
+"""Condition for the removal of a decommissioned broker. Pure; called by the balancer.
 
-no replica is assigned to it ∧ no group counts on it ∧ its replicas are removed, or it is away and not needed"""
+no replica is assigned to it ∧ no group counts on it ∧ its replicas are removed, or it is away and not needed
+"""
 
 from collections.abc import Collection, Mapping
 
@@ -18,7 +19,7 @@ def may_remove(
     *,
     is_settled: bool,
 ) -> bool:
-    """Return whether the broker can be removed.
+    """Return whether the broker can be removed from the cluster.
 
     `reports`: the present reports of all brokers that are heard; `is_settled`: no partition moves, and none was placed
     since these reports.

@@ -1,9 +1,10 @@
-"""Layout of all replicas and preferred leaders, counted by broker and topic, which a plan changes.
+"""Layout of all replicas and preferred leaders, counted by broker and topic; a plan changes it.
 
 Partitions are numbered in the order in which they were added, and so are topics; brokers are their node ids. Counts
 are kept in step by `replace` and `lead_by`, the only changes. Pure; made for one plan and then dropped.
 
-    counts[n] = partitions with a replica on n         led_counts[n] = partitions whose first replica is n"""
+    counts[n] = partitions with a replica on n         led_counts[n] = partitions whose first replica is n
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from raftlog.types import NodeId
 
 
 class BrokerMode(StrEnum):
-    """Extent of balancing; draining brokers are emptied and lost replicas replaced in every mode."""
+    """Extent of balancing; in every mode draining brokers are emptied and lost replicas replaced."""
 
     OFF = "off"
     NODE_ADD = "node_add"
@@ -26,7 +27,7 @@ class BrokerMode(StrEnum):
 
 
 class BrokerPlace(NamedTuple):
-    """Broker, and the conditions of its use."""
+    """Broker, and the conditions for placing replicas and leaders on it."""
 
     replica: ReplicaId
     host: str
@@ -53,7 +54,7 @@ class BrokerPlace(NamedTuple):
 
 
 class PlacedPartition(NamedTuple):
-    """Partition with its assigned replicas, as the controller has decided."""
+    """Partition with its assigned replicas, by the controller's decision."""
 
     group: GroupName
     replicas: Sequence[ReplicaId]
@@ -71,7 +72,7 @@ class PlacedPartition(NamedTuple):
 
 
 class PlacementLayout:
-    """Layout with partitions by number, topics by number, brokers by node id."""
+    """Layout with partitions by number, topics by number, and brokers by node id."""
 
     def __init__(self, places: Iterable[BrokerPlace]) -> None:
         self.places: dict[int, BrokerPlace] = {place.replica.node_id: place for place in places}
@@ -129,23 +130,23 @@ class PlacementLayout:
     # reads
 
     def host(self, node: int) -> str | None:
-        """Return the host of a broker; None for a node that is not a broker."""
+        """Return the host of a broker; None if the node is not a broker."""
         place = self.places.get(node)
         return None if place is None else place.host
 
     def hosts_beside(self, number: int, node: int | None) -> set[str | None]:
-        """Return the hosts of the partition's replicas, without that on `node`."""
+        """Return the hosts of the partition's replicas except the one on `node`."""
         return {self.host(each) for each in self.rows[number] if each != node}
 
     def replicas(self, number: int) -> tuple[ReplicaId, ...]:
-        """Return the replicas of a partition whose nodes are all brokers, or disks that it had before."""
+        """Return the replicas of a partition; each node is a broker, or has a former disk of the partition."""
         before = {self._node_number(replica): replica for replica in self.placed[number].replicas}
         return tuple(before[node] if node in before else self.places[node].replica for node in self.rows[number])
 
     # changes
 
     def replace(self, number: int, old: int | None, new: int) -> None:
-        """Place a replica on `new`, instead of `old` if given.
+        """Place a replica on `new`, in place of the one on `old` if that is given.
 
         When `old` was the preferred leader, the remaining replica that leads the fewest partitions replaces it."""
         row, topic = self.rows[number], self.topic_of[number]

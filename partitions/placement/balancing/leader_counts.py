@@ -1,4 +1,4 @@
-"""Even counts of preferred leaders: within each topic first, then in total, as far as each topic stays as even.
+"""Even counts of preferred leaders: within each topic first, then in total as far as the topics stay even.
 
 A leadership can move through other brokers: from the one that leads most to a second, which gives another one to a
 third. Such a chain lowers the sum of the squares of the counts of its ends, and does not change those between; when
@@ -18,7 +18,7 @@ _Hop = tuple[int, int]
 
 
 def even_leaders(layout: PlacementLayout, nodes: Collection[int]) -> Iterator[list[int]]:
-    """Change the layout chain by chain; yield the partitions of each, at times an empty list.
+    """Change the layout chain by chain; yield the partitions of each chain, sometimes an empty list.
 
     `nodes` can be given leaderships."""
     able = frozenset(nodes)
@@ -48,7 +48,7 @@ def _are_uneven(counts: dict[int, int], nodes: Collection[int]) -> bool:
 
 
 class _Chains:
-    """Chains over some partitions, until none is left.
+    """Chains of leadership moves over some partitions, until no chain is left.
 
     `is_allowed` decides whether a partition may go from one broker to another."""
 
@@ -112,7 +112,7 @@ class _Chains:
         return []
 
     def _partition(self, giver: int, taker: int) -> int | None:
-        """Return a partition that can go from one to the other; delete those that cannot (any more)."""
+        """Return a partition that the giver may pass to the taker; delete those that it may not."""
         numbers, layout = self._transferable[giver][taker], self._layout
         while numbers:
             number = numbers[-1]

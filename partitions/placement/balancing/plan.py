@@ -1,4 +1,4 @@
-"""Next changes of the placement of replicas and leaders, in the order of urgency.
+"""Next changes of the placement of replicas and leaders, most urgent first.
 
     1 drain     move replicas off draining brokers
     2 repair    replace replicas on brokers that were away for too long, or that went away before they were filled
@@ -32,7 +32,7 @@ FAILURES_MAX: Final = 1_000
 
 
 class ChangeReason(StrEnum):
-    """Reason of a change, in words that an operator reads."""
+    """Reason of a change, in words for operators."""
 
     DRAIN = "a broker is decommissioned"
     REPAIR = "a broker is away for too long"
@@ -42,7 +42,7 @@ class ChangeReason(StrEnum):
 
 
 class PlanScope(NamedTuple):
-    """Extent of the plan: the operators' settings."""
+    """Extent of the plan, by the settings of operators."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
     evens: bool = True
@@ -51,7 +51,7 @@ class PlanScope(NamedTuple):
 
 
 class Change(NamedTuple):
-    """New assignment of a partition; `version` is that of the assignment it replaces."""
+    """New assignment of a partition; `version` is that of the replaced assignment."""
 
     group: GroupName
     replicas: tuple[ReplicaId, ...]
@@ -68,7 +68,7 @@ class Failure(NamedTuple):
 
 
 class Planner:
-    """One planning run: call `plan`, or `run` and then read the results.
+    """Planning run: call `plan`, or `run` and then read the results.
 
     It ends at `limit` changes; changes that belong together come together, so there can be a few more."""
 
@@ -83,7 +83,7 @@ class Planner:
         """Failures, at most `FAILURES_MAX`."""
 
     def run(self, placed: Iterable[PlacedPartition]) -> Iterator[None]:
-        """Plan, step by step."""
+        """Plan step by step."""
         layout = self._layout
         drained: list[tuple[int, int]] = []
         repaired: list[tuple[int, int]] = []
@@ -131,7 +131,7 @@ class Planner:
         repaired: list[tuple[int, int]],
         crowded: list[tuple[int, int | None]],
     ) -> None:
-        """Collect the urgent moves of a partition, and fix it if it must not be moved without need."""
+        """Collect the urgent moves of a partition; fix the partition if it must not be moved without need."""
         layout = self._layout
         each, row, places = layout.placed[number], layout.rows[number], layout.places
         if each.is_busy:

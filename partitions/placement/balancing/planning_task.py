@@ -1,4 +1,4 @@
-"""Planning for the balancer: plans when an input of the plan has changed, one slice of the loop's time at a time.
+"""Planning for the balancer: plans in slices when an input of the plan has changed.
 
 Made with each leadership of the controller, like the tenure whose queue it fills. Called by the balancer."""
 
@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.0002
 
 
 class PlanningTask:
-    """Planning of one tenure; see the module."""
+    """Planning during one tenure; see the module."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class PlanningTask:
             tenure.is_ordered = False
 
     async def count(self) -> Planner:
-        """Plan all present changes, up to `_COUNTED_MAX`, without submitting them."""
+        """Return the number of all present changes, up to `_COUNTED_MAX`, without submitting them."""
         return await self._plan(self._plan_scope(), _COUNTED_MAX)
 
     def are_settled(self) -> bool:
-        """Return whether all brokers that are heard have been so for long enough to be used."""
+        """Return whether all connected brokers have been so for long enough to be used."""
         now, there = self._node.loop.time(), self._tenure.availability
         nodes = [broker.node_id for broker in self._metadata.state.brokers]
         return all(there.is_available(node, now) for node in nodes if there.is_heard(node) or self._node.is_alive(node))

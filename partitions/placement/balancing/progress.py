@@ -1,4 +1,4 @@
-"""Progress of moving partitions, asked of all brokers at once, because only a partition's leader has it.
+"""Progress of moving partitions, requested from all brokers at once, because only a partition's leader has it.
 
     moving: from its new assignment until its leader reports that its committed configuration matches it
 
@@ -32,7 +32,7 @@ _KNOW_PAUSE_S: Final = 0.01
 
 
 class MovingPartition(NamedTuple):
-    """Moving partition: brokers that it waits for, and voters that are to be removed.
+    """Moving partition, with the brokers that it waits for, and the voters to be removed.
 
     Most of the brokers that it waits for do not vote yet."""
 
@@ -51,7 +51,7 @@ class HeldReplicas(NamedTuple):
 
 
 def summed(keys: Iterable[GroupKey]) -> bytes:
-    """Return a checksum of a set of groups; a missing or repeated group changes it."""
+    """Return a checksum of a set of groups, which a missing or repeated group changes."""
     return (sum(int.from_bytes(key) for key in keys) % (1 << 128)).to_bytes(16)
 
 
@@ -65,7 +65,7 @@ class BrokerProgress:
     async def ask(
         self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline, *, with_led: bool
     ) -> dict[NodeId, HeldReplicas | None]:
-        """Return the report of each broker; None when it does not answer, or its copy of the state is older."""
+        """Return the report of each broker; None if it does not answer, or its copy of the state is older."""
         nodes = list(nodes)
         header = [int(self._metadata.state.applied_index), list(asked)[:NAMED_MAX], with_led]
         answers = await asyncio.gather(*(self._ask(node, header, deadline) for node in nodes))
@@ -114,7 +114,7 @@ class BrokerProgress:
 
 
 def _read_report(value: Any) -> HeldReplicas:
-    """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
+    """Return the report in an answer. Raises `Unavailable` if it is malformed."""
     try:
         held, moving, arrived, led, *_ = value
         return HeldReplicas(

@@ -1,4 +1,4 @@
-"""Even counts of replicas: of all partitions over the brokers that can take some, and of each topic.
+"""Even counts of replicas on the brokers that can take some: in total, and of each topic.
 
     squares = (Σ counts[n]²,  Σ Σ topic_counts[t][n]²),  compared in this order, is less after every yield
 
@@ -20,7 +20,7 @@ _Entry = tuple[int, int, Iterator[int]]
 
 
 class ReplicaMoves:
-    """Moves that even the counts.
+    """Moves of replicas that even the counts.
 
     `nodes` can be given replicas; `only_new`: those of a topic only go to brokers that its creation did not name."""
 
@@ -30,7 +30,7 @@ class ReplicaMoves:
         """Topics by the giver's excess, with its partitions still to examine; by giver and taker."""
 
     def moves(self) -> Iterator[tuple[int, ...]]:
-        """Change the layout move by move; yield the partitions moved together, at times an empty tuple."""
+        """Change the layout move by move; yield the partitions moved together, sometimes an empty tuple."""
         while (pair := self._uneven_pair()) is not None:
             giver, taker, number = pair
             self._layout.replace(number, giver, taker)
@@ -42,7 +42,7 @@ class ReplicaMoves:
                 yield ()
 
     def _uneven_pair(self) -> tuple[int, int, int] | None:
-        """Return giver, taker and partition of a move that evens two brokers; None when there is none."""
+        """Return giver, taker and partition of a move between two uneven brokers; None without one."""
         counts = self._layout.counts
         ordered = sorted(self._nodes, key=lambda node: counts[node])
         for giver in reversed(ordered):
@@ -55,7 +55,7 @@ class ReplicaMoves:
         return None
 
     def _best_partition(self, giver: int, taker: int) -> int | None:
-        """Return the best partition to move from one to the other."""
+        """Return the best partition to move from the giver to the taker; None without one."""
         heap = self._heaps.get((giver, taker))
         if heap is None:
             topics = self._layout.on[giver]
@@ -83,7 +83,7 @@ class ReplicaMoves:
         yield from sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node)
 
     def _excess(self, topic: int, giver: int, taker: int) -> int:
-        """Return how many replicas of the topic the taker has more than the giver; less is better."""
+        """Return the difference of the taker's and the giver's numbers of replicas of the topic; less is better."""
         counts = self._layout.topic_counts[topic]
         return counts[taker] - counts[giver]
 
@@ -99,7 +99,7 @@ class ReplicaMoves:
     # a topic
 
     def _even_topic(self, topic: int) -> tuple[int, ...] | None:
-        """Move a partition of the topic, and one of another topic back if needed; None when the topic is even."""
+        """Move a partition of the topic, and one of another topic back if needed; None if the topic is even."""
         in_topic, counts = self._layout.topic_counts[topic], self._layout.counts
         nodes = self._nodes
         if not nodes or max(in_topic[node] for node in nodes) - min(in_topic[node] for node in nodes) < 2:

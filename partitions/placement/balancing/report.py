@@ -1,4 +1,4 @@
-"""Report of the balancer: in words for operators, and as values that are sent between brokers.
+"""Report of the balancer: in words for operators, and as values for the RPC.
 
 Made at the controller's leader, available at any broker. Called by the balancer."""
 
@@ -15,7 +15,7 @@ NAMES_MAX: Final = 5
 
 
 class BalancerSettings(NamedTuple):
-    """Settings by operators. `repair_after_s`: None keeps the replicas of lost brokers where they are."""
+    """Settings of the balancer. `repair_after_s` None leaves the replicas of lost brokers where they are."""
 
     mode: BrokerMode = BrokerMode.CONTINUOUS
     moves_max: int = 16
@@ -49,13 +49,13 @@ class BalancerReport(NamedTuple):
     misplaced: Sequence[MisplacedReplica]
 
     def pack(self) -> list[Any]:
-        """Return the values for a request's answer."""
+        """Return the values for the answer to a request."""
         *rest, misplaced = self
         return [*rest, [list(each) for each in misplaced]]
 
 
 def report_of(value: Any) -> BalancerReport:
-    """Return the report in an answer. Raises `Unavailable` when it cannot be read."""
+    """Return the report in an answer. Raises `Unavailable` if it is malformed."""
     try:
         report = row_of(BalancerReport, value)
         return report._replace(misplaced=[row_of(MisplacedReplica, each) for each in report.misplaced])

@@ -1,4 +1,4 @@
-"""Assembly of the balancer's report from its tenure, at the controller's leader. Called by the balancer."""
+"""Assembly of the balancer's report from its tenure, at the controller's leader."""
 
 from raftlog.partitions.controller.machine import ControllerState
 from raftlog.partitions.node import Node

@@ -1,4 +1,4 @@
-"""State of the balancer during one leadership of the controller; the next leader can find out all of it.
+"""State of the balancer during one leadership of the controller; the next leader reconstructs all of it.
 
     ways       moving partitions, until their leaders report that they have arrived
     resting    partitions that another source placed recently: they are not moved without need
@@ -35,13 +35,15 @@ _CALM_S_MAX: Final = 60.0
 
 
 class _RunningMove(NamedTuple):
+    """Move of a partition that was submitted and has not arrived."""
+
     way: MovingPartition
     changed_at: float
     named_at: float
 
 
 class Tenure:
-    """One leadership of the controller, from `began_at` on. Times are the loop's."""
+    """One leadership of the controller, from `began_at` on. Times are of the loop."""
 
     def __init__(self, term: int, now: float) -> None:
         self.term, self.began_at = term, now
@@ -72,7 +74,7 @@ class Tenure:
     # calm
 
     def note_environment(self, state: ControllerState, now: float) -> None:
-        """Record brokers, topics and their settings as of now."""
+        """Record the present brokers, topics and settings."""
         seen = (state.brokers.digest, state.topics.digest, state.maintenance.digest)
         if seen != self._surroundings:
             self._surroundings = seen
@@ -81,11 +83,13 @@ class Tenure:
             del self.resting[name]
 
     def _note_disturbance(self, now: float) -> None:
+        """Record a disturbance."""
         if now - self._disturbed_at >= _CALM_S:
             self._unrest_at = now
         self._disturbed_at = now
 
     def is_calm(self, now: float) -> bool:
+        """Return whether there was no disturbance for `_CALM_S`, or the longest wait is over."""
         return now - self._disturbed_at >= _CALM_S or now - self._unrest_at >= _CALM_S_MAX
 
     # moving partitions
@@ -125,7 +129,7 @@ class Tenure:
         return is_unled or any(not self.availability.is_heard(node) for node in known.way.missing)
 
     def startable_moves(self, moves_max: int, now: float) -> float:
-        """Return how many more moves may start, with at most `moves_max` running."""
+        """Return the number of further moves that may start, with at most `moves_max` running."""
         earned = self._startable + MOVES_STARTED_PER_S * (now - self._counted_at)
         self._startable, self._counted_at = min(earned, float(MOVES_STARTED_AT_ONCE)), now
         return min(self._startable, moves_max - self.under_way(now))
@@ -185,7 +189,7 @@ class Tenure:
         ]
 
     def inputs(self, state: ControllerState, settings: BalancerSettings, now: float) -> tuple[object, ...]:
-        """Return the inputs of a plan besides places and wishes; equal inputs give the same plan."""
+        """Return the inputs of a plan besides places and scope; equal inputs give the same plan."""
         stuck = tuple(self._stuck_partitions(settings, now).items())
         return (*self._surroundings, state.moved.digest, frozenset(self.ways), stuck, len(self.resting))
 

@@ -1,6 +1,7 @@
-"""Groups that lost their majority, as far as the local replica has the configuration. Pure; called by `ClusterView`.
+"""Groups that lost their majority, by the configuration of the local replica. Pure; called by `cluster_view`.
 
-a majority of one half of the configuration on retired disks   ⇒   no leader can be elected any more"""
+a majority of one half of the configuration on retired disks   ⇒   no leader can be elected any more
+"""
 
 from collections.abc import Container
 from uuid import UUID
@@ -10,7 +11,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 
 
 def lost_majority(group: PartitionReplica, retired: Container[UUID], name: str) -> str | None:
-    """Return the advice for an operator when too many voters' disks are retired; None for all other groups."""
+    """Return advice for operators if too many voters' disks are retired; None for other groups."""
     configuration = group.core.configuration
     for half in (configuration.voters, configuration.outgoing):
         gone = [voter for voter in half if voter.disk_uuid in retired]

@@ -64,16 +64,16 @@ class Moves(BackgroundLoop):
 
     @property
     def moving_count(self) -> int:
-        """Number of groups that are led here and do not match their assignment."""
+        """Number of groups led here that do not match their assignment."""
         return len(self._differing)
 
     @property
     def is_compared(self) -> bool:
-        """Whether all groups were compared with the newest assignments that are known here."""
+        """Whether all groups were compared with the newest assignments known here."""
         return self._compared == self._metadata.state.moved.digest and not self._is_comparing
 
     def differing_groups(self) -> list[tuple[PartitionReplica, Sequence[ReplicaId]]]:
-        """Return the groups that are led here and do not match their assignment, with that assignment."""
+        """Return the groups led here that do not match their assignment, with the assignment."""
         found = []
         for group in list(self._differing.values()):
             wanted = self._assigned_replicas(group)
@@ -102,7 +102,7 @@ class Moves(BackgroundLoop):
         return found
 
     def wait_reason(self, group: PartitionReplica) -> str | None:
-        """Return the reason, in words, for which such a group waits; None while it proceeds."""
+        """Return the reason, in words, why such a group waits; None while it proceeds."""
         wanted = self._assigned_replicas(group)
         if wanted is None:
             return None
@@ -124,7 +124,7 @@ class Moves(BackgroundLoop):
     # callbacks
 
     def state_changed(self) -> None:
-        """Compare all groups again, if the controller's assignments changed."""
+        """Compare all groups again if the controller's assignments changed."""
         if self._compared != self._metadata.state.moved.digest:
             self._look.set()
 
@@ -194,12 +194,12 @@ class Moves(BackgroundLoop):
         return begun
 
     def _is_fresh(self) -> bool:
-        """Return whether the copy of the controller's state is current; an outdated one would move replicas back."""
+        """Return whether the copy of the controller's state is current; an old one would move replicas back."""
         freshness = self._metadata.freshness()
         return freshness.age_ms is not None and freshness.age_ms <= FRESH_MS and freshness.leader is not None
 
     def _is_differing(self, group: PartitionReplica) -> bool:
-        """Return whether it is led here, and differs from its assignment or has an uncommitted configuration."""
+        """Return whether the group is led here and differs from its assignment, or has an uncommitted configuration."""
         wanted, core = self._assigned_replicas(group), group.core
         if group.is_closed or core.role is not Role.LEADER or wanted is None:
             return False
@@ -214,7 +214,7 @@ class Moves(BackgroundLoop):
             self._look.set()
 
     def _step(self, group: PartitionReplica) -> bool:
-        """Begin the next change, if one is due; return whether it was."""
+        """Begin the next change if one is due; return whether it was."""
         core, wanted, me = group.core, self._assigned_replicas(group), self._node.identity.replica
         before = core.configuration
         if wanted is None or not core.has_own_term_commit or before.index > core.committed_index:
@@ -283,7 +283,7 @@ class Moves(BackgroundLoop):
         ]
 
     def _caught_up_members(self, group: PartitionReplica) -> list[ReplicaId]:
-        """Return members that hold the present configuration entry, and nearly everything else that is committed."""
+        """Return members that hold the present configuration entry and nearly all other committed entries."""
         core = group.core
         least = max(core.configuration.index, core.committed_index - CAUGHT_UP_ENTRIES)
         return [

@@ -1,4 +1,4 @@
-"""Next step from a group's present configuration to its assignment. Pure; called by the group's leader.
+"""Next step from the present configuration of a group to its assignment. Pure; called by the group's leader.
 
     missing → learner → nearly caught up → voter, in the place of one to remove (joint → leave) → … → done
 
@@ -25,7 +25,7 @@ def next_change(
     near: Collection[ReplicaId],
     may_begin: bool = True,
 ) -> ConfigurationChange | None:
-    """Return the next change; None when the assignment is reached, or the group has to wait.
+    """Return the next change; None if the assignment is reached, or the group has to wait.
 
     `me` leads, and should transfer leadership before a change that removes it. `reachable`: replicas whose process
     is there; of members, those that answer. `near`: nearly caught up. `may_begin`: whether another learner can be
@@ -51,7 +51,7 @@ def next_change(
 
 
 def is_carried(voters: Sequence[ReplicaId], there: Collection[ReplicaId]) -> bool:
-    """Return whether enough of these voters are there to commit."""
+    """Return whether enough of these voters are present to commit."""
     return has_quorum(Configuration(Index(0), tuple(voters)), there)
 
 
@@ -89,6 +89,6 @@ def _promotion(
 def _voter_to_remove(
     configuration: Configuration, wanted: Sequence[ReplicaId], me: ReplicaId, reachable: Collection[ReplicaId]
 ) -> ReplicaId | None:
-    """Return the next voter to remove: one that is away first, the leader last; None when none is left."""
+    """Return the next voter to remove: an absent one first, the leader last; None if none is left."""
     extra = [voter for voter in configuration.voters if voter not in wanted]
     return min(extra, key=lambda voter: (voter == me, voter in reachable), default=None)

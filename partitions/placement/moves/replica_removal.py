@@ -1,4 +1,4 @@
-"""Removal of unassigned replicas of this node, each once its group has removed it from the configuration.
+"""Removal of unassigned replicas of this node, after their groups have removed them from the configuration.
 
     not assigned here ∧ a leader's committed configuration lacks this very replica   ⇒   removed
 
@@ -34,7 +34,7 @@ UUID_BYTES: Final = 16
 
 
 class ReplicaRemoval(BackgroundLoop):
-    """Task that removes replicas; runs from `start` to `stop`. `remove` deletes a replica for good."""
+    """Task that removes replicas; runs from `start` to `stop`. `remove` deletes a replica permanently."""
 
     purpose = "leaving groups"
 
@@ -50,7 +50,7 @@ class ReplicaRemoval(BackgroundLoop):
             self._changed.set()
 
     def run_soon(self) -> None:
-        """Compare the replicas again, because some were created here that may be unassigned already."""
+        """Compare the replicas again, because new ones may be unassigned already."""
         self._changed.set()
 
     async def _run(self) -> None:
@@ -82,7 +82,7 @@ class ReplicaRemoval(BackgroundLoop):
         return name is not None and self._node.identity.replica not in state.assignment(name).replicas
 
     async def _try_to_remove(self, group: PartitionReplica) -> bool:
-        """Try to remove the replica; return whether it is removed."""
+        """Try to remove the replica; return whether it was removed."""
         if group.core.role is Role.LEADER or group.is_frozen or not await self._is_removed_by_leader(group):
             return group.is_closed
         group.is_leaving = True
@@ -124,7 +124,7 @@ class ReplicaRemoval(BackgroundLoop):
         return [node for node in nodes if node != me and self._node.is_connected(node)]
 
     async def _serve(self, request: Request) -> Answer:
-        """Answer whether the requesting disk is in the committed configuration of a group that is led here."""
+        """Answer whether the requesting disk is in the committed configuration of a group led here."""
         match request.header:
             case [bytes(key), bytes(disk)] if len(key) == len(disk) == UUID_BYTES:
                 asker = ReplicaId(request.node, UUID(bytes=disk))

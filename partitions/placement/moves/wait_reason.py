@@ -1,4 +1,4 @@
-"""Reason, in words, for which a reassignment waits. Pure; called by `Moves`."""
+"""Reason, in words, why a reassignment waits. Pure; called by `Moves`."""
 
 from collections.abc import Collection, Iterable, Sequence
 

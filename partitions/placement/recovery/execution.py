@@ -1,4 +1,4 @@
-"""Execution of `partition recover`: ask every replica, plan, and on order let one of them continue alone.
+"""Execution of `partition recover`: ask every replica, plan, and on request let one replica continue alone.
 
     claim the survivor → disks that have no replica yet never make a first one, durably
     → all others set their copies aside, durably → the survivor leads alone, in a new term
@@ -58,7 +58,7 @@ class RecoveryResult(NamedTuple):
 
 
 class RecoveryExecution:
-    """Recovery by one process: coordinator, and server of the replicas here."""
+    """Recoveries run by one process, and the server for the replicas here."""
 
     def __init__(self, node: Node, metadata: ControllerHost, assignments: Assignments) -> None:
         self._node, self._metadata, self._assignments = node, metadata, assignments
@@ -75,7 +75,7 @@ class RecoveryExecution:
     async def recover(
         self, partition: Partition, caller: Caller, *, accept_loss: bool, survivor: NodeId | None, deadline: Deadline
     ) -> RecoveryResult:
-        """Examine and plan; with `accept_loss` execute the plan.
+        """Examine and plan; with `accept_loss` execute the plan too.
 
         Raises `Unavailable` and `OutcomeUnknown`; it can be repeated."""
         await self._metadata.barrier(deadline)  # retired disks decide
@@ -111,7 +111,7 @@ class RecoveryExecution:
     async def _ask_all(
         self, partition: Partition, places: KnownPlaces, deadline: Deadline
     ) -> tuple[dict[NodeId, ReplicaStatus | AbsentReplica], tuple[NodeId, ...]]:
-        """Ask the nodes of first and assigned replicas, the members that they name, and all others concerned."""
+        """Ask the nodes of first and assigned replicas, the members that they name, and all others involved."""
         statuses: dict[NodeId, ReplicaStatus | AbsentReplica] = {}
         unreachable: dict[NodeId, None] = {}
         asked: set[NodeId] = set()
@@ -144,6 +144,7 @@ class RecoveryExecution:
     # requests to the replica here
 
     async def _serve_status(self, request: Request) -> Answer:
+        """Report the replica here, or its absence."""
         key, driver, me = _read_key(request), self._node.driver, self._node.identity.replica
         group = driver.groups.get(key)
         if group is not None:
@@ -153,11 +154,13 @@ class RecoveryExecution:
         return Answer(pack_status(AbsentReplica(me, driver.persister.checkpoints.was_removed(key))))
 
     async def _serve_claim(self, request: Request) -> Answer:
+        """Claim the replica here as survivor."""
         group = self._local_group(request)
         self._claimed[group.key] = self._node.loop.time() + _CLAIM_S
         return Answer(None)
 
     async def _serve_give_up(self, request: Request) -> Answer:
+        """Set the replica here aside, or never make a first one."""
         key = _read_key(request)
         group = self._node.driver.groups.get(key)
         if group is None:
@@ -172,6 +175,7 @@ class RecoveryExecution:
         return Answer([await self._assignments.set_aside(group)])
 
     async def _serve_rebuild(self, request: Request) -> Answer:
+        """Let the claimed replica here lead alone."""
         group = self._local_group(request)
         if not self._is_claimed(group.key):
             raise ChangeRefused(
@@ -192,6 +196,7 @@ class RecoveryExecution:
         return group
 
     def _check_leaderless(self, group: PartitionReplica) -> None:
+        """Raise `ChangeRefused` if the group has a leader."""
         leader = group.core.leader
         if leader is not None:
             raise ChangeRefused(f"{group.name}: node {leader.node_id} leads it; there is nothing to recover")

@@ -1,4 +1,4 @@
-"""Decision whether a partition has to be recovered, from which replica, and with which loss. Pure.
+"""Plan of a recovery: whether a partition needs it, from which replica, and with which loss. Pure.
 
     refused unless every replica that ever may have counted gives its copy up, holds none and will not make its first
     one, or is on a retired disk
@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 
 
 class KnownPlaces(NamedTuple):
-    """Placement known to the controller: first and assigned replicas, brokers, and retired disks."""
+    """Placement in the controller's state: first and assigned replicas, brokers, and retired disks."""
 
     created: tuple[ReplicaId, ...]
     assigned: tuple[ReplicaId, ...]
@@ -31,7 +31,7 @@ class KnownPlaces(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Plan of a recovery; with a `refusal` it cannot be done.
+    """Plan of a recovery; with a `refusal` there is none to execute.
 
     `survivor` continues alone, `giving_up` set their copies aside, `renouncing` never make a first replica."""
 
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 
 def involved_replicas(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], places: KnownPlaces) -> list[ReplicaId]:
-    """Return the replicas that may hold data of the partition, or may come to hold it, by the answers so far."""
+    """Return the replicas that may have data of the partition, or may get some, by the answers so far."""
     holding = _non_empty(statuses)
     found = {*places.named, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     if not holding or set(places.created) != set(places.assigned):
@@ -57,7 +57,7 @@ def involved_replicas(statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], 
 def make_plan(
     statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica], places: KnownPlaces, survivor: NodeId | None = None
 ) -> Plan:
-    """Return the plan. `statuses` has a row for each node that answered; `survivor` is an operator's choice."""
+    """Return the plan. `statuses` has the reports by node; `survivor` is an operator's choice."""
     held = sorted(
         (each for each in statuses.values() if isinstance(each, ReplicaStatus)), key=lambda each: each.replica
     )
@@ -116,7 +116,7 @@ def _obstacle(
 
 
 def _has_reported(replica: ReplicaId, statuses: Mapping[NodeId, ReplicaStatus | AbsentReplica]) -> bool:
-    """Return whether this very disk has reported its replica."""
+    """Return whether the node has reported on exactly this disk."""
     answer = statuses.get(replica.node_id)
     return answer is not None and answer.replica == replica
 
@@ -134,7 +134,7 @@ def _can_win(candidate: ReplicaStatus, holding: Sequence[ReplicaStatus]) -> bool
 
 
 def _choose_survivor(holding: Sequence[ReplicaStatus], chosen: NodeId | None) -> ReplicaStatus | str:
-    """Return the newest replica, and of several the one that lost least; or the reason why there is none.
+    """Return the newest replica, of several the one with the least loss; or the reason why there is none.
 
     When no data is left on any disk, `holding` are empty replicas, and the partition begins again."""
     candidates = [each for each in holding if chosen in (None, each.replica.node_id)]

@@ -1,4 +1,4 @@
-"""Report of one replica on itself, for the plan of a recovery; and its encoding."""
+"""Report of one replica on itself, for the plan of a recovery, and its encoding."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from raftlog.types import NodeId
 
 
 class LostEntry(msgspec.Struct, frozen=True, array_like=True):
-    """Damaged entry that no other replica could supply: its records are those from `offset` to `end`, exclusive."""
+    """Damaged entry that no other replica could supply; its records are those from `offset` to `end` (exclusive)."""
 
     offset: int
     end: int
@@ -19,7 +19,7 @@ class LostEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AbsentReplica(msgspec.Struct, frozen=True, array_like=True):
-    """Disk without a replica. `is_told`: it never makes a first replica from the creation."""
+    """Disk without a replica. `is_told`: it will never make a first replica from the creation."""
 
     replica: ReplicaId
     is_told: bool
@@ -45,17 +45,17 @@ class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def may_lead(self) -> bool:
-        """Whether the replica may campaign: no damage and no lost entries, and it is a voter."""
+        """Whether the replica may campaign: it is a voter without damage and lost entries."""
         return self.damage is None and self.vote_floor == self.last and self.replica in (*self.voters, *self.outgoing)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no entry: its copy was set aside, or it is new."""
+        """Whether it has no entry: its copy was set aside, or it is new."""
         return self.last.index == 0
 
 
 def status_of(replica: ReplicaId, group: PartitionReplica) -> ReplicaStatus:
-    """Return the state of the replica in this process."""
+    """Return the state of a replica of this process."""
     core, log = group.core, group.log
     configuration = core.configuration
     last = core.last_id
@@ -88,7 +88,7 @@ def pack_status(status: ReplicaStatus | AbsentReplica) -> list[Any]:
 
 
 def unpack_status(raw: Any) -> ReplicaStatus | AbsentReplica:
-    """Return the report in an answer. Raises `OutcomeUnknown` when it cannot be read."""
+    """Return the report in an answer. Raises `OutcomeUnknown` if it is malformed."""
     try:
         if type(raw[1]) is bool:  # a status has the term there
             return msgspec.convert(raw, AbsentReplica)
