@@ -5,6 +5,6 @@
     offsets, epochs, deletion LeaderOffsets
     leaders of topics         TopicLeaders, the only part that asks other nodes
 
-A replica that does not lead is refused at once (`NotLeader`), and nothing is forwarded. Called by the faces."""
+A replica that does not lead is refused at once (`NotLeader`), and nothing is forwarded. Called by listeners."""
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.leader"

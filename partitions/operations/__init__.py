@@ -1,6 +1,6 @@
-"""Orders of operators to a cluster, and their progress.
+"""Operations of operators on a cluster, and their progress.
 
-Imported by the broker, as `broker.operations`. Orders are decided by the controller (`controller`); replicas are moved
+Imported by the broker, as `broker.operations`. Requests are decided by the controller (`controller`); replicas are moved
 by `placement.moves`, and moves are planned by `placement.balancing`."""
 
 from raftlog.partitions.operations.operations import Operations

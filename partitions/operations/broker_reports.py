@@ -1,4 +1,4 @@
-"""Report of each broker on the leaderships and replicas that it still has, for the progress of orders.
+"""Report of each broker on its remaining leaderships and replicas, for the progress of operations.
 
 Fetched with one request; None stands for a broker that is away, or runs an older release. Called by the operations."""
 

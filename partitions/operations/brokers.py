@@ -1,7 +1,8 @@
-"""Orders about brokers: maintenance and decommission, with their progress. Called by faces, as `operations.brokers`.
+"""Operations on brokers: maintenance and decommission, with progress. Called by listeners, as `operations.brokers`.
 
 maintenance    a row of the controller; the broker itself transfers its leaderships (`node.leaders`)
-decommission   draining; the balancer moves its replicas, and the controller's leader removes it once it is empty"""
+decommission   draining; the balancer moves its replicas, and the controller's leader removes it once it is empty
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,10 +26,11 @@ from raftlog.values.brokers import Decommission, Maintenance
 from raftlog.values.placement import MOVES_MAX, LeavingPartition, Reconfiguration, places_of
 
 
-class BrokerOrders:
-    """Orders about brokers, given on this process.
+class BrokerOperations:
+    """Operations on brokers, from this process.
 
-    The copy of the controller's state is brought up to date before every order."""
+    The copy of the controller's state is brought up to date before every change.
+    """
 
     def __init__(
         self, metadata: ControllerHost, broker_reporter: BrokerReporter, move_reporter: MoveReporter, balancer: Balancer

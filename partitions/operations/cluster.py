@@ -1,4 +1,4 @@
-"""Orders about the whole cluster: its settings and its feature level. Called by faces, as `operations.cluster`."""
+"""Operations on the whole cluster: its settings, its feature level. Called by listeners, as `operations.cluster`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ from raftlog.values.cluster import ClusterSettingsStatus
 Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]]
 
 
-class ClusterOrders:
-    """Orders about the whole cluster, given on this process."""
+class ClusterOperations:
+    """Operations on the whole cluster, from this process."""
 
     def __init__(self, metadata: ControllerHost, broker_reporter: BrokerReporter, brokers: Brokers) -> None:
         self._metadata, self._broker_reporter, self._brokers = metadata, broker_reporter, brokers

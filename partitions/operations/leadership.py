@@ -1,13 +1,13 @@
-"""Leadership transfer of one partition to another voter by an operator's order.
+"""Leadership transfer of one partition to another voter, requested by an operator.
 
-    the broker with the order             the leader
+    the broker with the request           the leader
     operations.transfer (group, target)   ──▶    transfers, and waits for success or abandonment
                                           ◀──    node id of the leader
     SetAssignment: the target first              so that the balance of leaders does not revert it
 
 Only a voter that holds everything that its leader has is asked to campaign (`raft.transfer`), so a newly promoted one
 that lacks something waits, or is refused. An abandoned transfer costs the partition's writes no more than an election
-timeout. Called by faces, as `operations.leadership`."""
+timeout. Called by listeners, as `operations.leadership`."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ _ATTEMPTS_MAX: Final = 5
 """Attempts at a changing assignment."""
 
 
-class LeadershipOrders:
+class LeadershipOperations:
     """Requester and server of leadership transfers in one process."""
 
     def __init__(self, node: Node, metadata: ControllerHost, topics: Topics, router: PartitionRouter) -> None:
@@ -85,9 +85,9 @@ class LeadershipOrders:
         return leader
 
     async def _ask_leader(self, partition: Partition, target: NodeId, deadline: Deadline) -> NodeId:
-        """Send the order to the current leader, with retries.
+        """Send the request to the current leader, with retries.
 
-        An order with a named target is also repeated after an unknown outcome."""
+        A request with a named target is also repeated after an unknown outcome."""
         loop = asyncio.get_running_loop()
         why: object = "none is known"
         is_unknown = False

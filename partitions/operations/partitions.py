@@ -1,6 +1,6 @@
-"""Orders about the assignment of replicas to brokers. Called by faces, as `operations.partitions`.
+"""Operations on the assignment of replicas to brokers. Called by listeners, as `operations.partitions`.
 
-An order is an assignment of the controller, compared and set; the partitions' leaders follow it (`placement.moves`). To
+A request becomes an assignment of the controller, compared and set; the partitions' leaders follow it (`placement.moves`). To
 cancel is to assign a partition to its present voters."""
 
 import asyncio
@@ -22,12 +22,12 @@ from raftlog.values.placement import Cancelled, Reconfiguration
 _logger = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
-"""Attempts of an order without a version when another change of the assignment came first."""
+"""Attempts at a request without a version when another change of the assignment came first."""
 _CANCELLED_AT_ONCE: Final = 16
 
 
-class PartitionOrders:
-    """Orders about replicas, given on this process."""
+class PartitionOperations:
+    """Operations on replicas, from this process."""
 
     def __init__(self, metadata: ControllerHost, move_reporter: MoveReporter) -> None:
         self._metadata, self._move_reporter = metadata, move_reporter
@@ -45,7 +45,7 @@ class PartitionOrders:
 
         Allowed are 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a
         replica already.
-        Another order for the same partition replaces it."""
+        Another request for the same partition replaces it."""
         await self._metadata.barrier(deadline)
         for attempt in range(_ATTEMPTS_MAX):
             state = self._metadata.state
@@ -93,7 +93,7 @@ class PartitionOrders:
             async with limit:
                 try:
                     return await self._cancel(move, deadline) != move.version
-                except RequestError as error:  # a concurrent order, or impossible now
+                except RequestError as error:  # a concurrent request, or impossible now
                     _logger.info("the move of %s/%s is not cancelled: %s", move.topic, move.partition, error)
                     return False
 

@@ -14,12 +14,12 @@ from raftlog.errors import (
     UnknownTopic,
     VersionConflict,
 )
-from raftlog.partitions.operations.balancer_orders import BalancerOrders
-from raftlog.partitions.operations.brokers import BrokerOrders
-from raftlog.partitions.operations.cluster import ClusterOrders
-from raftlog.partitions.operations.leadership import LeadershipOrders
+from raftlog.partitions.operations.balancer_operations import BalancerOperations
+from raftlog.partitions.operations.brokers import BrokerOperations
+from raftlog.partitions.operations.cluster import ClusterOperations
+from raftlog.partitions.operations.leadership import LeadershipOperations
 from raftlog.partitions.operations.local import LocalReplicas
-from raftlog.partitions.operations.partitions import PartitionOrders
+from raftlog.partitions.operations.partitions import PartitionOperations
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.values.brokers import BrokerDescription, MaintenanceStatus
@@ -434,7 +434,14 @@ async def test_invalid_log_levels_and_loggers_are_refused(api, app_logger, path,
 
 async def test_the_scripted_operations_are_those_that_http_calls(scripted):
     """The scripted operations have the names of all real operations that HTTP calls, and no others."""
-    parts = BalancerOrders, BrokerOrders, ClusterOrders, LeadershipOrders, LocalReplicas, PartitionOrders
+    parts = (
+        BalancerOperations,
+        BrokerOperations,
+        ClusterOperations,
+        LeadershipOperations,
+        LocalReplicas,
+        PartitionOperations,
+    )
     of_kafka_alone = {"active_producers", "refresh"}
     names = {name for part in parts for name in vars(part) if not name.startswith("_")}
     assert names == ANSWERS.keys() | of_kafka_alone

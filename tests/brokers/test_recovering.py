@@ -24,7 +24,7 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield brokers
 
 
-async def recover(brokers: Brokers, *, accept_loss: bool = False) -> Recovered:
+async def recover(brokers: Brokers, *, accept_loss: bool = False) -> RecoveryResult:
     broker = next(iter(brokers.running.values()))
     return await broker.recover_partition(
         "t", 0, OPERATOR, accept_loss=accept_loss, survivor=None, deadline=deadline_in(10_000)

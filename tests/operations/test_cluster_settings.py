@@ -4,7 +4,13 @@ import pytest
 
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.controller.machine import AlterClusterConfig, settings_of
-from raftlog.partitions.operations.cluster_settings import SETTINGS, check_names, check_settings, current_settings, describe_settings
+from raftlog.partitions.operations.cluster_settings import (
+    SETTINGS,
+    check_names,
+    check_settings,
+    current_settings,
+    describe_settings,
+)
 from tests.controller.machine.fleet import make_cluster
 
 

@@ -197,18 +197,18 @@ class Balancer(BackgroundLoop):
         """Submit planned changes, up to the limit."""
         now = self._node.loop.time()
         free = tenure.startable_moves(self._settings().moves_max, now)
-        orders: list[Change] = []
-        while tenure.queue and len(orders) < _LEADERS_A_LOOK:
+        changes: list[Change] = []
+        while tenure.queue and len(changes) < _LEADERS_A_LOOK:
             change = tenure.queue[0]
             if change.why is not ChangeReason.LEADERS:
                 if free < 1:
                     break
                 free -= 1
                 tenure.note_move_started()
-            orders.append(tenure.queue.popleft())
-        if not orders:
+            changes.append(tenure.queue.popleft())
+        if not changes:
             return
-        done = await asyncio.gather(*(self._submit_change(tenure, change) for change in orders))
+        done = await asyncio.gather(*(self._submit_change(tenure, change) for change in changes))
         if not all(done):
             self._planning.forget()
 

@@ -1,4 +1,4 @@
-"""Execution of `partition recover`: ask every replica, plan, and on request let one replica continue alone.
+"""Execution of `partition recover`: ask every replica, plan, and if requested let one replica continue alone.
 
     claim the survivor → disks that have no replica yet never make a first one, durably
     → all others set their copies aside, durably → the survivor leads alone, in a new term

@@ -15,7 +15,7 @@ from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import GroupName
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.operations.brokers import BrokerOrders
+from raftlog.partitions.operations.brokers import BrokerOperations
 from tests.simulation.brokers.at_work import World
 
 ELASTIC = replace(NONE, orders=(Order.MOVE,), quiet_s=5.0)
@@ -103,12 +103,12 @@ def test_a_needed_broker_stays_and_gets_the_reason(
 ) -> None:
     world = begin()
     order(world, lambda broker: broker.operations.brokers.decommission(3, deadline=deadline_in(5_000)))
-    status = BrokerOrders.decommission_status
+    status = BrokerOperations.decommission_status
 
-    async def say_nothing(self: BrokerOrders, *args: Any, **options: Any) -> Any:
+    async def say_nothing(self: BrokerOperations, *args: Any, **options: Any) -> Any:
         return (await status(self, *args, **options)).replaced(reason=None, allocation_failures=())
 
-    monkeypatch.setattr(BrokerOrders, "decommission_status", say_nothing)
+    monkeypatch.setattr(BrokerOperations, "decommission_status", say_nothing)
     with pytest.raises(PropertyBroken, match="stuck-in-silence"):
         world.converge()
 

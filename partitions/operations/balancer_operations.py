@@ -1,4 +1,4 @@
-"""State of the balancer for operators, and their orders to it. Called by faces, as `operations.balancing`."""
+"""Operations on the balancer: its state, and a rebalance at once. Called by listeners, as `operations.balancing`."""
 
 from typing import cast
 
@@ -7,8 +7,8 @@ from raftlog.partitions.placement.balancing import Balancer
 from raftlog.values.placement import BalancerMode, BalancerState, BalancerStatus, BalancerViolations
 
 
-class BalancerOrders:
-    """Orders to the balancer, on any broker; the controller's leader answers."""
+class BalancerOperations:
+    """Operations on the balancer, from any broker; the controller's leader answers."""
 
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
@@ -26,5 +26,5 @@ class BalancerOrders:
         )
 
     async def rebalance(self, *, deadline: Deadline) -> int:
-        """Plan at once, also in mode off; return how many partitions will move."""
+        """Plan at once, also in mode off; return the number of partitions that will move."""
         return await self._balancer.rebalance(deadline)
