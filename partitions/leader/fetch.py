@@ -7,7 +7,7 @@ bytes of the answer ≤ `max_bytes`, except for its first batch;   bytes held wh
 
 A partition is full when more of its records are at hand than fit: then the answer does not wait for others. The cost of
 a wake-up depends on the partitions that have advanced, not on all. A fetch of many partitions is read in slices. Called
-by faces through `Broker.leader.fetches`."""
+by listeners through `Broker.leader.fetches`."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Operations of operators on a cluster, and their progress.
 
-Imported by the broker, as `broker.operations`. Requests are decided by the controller (`controller`); replicas are moved
-by `placement.moves`, and moves are planned by `placement.balancing`."""
+Imported by the broker, as `broker.operations`. Requests are decided by the controller (`controller`); replicas are
+moved by `placement.moves`, and moves are planned by `placement.balancing`."""
 
 from raftlog.partitions.operations.operations import Operations
 

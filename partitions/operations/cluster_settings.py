@@ -2,7 +2,8 @@
 
 The controller's state holds them as text, from feature level 3 on, and all brokers apply them as they receive them. A
 value that this release cannot use (a newer one wrote it) counts as the default, and so does one that was never set.
-Pure. Changes are validated with `check_settings`; readers of a setting call `current_settings` whenever they need it."""
+Pure. Changes are validated with `check_settings`; readers of a setting call `current_settings` whenever they need
+it."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache

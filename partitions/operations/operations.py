@@ -10,7 +10,8 @@ to date first, and from the answers of the partitions' leaders that arrive in ti
 Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot be reached until the deadline,
 `DeadlineExceeded` when the outcome of a change is unknown, `UnknownBroker`, `UnknownTopic`, `UnknownPartition`,
 `InvalidArgument` for impossible requests, `VersionConflict` when `expected_version` is not the current version, and
-`ChangeRefused` for requests that are impossible now. Requests above the cluster's feature level are `InvalidArgument`."""
+`ChangeRefused` for requests that are impossible now. Requests above the cluster's feature level are
+`InvalidArgument`."""
 
 from raftlog.partitions.controller import ControllerHost
 from raftlog.partitions.node import Node

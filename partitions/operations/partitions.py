@@ -1,7 +1,7 @@
 """Operations on the assignment of replicas to brokers. Called by listeners, as `operations.partitions`.
 
-A request becomes an assignment of the controller, compared and set; the partitions' leaders follow it (`placement.moves`). To
-cancel is to assign a partition to its present voters."""
+A request becomes an assignment of the controller, compared and set; the partitions' leaders follow it
+(`placement.moves`). To cancel is to assign a partition to its present voters."""
 
 import asyncio
 import logging
