@@ -227,7 +227,7 @@ class Broker:
         Errors of the whole call (`UnknownTopic`) are raised; errors of a record or a partition are in the results."""
         target = self._topics.get(topic)
         if target is None or target.is_internal or not self.is_ready:
-            target = await self._writable(topic, deadline)
+            target = await self._writable_topic(topic, deadline)
         if partition is not None:
             await self._finder.look_up(target, partition, deadline)
         if producer is not None:
@@ -255,7 +255,7 @@ class Broker:
         """Append record batches of a client unchanged, all or nothing.
 
         Raises `InvalidBatch`, `RecordTooLarge`, and the errors that `produce_records` has in its results."""
-        found = await self._writable(topic, deadline)
+        found = await self._writable_topic(topic, deadline)
         target = await self._finder.partition_of(found, partition, deadline)
         try:
             produced = await target.produce_batches(body, acks, deadline)
@@ -265,11 +265,11 @@ class Broker:
 
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """Open a stream of records to append. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
-        found = await self._writable(topic, deadline)
+        found = await self._writable_topic(topic, deadline)
         await self._finder.look_up(found, partition, deadline)
         return ProduceStream(found, partition, self._wall_ms, self._finder.refresh_errors, self._finder.look_up)
 
-    async def _writable(self, name: str, deadline: Deadline) -> Topic:
+    async def _writable_topic(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)
         if topic.is_internal:
             raise InvalidArgument(f"topic {name} is internal; only brokers write to it")
@@ -309,7 +309,7 @@ class Broker:
 
         Raises `OffsetOutOfRange` above the high watermark, and `InvalidArgument` for an internal topic. Can be
         repeated."""
-        target = await self._finder.partition_of(await self._writable(topic, deadline), partition, deadline)
+        target = await self._finder.partition_of(await self._writable_topic(topic, deadline), partition, deadline)
         return await self._reader.delete_before(target, before_offset, deadline)
 
     # ---- topics

@@ -45,23 +45,23 @@ Handler: TypeAlias = Callable[[Registry, GroupCoordinator, Any, Deadline], Await
 def _on_instance(method: Callable[..., Awaitable[A]]) -> Handler[A]:
     """Return a handler that calls a method of the named instance with the request's fields and the deadline."""
 
-    async def served(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
+    async def serve(registry: Registry, coordinator: GroupCoordinator, asked: Any, deadline: Deadline) -> A:
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked[:2]) as instance:
             return await method(instance, *asked[2:], deadline)
 
-    return served
+    return serve
 
 
 def _read_state(read: Callable[[Instance], A]) -> Handler[A]:
     """Return a handler that reads the state of the named instance, and then confirms the coordinator."""
 
-    async def served(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
+    async def serve(registry: Registry, coordinator: GroupCoordinator, asked: InstanceName, deadline: Deadline) -> A:
         async with _confirm_on_error(coordinator, deadline), registry.use(coordinator, *asked) as instance:
             found = read(instance)
             await coordinator.confirm(deadline)
             return found
 
-    return served
+    return serve
 
 
 @asynccontextmanager

@@ -207,11 +207,11 @@ class GroupCoordinator(OffsetsPort):
         try:
             done = self.writer.write(entries)
         except RaftlogError as error:
-            self._loop.call_soon(self._stored, store, error)
+            self._loop.call_soon(self._on_stored, store, error)
         else:
-            done.add_done_callback(lambda future: self._stored(store, future.exception()))
+            done.add_done_callback(lambda future: self._on_stored(store, future.exception()))
 
-    def _stored(self, store: Store, error: BaseException | None) -> None:
+    def _on_stored(self, store: Store, error: BaseException | None) -> None:
         if self.is_over:
             return
         assert error is None or isinstance(error, RaftlogError), f"{self.replica.name}: {error!r}"

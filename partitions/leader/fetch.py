@@ -299,7 +299,7 @@ class PartitionsFetch:
         if loop.time() >= deadline:
             return False
         self._woken = woken = loop.create_future()
-        timer = loop.call_at(deadline, _give_up, woken)
+        timer = loop.call_at(deadline, _time_out, woken)
         try:
             await woken
         except TimeoutError:
@@ -330,6 +330,6 @@ def check_epoch(replica: Replica, epoch: int) -> None:
         raise UnknownLeaderEpoch(f"{replica.name}: epoch {epoch} is newer than {core.term} here", core.leader)
 
 
-def _give_up(woken: "asyncio.Future[None]") -> None:
+def _time_out(woken: "asyncio.Future[None]") -> None:
     if not woken.done():
         woken.set_exception(TimeoutError())

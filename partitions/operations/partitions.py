@@ -89,7 +89,7 @@ class PartitionOperations:
         chosen = moves if node_id is None else list(moves_of_node(moves, node_id))
         limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
 
-        async def cancelled(move: Reconfiguration) -> bool:
+        async def cancel_one(move: Reconfiguration) -> bool:
             async with limit:
                 try:
                     return await self._cancel(move, deadline) != move.version
@@ -97,7 +97,7 @@ class PartitionOperations:
                     _logger.info("the move of %s/%s is not cancelled: %s", move.topic, move.partition, error)
                     return False
 
-        ends = await asyncio.gather(*map(cancelled, chosen), return_exceptions=True)
+        ends = await asyncio.gather(*map(cancel_one, chosen), return_exceptions=True)
         done = [move for move, end in zip(chosen, ends, strict=True) if end is True]
         for error in ends:
             if isinstance(error, BaseException):

@@ -56,7 +56,7 @@ class Waits:
         """End all waits, and allow no further ones."""
         self._is_closed = True
         for woken in self._waiting:
-            _give_up(woken)
+            _time_out(woken)
         for watch, place in self._watches.items():
             watch.changed(place)
 
@@ -78,7 +78,7 @@ class Waits:
             return False
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting[woken] = self._visible_bytes + size
-        timer = loop.call_at(deadline, _give_up, woken)
+        timer = loop.call_at(deadline, _time_out, woken)
         try:
             await woken
         except TimeoutError:
@@ -89,6 +89,6 @@ class Waits:
         return True
 
 
-def _give_up(woken: "asyncio.Future[None]") -> None:
+def _time_out(woken: "asyncio.Future[None]") -> None:
     if not woken.done():
         woken.set_exception(TimeoutError())

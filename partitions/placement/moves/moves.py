@@ -263,7 +263,7 @@ class Moves(BackgroundLoop):
         error = done.exception()
         if error is None:
             self._refused.pop(group.key, None)
-            voters, learners = _nodes(after.voters), _nodes(after.learners)
+            voters, learners = _node_list(after.voters), _node_list(after.learners)
             event(_logger, "members_changed", group=group.name, voters=voters, learners=learners)
             self._due[group.key] = group
             self._look.set()
@@ -293,5 +293,5 @@ class Moves(BackgroundLoop):
         ]
 
 
-def _nodes(replicas: Sequence[ReplicaId]) -> list[NodeId]:
+def _node_list(replicas: Sequence[ReplicaId]) -> list[NodeId]:
     return [replica.node_id for replica in sorted(replicas)]

@@ -21,20 +21,20 @@ def wait_reason(
         return "it waits for the controller's leader, which has not been heard here lately"
     if not is_committed or configuration.is_joint:
         away = [voter for voter in configuration.all_voters() if voter not in reachable]
-        return f"a change of its voters is not committed yet: {_nodes(away)} away" if away else None
+        return f"a change of its voters is not committed yet: {_node_list(away)} away" if away else None
     filling = [learner for learner in configuration.learners if learner in wanted]
     missing = [replica for replica in wanted if not configuration.has_member(replica)]
     away = [replica for replica in (*filling, *missing) if replica not in reachable]
     if away and len(away) == len(filling) + len(missing):
-        return f"{_nodes(away)} to get a replica and {'does' if len(away) == 1 else 'do'} not answer"
+        return f"{_node_list(away)} to get a replica and {'does' if len(away) == 1 else 'do'} not answer"
     if missing and not filling and not may_begin:
         return "it waits its turn: others that this broker leads are being filled"
     gone = [replica for replica in wanted if replica not in reachable]
     if not missing and not filling and len(configuration.voters) > len(wanted) and not is_carried(wanted, reachable):
-        return f"the others that vote stay until enough of its replicas are there: {_nodes(gone)} away"
+        return f"the others that vote stay until enough of its replicas are there: {_node_list(gone)} away"
     return refused
 
 
-def _nodes(replicas: Iterable[ReplicaId]) -> str:
+def _node_list(replicas: Iterable[ReplicaId]) -> str:
     nodes = sorted({replica.node_id for replica in replicas})
     return f"node {nodes[0]} is" if len(nodes) == 1 else f"the nodes {', '.join(map(str, nodes))} are"

@@ -71,7 +71,7 @@ def make_plan(
     if isinstance(best, str):
         return Plan(None, (), (), gone, best, ())
     others = tuple(each for each in held if each.replica != best.replica)
-    absent = {each.replica for each in statuses.values() if isinstance(each, AbsentReplica) and not each.is_told}
+    absent = {each.replica for each in statuses.values() if isinstance(each, AbsentReplica) and not each.is_renounced}
     members = {*places.created, *(voter for each in holding for voter in (*each.voters, *each.outgoing))}
     renouncing = tuple(sorted(absent & members))
     return Plan(best, others, renouncing, gone, None, _describe_loss(best, holding, gone))

@@ -19,10 +19,10 @@ class LostEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AbsentReplica(msgspec.Struct, frozen=True, array_like=True):
-    """Disk without a replica. `is_told`: it will never make a first replica from the creation."""
+    """Disk without a replica. `is_renounced`: it will never make a first replica from the creation."""
 
     replica: ReplicaId
-    is_told: bool
+    is_renounced: bool
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):

@@ -141,7 +141,7 @@ def test_a_new_disk_that_is_away_may_be_a_member_already() -> None:
     assigned = (replica(1), replica(2), replica(3, 103))
     plan = make_plan(rows, KnownPlaces(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
     assert "node 3 does not answer" in refusal(plan)
-    rows[NodeId(3)] = AbsentReplica(replica(3, 104), is_told=True)
+    rows[NodeId(3)] = AbsentReplica(replica(3, 104), is_renounced=True)
     plan = make_plan(rows, KnownPlaces(tuple(map(replica, ALL)), assigned, assigned, {UUID(int=3)}))
     assert "node 3 answers with another disk" in refusal(plan)
 
@@ -215,8 +215,8 @@ def test_refusals(plan: Plan, words: str) -> None:
 
 
 def test_a_standing_travels() -> None:
-    assert unpack_status(pack_status(AbsentReplica(replica(1), is_told=True))) == AbsentReplica(
-        replica(1), is_told=True
+    assert unpack_status(pack_status(AbsentReplica(replica(1), is_renounced=True))) == AbsentReplica(
+        replica(1), is_renounced=True
     )
     for each in (standing(1, lost=(3, 4)), standing(2, lost=None), standing(3, floor=entry(11), outgoing=(1,))):
         assert unpack_status(pack_status(each)) == each
