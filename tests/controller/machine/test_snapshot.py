@@ -192,8 +192,8 @@ from random import Random
 from raftlog.partitions.controller.machine import PlacementCandidate, place, snapshot_payloads
 from raftlog.types import Index
 from tests.controller.machine.fleet import replica
-from tests.controller.machine.test_snapshot import busy
-state = busy().state
+from tests.controller.machine.test_snapshot import make_busy_cluster
+state = make_busy_cluster().state
 print(state.state_hash().hex(), b"".join(snapshot_payloads(state, Index(1))).hex())
 print(place(9, 2, [PlacementCandidate(replica(node), f"h{node % 3}") for node in range(6)], Random(1)))
 """
