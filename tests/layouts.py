@@ -55,5 +55,13 @@ def table_after(mark: str, document: str = DOCUMENT) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+def items_after(mark: str, document: str = DOCUMENT) -> list[tuple[str, str]]:
+    """Return the items of the list behind a mark, each cut at its first colon outside of code."""
+    text = document.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0]
+    items = [" ".join(item.split()) for item in f"\n{text}".split("\n- ")[1:]]
+    found = [re.fullmatch(r"((?:`[^`]*`|[^`])*?)(?:: (.*))?", item) for item in items]
+    return [(match[1], match[2] or "") for match in found if match]
+
+
 def layout(name: str) -> Layout:
     return Layout([Field(int(cells[0]), cells[1], cells[2]) for cells in table_after(f"layout: {name}")])

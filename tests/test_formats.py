@@ -40,7 +40,7 @@ from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.topic_config import LogConfig
 from raftlog.types import Offset
 from raftlog.values.error_codes import STATUS_AND_CODE
-from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
+from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, items_after, layout, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
@@ -262,13 +262,14 @@ async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) ->
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
     served = set(broker.node._requests._handlers)
     await broker.close()
-    rows = table_after("requests", (DOCS / "REPLICATION.md").read_text(encoding="utf-8"))
-    described = [name for cells in rows for name in re.findall(r"`([^`]+)`", cells[0])]
+    items = items_after("requests", (DOCS / "REPLICATION.md").read_text(encoding="utf-8"))
+    described = [name for head, _ in items for name in re.findall(r"`([^`]+)`", head)]
     assert len(described) == len(set(described))
     assert set(described) == served | {*NAMES}
 
 
 def test_the_error_codes_of_http_are_those_of_the_code() -> None:
-    rows = table_after("error codes", (DOCS / "ERRORS.md").read_text(encoding="utf-8"))
+    items = items_after("error codes", (DOCS / "ERRORS.md").read_text(encoding="utf-8"))
+    listed = {tuple(map(int, head.partition(" (")[0].split(" / "))) for head, _ in items}
     named = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, tuple)}
-    assert {(int(cells[0]), int(cells[1])) for cells in rows} == named | set(STATUS_AND_CODE.values())
+    assert listed == named | set(STATUS_AND_CODE.values())

@@ -101,7 +101,7 @@ def _is_broker(value: ast.expr) -> bool:
 
 def test_the_drawing_has_every_room() -> None:
     root = Path(__file__).parents[1]
-    rooms = (root / "docs" / "ARCHITECTURE.md").read_text().partition("## Rooms")[2]
+    rooms = (root / "docs" / "ARCHITECTURE.md").read_text().partition("## Packages")[2]
     drawing = rooms.partition("```")[2].partition("```")[0]
     folders = {
         path.parent.resolve().relative_to(root)

@@ -9,7 +9,7 @@ import yaml
 
 from raftlog.cli.monitoring import ALERTS, CONSUMER_LAG, PANELS, Alert
 from raftlog.testing import BrokerProcess
-from tests.layouts import DOCS, table_after
+from tests.layouts import DOCS, items_after
 
 METRICS = (DOCS / "METRICS.md").read_text(encoding="utf-8")
 _SUFFIXES = ("_bucket", "_count", "_sum")
@@ -17,7 +17,7 @@ _SUFFIXES = ("_bucket", "_count", "_sum")
 
 def list_known_metrics() -> set[str]:
     """Return the metrics of docs/METRICS.md, which another test compares with a scrape."""
-    return {name for cells in table_after("metrics", METRICS) for name in re.findall(r"`([^`]+)`", cells[0])}
+    return {name for head, _ in items_after("metrics", METRICS) for name in re.findall(r"`([^`]+)`", head)}
 
 
 @pytest.mark.parametrize("each", [*ALERTS, *PANELS], ids=lambda each: each[0])

@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from raftlog.storage.directory import FORMAT_VERSION
 from tests.controller.brokers import brokers
-from tests.layouts import table_after
+from tests.layouts import items_after
 
 ENVELOPE = ["format", "kind"]
 
@@ -24,11 +24,11 @@ async def test_the_files_of_a_node_are_those_described(tmp_path: Path) -> None:
             stated = body.pop("crc32c")
             assert stated == crc32c(json.dumps(body, sort_keys=True).encode())
             assert (body["format"], body["kind"]) == (FORMAT_VERSION, name)
-            described = [cells[0].strip("`") for cells in table_after(f"file: {name}")]
+            described = [head.strip("`") for head, _ in items_after(f"file: {name}")]
             assert list(body) == [*ENVELOPE, *described]
 
 
 @pytest.mark.parametrize("name", ["identity", "peers", "bootstrap"])
 def test_no_file_is_described_twice(name: str) -> None:
-    members = [cells[0] for cells in table_after(f"file: {name}")]
+    members = [head for head, _ in items_after(f"file: {name}")]
     assert len(set(members)) == len(members)

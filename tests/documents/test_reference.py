@@ -22,7 +22,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.values.error_codes import STATUS_AND_CODE
 from tests.cluster_secret import SECRET
 from tests.documents.pages import ROOT
-from tests.layouts import DOCS, table_after
+from tests.layouts import DOCS, items_after
 
 ERRORS = (DOCS / "ERRORS.md").read_text(encoding="utf-8")
 EVENTS_PAGE = (DOCS / "EVENTS.md").read_text(encoding="utf-8")
@@ -50,28 +50,35 @@ def flag_names(verb: click.Command) -> dict[str, click.Option]:
     }
 
 
-def test_every_error_code_has_a_row() -> None:
+def iterate_error_codes() -> Iterator[tuple[tuple[int, int], set[str]]]:
+    """Yield status and error code of each item, with its outcomes; without a note it is `failed`."""
+    for head, _ in items_after("error codes", ERRORS):
+        pair, _, note = head.partition(" (")
+        status, code = map(int, pair.split(" / "))
+        yield (status, code), set(list_code_spans(note)) or {"failed"}
+
+
+def test_every_error_code_has_an_item() -> None:
     named = {value for value in vars(codes).values() if isinstance(value, tuple)}
     wanted = {*named, *STATUS_AND_CODE.values()}
-    rows = [tuple(map(int, cells[:2])) for cells in table_after("error codes", ERRORS)]
+    rows = [pair for pair, _ in iterate_error_codes()]
     assert len(rows) == len(set(rows))
     assert set(rows) == wanted
 
 
 def test_documented_outcomes_match_the_code() -> None:
-    for status, code, outcome, *_ in table_after("error codes", ERRORS):
-        pair = (int(status), int(code))
+    for pair, described in iterate_error_codes():
         kinds = [kind for kind in STATUS_AND_CODE if STATUS_AND_CODE[kind] == pair]
         outcomes = {kind.outcome for kind in kinds} or {"failed"}
         if pair == codes.INTERNAL:
             outcomes.add("unknown")  # unexpected errors may have had an effect
-        assert set(list_code_spans(outcome)) == outcomes, pair
+        assert described == outcomes, pair
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
     described: dict[str, str] = {}
-    for names_cell, defaults_cell, _ in table_after("settings", SETTINGS):
-        names, defaults = list_code_spans(names_cell), list_code_spans(defaults_cell)
+    for head, _ in items_after("settings", SETTINGS):
+        names, defaults = map(list_code_spans, head.partition(" (")[::2])
         for number, name in enumerate(names):
             described[name] = defaults[number] if number < len(defaults) else ""
     flags = {name: flag for name, flag in flag_names(serve).items() if name.startswith("--") and name != "--help"}
@@ -90,7 +97,7 @@ async def test_every_metric_is_documented(tmp_path) -> None:
     finally:
         await broker.close()
     shown = set(re.findall(rb"^# TYPE (\S+)", text[0], re.MULTILINE))
-    described = [name for cells in table_after("metrics", METRICS) for name in list_code_spans(cells[0])]
+    described = [name for head, _ in items_after("metrics", METRICS) for name in list_code_spans(head)]
     assert len(described) == len(set(described))
     assert {name.encode() for name in described} == shown
     text = "\n".join(page.read_text(encoding="utf-8") for page in USER_PAGES if page.name != "HTTP.md")
@@ -100,8 +107,8 @@ async def test_every_metric_is_documented(tmp_path) -> None:
 
 def test_every_event_is_documented() -> None:
     described = {
-        list_code_spans(name)[0]: (level, sorted(list_code_spans(fields)), meaning)
-        for name, level, fields, meaning in table_after("events", EVENTS_PAGE)
+        list_code_spans(head)[0]: (re.findall(r"\((\w+)", head)[0], sorted(list_code_spans(head)[1:]), meaning)
+        for head, meaning in items_after("events", EVENTS_PAGE)
     }
     assert described == {
         name: (logging.getLevelName(kind.level).lower(), sorted(kind.fields), kind.meaning)
@@ -145,9 +152,9 @@ def test_every_documented_message_exists_in_the_code() -> None:
     )
     fragments = [
         fragment
-        for table in re.split(r"<!-- messages -->", ERRORS)[1:]
-        for cells in table_after("messages", f"<!-- messages -->{table}")
-        for fragment in list_code_spans(cells[0])
+        for part in re.split(r"<!-- messages -->", ERRORS)[1:]
+        for head, _ in items_after("messages", f"<!-- messages -->{part}")
+        for fragment in list_code_spans(head)
     ]
     assert len(fragments) > 20
     assert [fragment for fragment in fragments if fragment not in source] == []

@@ -18,7 +18,7 @@ def test_every_code_is_described() -> None:
 
 
 def test_every_option_is_described_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| `(--[a-z-]+)` \| ([^|]*) \|", TEXT, re.MULTILINE))
+    rows = dict(re.findall(r"^- `(--[a-z-]+)` \(([^)]*)\):", TEXT, re.MULTILINE))
     options = [each for each in maelstrom.params if isinstance(each, click.Option)]
     assert set(rows) == {option.opts[0] for option in options}
     defaults = MaelstromSettings(data_dir="")

@@ -13,7 +13,7 @@ from raftlog.membership.member import Claim, MemberState
 from raftlog.membership.messages import Ping
 from raftlog.membership.states import TRANSITIONS, Effect, Verdict
 from raftlog.types import NodeId
-from tests.layouts import DOCS, Field, Layout, table_after
+from tests.layouts import DOCS, Field, Layout, items_after, table_after
 
 DOCUMENT = (DOCS / "MEMBERSHIP.md").read_text(encoding="utf-8")
 CLUSTER_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
@@ -63,7 +63,7 @@ def test_the_seal_is_as_in_the_table() -> None:
     told = layout.decode(sealed)
     assert (told["magic"], told["version"], told["cluster id"]) == (b"RLG", 1, UUID(CLUSTER_ID))
     assert (told["node id of the sender"], told["first bytes of its disk uuid"]) == (7, DISK[:8])
-    assert [value for name, value in told.items() if name.startswith(("its life", "number"))] == [5, 1]
+    assert [value for name, value in told.items() if name.startswith(("boot epoch", "number"))] == [5, 1]
     assert sealed[HEADER_BYTES:-TAG_BYTES] == b"messages"
 
 
@@ -72,12 +72,12 @@ def test_the_seal_takes_what_the_machine_leaves_for_it() -> None:
 
 
 def test_the_table_of_settings_has_every_one_with_its_default() -> None:
-    told = {cells[0].strip("`"): float(cells[1]) for cells in table_after("settings", DOCUMENT)}
+    told = {name.strip("`"): float(default) for name, default in items_after("settings", DOCUMENT)}
     assert told == {field.name: field.default for field in fields(SwimConfig)}
 
 
 def test_the_times_are_those_of_the_settings() -> None:
     config = SwimConfig()
-    times = f"{config.suspicion_min_s(3):.1f} s after it was suspected with 3 members, {config.suspicion_min_s(100)} s"
+    times = f"after {config.suspicion_min_s(3):.1f} s with 3 members, after {config.suspicion_min_s(100)} s with 100"
     assert times in DOCUMENT
     assert f"{config.retransmits_max(100)} times by each" in DOCUMENT

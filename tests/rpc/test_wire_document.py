@@ -57,7 +57,7 @@ def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
     assert layout("rpc frame head").size == HEAD_SIZE
-    assert f"at most {CONFIG.frame_bytes_max >> 20} MiB; before" in SECTION
+    assert f"at most {CONFIG.frame_bytes_max >> 20} MiB, during the handshake" in SECTION
     assert f"at most {CONFIG.hello_bytes_max >> 10} KiB" in SECTION
     assert f"(at most {REFUSAL_BYTES_MAX:,} bytes)" in SECTION
     assert f"at most {CONFIG.header_bytes_max >> 20} MiB with at most {CONFIG.list_items_max:,} items" in SECTION
@@ -132,12 +132,12 @@ def test_the_heartbeat_and_requests() -> None:
 
 def test_errors_with_arguments_are_those_of_the_code() -> None:
     documented = {cells[0]: cells[1] for cells in table_after("error arguments")}
-    assert documented.pop("NotLeader").startswith("message; and node id and disk uuid")
+    assert documented.pop("NotLeader").startswith("message; if the leader is known, its node id and disk uuid")
     assert documented == {error.__name__: ", ".join(name for name, _ in fields) for error, fields in _FIELDS.items()}
 
 
 def test_raft_messages_are_those_of_the_code() -> None:
-    head = SECTION.split("| field | type | |\n|---|---|---|\n")[1].split("\n\n")[0]
+    head = SECTION.split("| field | type | meaning |\n|---|---|---|\n")[1].split("\n\n")[0]
     shapes = {cells[2].strip(): cells[1].strip() for cells in (line.split("|") for line in head.splitlines())}
     shapes = {"".join(CODES[part.strip()] for part in types.split(",")): name for types, name in shapes.items()}
     documented = {int(cells[0]): (cells[1], cells[2]) for cells in table_after("raft messages")}

@@ -13,7 +13,7 @@ from raftlog.partitions.controller.machine.snapshot import HEADER
 from raftlog.partitions.controller.machine.state import STATE_NUMBERS
 from raftlog.types import Index
 from tests.controller.machine.fleet import BOOTSTRAP, make_cluster, topic_id
-from tests.layouts import DOCS, table_after
+from tests.layouts import DOCS, items_after, table_after
 
 DOCUMENT = (DOCS / "CONTROLLER.md").read_text(encoding="utf-8")
 
@@ -37,14 +37,14 @@ def test_every_record_is_described_field_by_field() -> None:
 def test_documented_kinds_and_errors_match_the_code() -> None:
     kinds = [cells[:3] for cells in table_after("command kinds", DOCUMENT)]
     assert kinds == [[str(kind.number), command.__name__, str(kind.feature_level)] for command, kind in KINDS.items()]
-    errors = [cells[:2] for cells in table_after("errors", DOCUMENT)]
+    errors = [[number, name] for number, name in items_after("errors", DOCUMENT)]
     assert errors == [[str(number), error.__name__] for error, number in NUMBERS.items()]
 
 
 def test_the_documented_envelope_and_map_match_the_code() -> None:
     scribe = make_cluster()
     [payload] = snapshot_payloads(scribe.state, Index(1))
-    documented = [cells[0] for cells in table_after("snapshot map", DOCUMENT)]
+    documented = [head for head, _ in items_after("snapshot map", DOCUMENT)]
     tables = [table.name for table in scribe.state.tables()]
     assert documented == ["version", *STATE_NUMBERS, "bootstrap", *tables, "state_hash"]
     written = list(msgpack.unpackb(payload[HEADER.size :]))
