@@ -79,7 +79,7 @@ def verdict_on(known: GossipMember | None, claim: Claim) -> Verdict:
 def compare_incarnations(known: GossipMember, claim: Claim) -> Order:
     """Return the order of the incarnation of a claim.
 
-    Between two disks of a node id without a live holder, the greater uuid is newer.
+    Between two disks of a node id without a holder that is up, the greater uuid is newer.
     """
     ours, theirs = (known.incarnation, known.disk_uuid), (claim.incarnation, claim.disk_uuid)
     if ours == theirs:

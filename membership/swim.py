@@ -171,7 +171,7 @@ class Swim:
         view_at, probes_at, relays_at = self._view.suspicion_due, self._probes.due, self._relays.due
         return min(self._turn_at, self._gossip_at, self._syncs.due, self._reap_at, view_at, probes_at, relays_at)
 
-    # what the caller takes
+    # output for the caller
 
     def members(self) -> list[GossipMember]:
         """Return all known members, this one included, by node id."""

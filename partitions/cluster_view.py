@@ -196,15 +196,15 @@ class ClusterObserver:
         replica = partition.replica
         if replica is None:
             return None
-        told = replica.describe()
-        in_sync = None if told.in_sync is None else list(told.in_sync)
-        problem = told.problem or lost_majority(replica.group, self._metadata.state.retired, partition.name)
+        own = replica.describe()
+        in_sync = None if own.in_sync is None else list(own.in_sync)
+        problem = own.problem or lost_majority(replica.group, self._metadata.state.retired, partition.name)
         rate_of = self._node.driver.supplier.rate_of
-        behind = [[*lag, rate_of(replica.group, lag.node_id)] for lag in told.behind]
+        behind = [[*lag, rate_of(replica.group, lag.node_id)] for lag in own.behind]
         damage = describe_damage(replica.group)
-        bounds = (told.high_watermark, told.log_start_offset)
+        bounds = (own.high_watermark, own.log_start_offset)
         leaderless_ms = int(self._node.leader_statistics.leaderless_s(replica.group) * 1000)
-        return [told.leader, told.term, in_sync, list(told.caught_up), *bounds, problem, behind, leaderless_ms, damage]
+        return [own.leader, own.term, in_sync, list(own.caught_up), *bounds, problem, behind, leaderless_ms, damage]
 
     async def _serve_partitions(self, request: Request) -> Answer:
         match request.header:

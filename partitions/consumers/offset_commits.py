@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 AUTO_COMMIT_S: Final = 5.0
 _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.01
-"""Pause before a commit that met a rebalance is retried."""
+"""Pause before a commit that a rebalance refused is retried."""
 _QUIET_S: Final = 1.0
 _LATER_MAX: Final = 16
 """Limit of commits of one instance that run without a waiting request."""

@@ -40,7 +40,7 @@ class MovedPosition(NamedTuple):
 class PollDelivery(NamedTuple):
     """Answer to a poll; it has no records if the request does not accept its `format`.
 
-    `may_wait_ms`: how much longer the instance would have waited, when only the wait of the request was over."""
+    `may_wait_ms`: remaining wait of the instance if only the wait of the request has ended."""
 
     format: str
     pieces: Sequence[RecordPiece] = ()

@@ -191,7 +191,7 @@ class PartitionCoordinator(ABC, Generic[F]):
     async def confirm(self, deadline: Deadline) -> None:
         """Confirm that no newer coordinator exists, before a request is refused because of the local state.
 
-        A deposed coordinator may have removed or fenced a group member that goes on elsewhere. Raises `NotLeader` and
+        A deposed coordinator may have removed or fenced a group member that continues elsewhere. Raises `NotLeader` and
         `OffsetNotAvailable`."""
         await self.replica.offsets(True, deadline)
         self.check()

@@ -34,10 +34,10 @@ def combine_members(
 
 
 def _combine_rows(node: NodeId, row: RegisteredBroker | None, member: GossipMember | None, now: float) -> ClusterMember:
-    told = None if member is None else description_of(member)
+    sent = None if member is None else description_of(member)
     known = ("", "", "", "") if row is None else (row.addresses.http, row.addresses.rpc, row.addresses.gossip, row.host)
-    said = ("", "", "", "") if told is None else (told.http, told.rpc, told.gossip, told.host_label)
-    http, rpc, gossip, host = (one or other for one, other in zip(known, said, strict=True))
+    gossiped = ("", "", "", "") if sent is None else (sent.http, sent.rpc, sent.gossip, sent.host_label)
+    http, rpc, gossip, host = (one or other for one, other in zip(known, gossiped, strict=True))
     disk = str(UUID(bytes=member.disk_uuid)) if member is not None else str(row.disk_uuid) if row is not None else ""
     return ClusterMember(
         node_id=node,
@@ -50,9 +50,9 @@ def _combine_rows(node: NodeId, row: RegisteredBroker | None, member: GossipMemb
         rpc_address=rpc or None,
         gossip_address=gossip or (str(member.address) if member is not None else None),
         host=host or None,
-        rack=(told.rack or None) if told is not None else None,
-        version=None if told is None else told.version,
-        load=None if told is None else told.load,
+        rack=(sent.rack or None) if sent is not None else None,
+        version=None if sent is None else sent.version,
+        load=None if sent is None else sent.load,
     )
 
 

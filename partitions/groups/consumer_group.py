@@ -206,7 +206,7 @@ class ConsumerGroup:
         leads = member.member_id == self.leader
         skips = leads and self.state is ConsumerGroupState.STABLE
         leader = member.replaced if skips and not member.can_skip_assignment and member.replaced else self.leader
-        told = (
+        listed = (
             JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol))
             for each in self.members.values()
         )
@@ -215,7 +215,7 @@ class ConsumerGroup:
             self.generation,
             self.protocol,
             leader,
-            tuple(told) if leader == member.member_id else (),
+            tuple(listed) if leader == member.member_id else (),
             self.protocol_type,
             skips and leader == member.member_id,
         )

@@ -8,7 +8,7 @@ A single misconfigured process must not end a member of a cluster. So the refusa
                                The next start takes a new disk uuid, and is filled by the others (`opening`).
     a retired disk             retirement is permanent, so every process of our cluster that has it is right: the same
     another disk than the assigned one
-                               nothing: a starting process asks to take the place of the old disk
+                               nothing: a starting process requests the place of the old disk
                                (`controller.disk_replacement`), and an old process receives the retirement as above
     another cluster, a node id that is used twice
                                at a first start we are the newcomer, and wrong. A process whose own copy of the

@@ -44,7 +44,7 @@ class PendingAppends:
         self._copied: deque[tuple[Committed, int, Answer, asyncio.Future[ReplicaAppended]]] = deque()
         """Committed appends with the number of copies they need, about ascending by index."""
 
-    def appended(self, committed: Committed) -> ReplicaAppended:
+    def answer_to_commit(self, committed: Committed) -> ReplicaAppended:
         """Return the answer to an append that has just been committed."""
         term, _, _, base_offset, next_offset = committed
         # Another leader may have committed it before it was delivered here.

@@ -112,12 +112,12 @@ class Replica:
         if any(map(has_producer, batches)):
             return self._sequence_check.append(batches, acks, copies, any_first_sequence)
         if acks == ALL and not copies:
-            return group.propose_as(batches, self._pending_appends.appended)
+            return group.propose_as(batches, self._pending_appends.answer_to_commit)
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
             if copies:
                 self._pending_appends.answer_copied(
-                    group.enter(batches), copies, self._pending_appends.appended, future
+                    group.enter(batches), copies, self._pending_appends.answer_to_commit, future
                 )
             else:
                 self._pending_appends.take(batches, future)

@@ -1,6 +1,6 @@
 """Router of requests to the leader of a partition: on this node, or by one hop to another one.
 
-    local replica knows its leader  ⇒  ask that one;   otherwise: the last leader named, or the preferred leader
+    local replica has a known leader  ⇒  ask that one;   otherwise: the last leader named, or the preferred leader
 
 Definitely refused requests are sent again, to the leader at that time, until the deadline; so are reads whose answer
 was lost. A produce that may have been sent is never sent again. Requests carry the remaining time, never a clock
@@ -118,7 +118,7 @@ class PartitionRouter:
         error after
         that is an `OutcomeUnknown`.
 
-        When the replica here knows no leader, the last attempt uses that replica: its committed records can be read
+        When the replica here has no known leader, the last attempt uses that replica: its committed records can be read
         without a
         leader, though there may be more."""
         loop = asyncio.get_running_loop()

@@ -209,7 +209,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # appending and retention, alone
     _replica(
         "answer-below-its-own-end",
-        "replica/pending_appends:PendingAppends.appended",
+        "replica/pending_appends:PendingAppends.answer_to_commit",
         "max(self._group.high_watermark, next_offset)",
         "self._group.high_watermark",
         _APPENDING_RULES,

@@ -263,7 +263,7 @@ class ClusterState:
         members = [replica for replicas in placed for replica in replicas]
         leaders = [replicas[0] for replicas in placed]
         for counts, named in ((self._replica_counts, members), (self._leader_counts, leaders)):
-            objects = {id(replica): replica for replica in named}  # few, and cheaper to tell apart than to compare
+            objects = {id(replica): replica for replica in named}  # few objects, cheaper to compare by identity
             for identity, times in Counter(map(id, named)).items():
                 replica = objects[identity]
                 counts[replica] += change * times

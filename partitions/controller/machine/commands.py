@@ -88,7 +88,7 @@ class Bootstrap(Command):
 class RegisterBroker(Command):
     """Registration of a broker, once with each start; `boot_epoch` rises with every start.
 
-    `replaces`: earlier disk uuid of this node id, which is lost for good: the new disk gets its replicas.
+    `replaces`: earlier disk uuid of this node id, which is lost permanently: the new disk gets its replicas.
     `is_draining` stays unchanged when it is None."""
 
     node_id: NodeNumber

@@ -59,7 +59,7 @@ class CommandRequest(NamedTuple):
 def check_level(command: Command, level: int) -> None:
     """Raise `InvalidArgument` unless a cluster of this feature level may receive the command.
 
-    Called before it is proposed, because a replica of an older release that met it in its log would have to stop."""
+    Called before it is proposed, because a replica of an older release that read it in its log would have to stop."""
     needed = max(KINDS[type(command)].feature_level, command.level_needed())
     if level < needed:
         raise InvalidArgument(

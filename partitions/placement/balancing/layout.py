@@ -49,7 +49,7 @@ class BrokerPlace(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether replicas on it may stay."""
+        """Whether replicas on the broker may stay."""
         return not (self.is_draining or self.is_lost)
 
 

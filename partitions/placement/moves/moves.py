@@ -102,7 +102,7 @@ class Moves(BackgroundLoop):
         return found
 
     def wait_reason(self, group: PartitionReplica) -> str | None:
-        """Return the reason, in words, why such a group waits; None while it proceeds."""
+        """Return the reason, in words, why a differing group waits; None while it proceeds."""
         wanted = self._assigned_replicas(group)
         if wanted is None:
             return None
