@@ -73,9 +73,9 @@ async def world() -> World:
 
 
 async def test_the_watermark_of_an_answer_covers_the_append(world: World) -> None:
-    assert world.appending.appended(COMMITTED).high_watermark == 43
+    assert world.appending.answer_to_commit(COMMITTED).high_watermark == 43
     world.group.high_watermark = 50
-    assert world.appending.appended(COMMITTED).high_watermark == 50
+    assert world.appending.answer_to_commit(COMMITTED).high_watermark == 50
 
 
 async def test_copies_that_are_there_are_counted_at_once(world: World) -> None:
