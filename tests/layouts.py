@@ -1,4 +1,4 @@
-"""Tables of docs/FORMATS.md as decoders: each `<!-- layout: name -->` stands before a table of positions and types."""
+"""Tables of docs/FORMATS.md as decoders: after each `<!-- layout: name -->` comes a table of positions and types."""
 
 import re
 import struct
@@ -22,26 +22,29 @@ CODES = {
 }
 
 
-def code_of(kind: str) -> str:
+def struct_code(kind: str) -> str:
     """Return the `struct` code for a type of the document; `bytes4` is four bytes."""
     return CODES[kind] if kind in CODES else kind.removeprefix("bytes") + "s"
 
 
 class Field(NamedTuple):
+    """Field of a layout with its position and type."""
+
     position: int
     kind: str
     name: str
 
 
 class Layout:
-    """A table of the document, usable as a decoder."""
+    """Table of the document that decodes bytes."""
 
     def __init__(self, fields: list[Field]) -> None:
         self.fields = fields
-        self._struct = struct.Struct(">" + "".join(code_of(field.kind) for field in fields))
+        self._struct = struct.Struct(">" + "".join(struct_code(field.kind) for field in fields))
         self.size = self._struct.size
 
     def decode(self, data: bytes | memoryview, position: int = 0) -> dict[str, Any]:
+        """Return the values of all fields at this position by name."""
         values = self._struct.unpack_from(data, position)
         return {
             field.name: uuid.UUID(bytes=value) if field.kind == "uuid" else value
@@ -50,7 +53,7 @@ class Layout:
 
 
 def table_after(mark: str, document: str = DOCUMENT) -> list[list[str]]:
-    """Return the cells of the table behind a mark, without its head."""
+    """Return the cells of the table after a mark, without its head."""
     lines = document.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -63,5 +66,6 @@ def items_after(mark: str, document: str = DOCUMENT) -> list[tuple[str, str]]:
     return [(match[1], match[2] or "") for match in found if match]
 
 
-def layout(name: str) -> Layout:
+def read_layout(name: str) -> Layout:
+    """Return the table of docs/FORMATS.md with this name as a decoder."""
     return Layout([Field(int(cells[0]), cells[1], cells[2]) for cells in table_after(f"layout: {name}")])

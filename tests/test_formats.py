@@ -40,7 +40,7 @@ from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.topic_config import LogConfig
 from raftlog.types import Offset
 from raftlog.values.error_codes import STATUS_AND_CODE
-from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, items_after, layout, table_after
+from tests.layouts import DOCS, DOCUMENT, LAYOUTS, items_after, read_layout, struct_code, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
@@ -96,9 +96,9 @@ def stored(example: Path, name: str) -> bytes:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_positions_of_a_layout_follow_from_its_types(name: str) -> None:
     position = 0
-    for field in layout(name).fields:
+    for field in read_layout(name).fields:
         assert field.position == position, field
-        position += struct.calcsize(">" + code_of(field.kind))
+        position += struct.calcsize(">" + struct_code(field.kind))
 
 
 def test_every_layout_has_its_own_name() -> None:
@@ -122,10 +122,10 @@ def test_control_types_are_those_of_the_code() -> None:
 def test_versions_and_sizes_are_those_of_the_code() -> None:
     assert f"| `format` | {FORMAT_VERSION} |" in DOCUMENT
     assert f"| `feature_level` | {FEATURE_LEVEL} |" in DOCUMENT
-    assert layout("record batch header").size == HEADER_SIZE
-    assert layout("index row").size == ROW_SIZE
-    assert layout("time index entry").size == ENTRY_SIZE
-    assert layout("gap").size == GAP.size
+    assert read_layout("record batch header").size == HEADER_SIZE
+    assert read_layout("index row").size == ROW_SIZE
+    assert read_layout("time index entry").size == ENTRY_SIZE
+    assert read_layout("gap").size == GAP.size
     assert f"two slots of {SLOT_SIZE}." in DOCUMENT
     assert f"at least {SPACING_BYTES} bytes" in DOCUMENT
     assert f"| {REASON_COMPACTED}: compacted; {REASON_LOST}: damaged" in DOCUMENT
@@ -161,7 +161,7 @@ def test_the_meta_file_is_the_file(example: Path) -> None:
 
 
 def test_the_header_table_reads_batches(example: Path) -> None:
-    table = layout("record batch header")
+    table = read_layout("record batch header")
     position = 0
     data = stored(example, f"{STEM}.log")
     for header, batch in split_batches(data):
@@ -174,7 +174,7 @@ def test_the_header_table_reads_batches(example: Path) -> None:
 
 
 def test_the_row_table_reads_the_index(example: Path) -> None:
-    table, log, index = layout("index row"), stored(example, f"{STEM}.log"), stored(example, f"{STEM}.index")
+    table, log, index = read_layout("index row"), stored(example, f"{STEM}.log"), stored(example, f"{STEM}.index")
     rows = [table.decode(index, at) for at in range(0, len(index), ROW_SIZE)]
     assert [list(row.values()) for row in rows] == [list(row) for row in unpack_rows(index)]
     assert [row["index"] for row in rows] == [1, 2]
@@ -187,11 +187,15 @@ def test_the_row_table_reads_the_index(example: Path) -> None:
 
 def test_the_time_table_reads_the_time_index(example: Path) -> None:
     data = stored(example, f"{STEM}.timeindex")
-    assert layout("time index entry").decode(data) == {"timestamp": CREATED_MS, "row": 0, "checksum": crc32c(data[:16])}
+    assert read_layout("time index entry").decode(data) == {
+        "timestamp": CREATED_MS,
+        "row": 0,
+        "checksum": crc32c(data[:16]),
+    }
 
 
 def test_the_checkpoint_table_reads_both_slots(example: Path) -> None:
-    table, data = layout("checkpoint slot"), stored(example, ".raftlog/checkpoint")
+    table, data = read_layout("checkpoint slot"), stored(example, ".raftlog/checkpoint")
     slots = [table.decode(data, at) for at in (0, SLOT_SIZE)]
     assert [slot["sequence"] for slot in slots] == [2, 1]
     for slot, at in zip(slots, (0, SLOT_SIZE), strict=True):
@@ -214,7 +218,7 @@ def test_the_roll_tables_read_a_roll_with_everything() -> None:
     voters = (RollMember(1, uuid.UUID(int=11)), RollMember(2, uuid.UUID(int=12)))
     roll = Roll(uuid.UUID(GROUP_ID), 7, 3, 40, -1, CREATED_MS, 5, voters, (), voters[:1], (("b", "2"), ("a", "é")))
     payload = encode_roll(roll)
-    fixed, member = layout("roll"), layout("member")
+    fixed, member = read_layout("roll"), read_layout("member")
     read = fixed.decode(payload)
     assert read.pop("version") == 1
     assert read.items() <= roll._asdict().items()
@@ -236,7 +240,7 @@ def test_the_gap_table_reads_a_gap_in_its_control_batch() -> None:
     assert (header.base_offset, header.last_offset_delta, header.next_offset) == (100, 2, 103)
     kind, value = read_control(batch)
     assert kind is ControlKind.GAP
-    assert list(layout("gap").decode(value).values()) == [GAP_VERSION, 8, 8, 100, 103, 2, REASON_LOST]
+    assert list(read_layout("gap").decode(value).values()) == [GAP_VERSION, 8, 8, 100, 103, 2, REASON_LOST]
 
 
 def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> None:
@@ -245,7 +249,7 @@ def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> N
     assert (header.attributes, header.last_offset_delta, header.next_offset) == (0x20, -1, 9)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
     key_at = HEADER_SIZE + 5  # record length, attributes, two deltas and key length, a byte each
-    assert layout("control key").decode(batch, key_at) == {"version": 0, "type": ControlKind.NO_OP}
+    assert read_layout("control key").decode(batch, key_at) == {"version": 0, "type": ControlKind.NO_OP}
 
 
 def test_settings_of_the_topic_of_groups_are_those_of_the_code() -> None:

@@ -282,7 +282,7 @@ async def test_moves_and_local_replicas_are_listed(api, scripted):
     assert await api.get("/v1/partitions/local_summary") == (200, summary)
 
 
-async def test_the_balancer_reports_why_it_is_stuck(api, scripted):
+async def test_the_balancer_reports_the_reason_of_a_stall(api, scripted):
     _, found = await api.get("/v1/cluster/partition_balancer/status")
     assert (found["status"], found["mode"], found["reasons"]) == ("stalled", "continuous", ["no host is left"])
     assert found["violations"] == {"unavailable_nodes": [3], "over_disk_limit_nodes": []}

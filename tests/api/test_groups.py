@@ -349,14 +349,14 @@ async def test_a_join_without_a_rebalance_in_time_fails(api: Any, member: Member
 async def test_a_join_of_a_disconnected_client_leaves_no_member(api: Any, member: Member, monkeypatch: Any) -> None:
     join, has_come, has_ended = api.broker.groups.join, asyncio.Event(), asyncio.Event()
 
-    async def noted(*args: Any, **more: Any) -> Any:
+    async def join_and_note(*args: Any, **more: Any) -> Any:
         has_come.set()
         try:
             return await join(*args, **more)
         finally:
             has_ended.set()
 
-    monkeypatch.setattr(api.broker.groups, "join", noted)
+    monkeypatch.setattr(api.broker.groups, "join", join_and_note)
     async with aiohttp.ClientSession() as session:
         asking = asyncio.ensure_future(session.post(f"{api.url}/groups/g/join", json=join_body()))
         await has_come.wait()
@@ -369,11 +369,11 @@ async def test_a_join_of_a_disconnected_client_leaves_no_member(api: Any, member
 async def test_waiting_requests_are_answered_when_the_server_stops(api: Any, member: Member, monkeypatch: Any) -> None:
     heartbeat, has_come = api.broker.groups.heartbeat, asyncio.Event()
 
-    async def noted(*args: Any, **more: Any) -> None:
+    async def note_heartbeat(*args: Any, **more: Any) -> None:
         has_come.set()
         await heartbeat(*args, **more)
 
-    monkeypatch.setattr(api.broker.groups, "heartbeat", noted)
+    monkeypatch.setattr(api.broker.groups, "heartbeat", note_heartbeat)
     waiting = asyncio.create_task(member.heartbeat(wait_ms=4_000))
     await has_come.wait()
     await api.server.stop(1.0)

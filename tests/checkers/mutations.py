@@ -49,7 +49,7 @@ NEVER_SENT = 1_000_000
 MUTATIONS: dict[str, Mutation] = {}
 
 
-def plants(kind: AnomalyKind) -> Callable[[Plant], Plant]:
+def registers_as(kind: AnomalyKind) -> Callable[[Plant], Plant]:
     def register(plant: Plant) -> Plant:
         MUTATIONS[plant.__name__] = Mutation(kind, plant)
         return plant
@@ -64,7 +64,7 @@ def choose(random: Random, places: Sequence[T]) -> T | None:
 # records
 
 
-@plants("lost-write")
+@registers_as("lost-write")
 def lose_a_record(ops: History, random: Random) -> History | None:
     shown = polled_offsets(ops)
     last = {p: max((o for (q, _), o in shown.items() if q == p), default=-1) for p, _ in shown}
@@ -75,7 +75,7 @@ def lose_a_record(ops: History, random: Random) -> History | None:
     return edit_fetched(ops, remove_records(sent.partition, lambda offset: offset == lost))
 
 
-@plants("unseen")
+@registers_as("unseen")
 def lose_the_end(ops: History, random: Random) -> History | None:
     if (place := choose(random, list_retained(ops))) is None:
         return None
@@ -83,7 +83,7 @@ def lose_the_end(ops: History, random: Random) -> History | None:
     return edit_fetched(ops, remove_records(sent.partition, lambda offset: offset >= lost))
 
 
-@plants("lost-write")
+@registers_as("lost-write")
 def overwrite_a_record(ops: History, random: Random) -> History | None:
     """Replace an acknowledged value by another one in every poll."""
     others = {sent.partition: sent.value for sent in list_sends(ops) if sent.offset is None}
@@ -101,14 +101,14 @@ def overwrite_a_record(ops: History, random: Random) -> History | None:
     return edit_fetched(ops, overwrite)
 
 
-@plants("duplicate")
+@registers_as("duplicate")
 def store_a_record_twice(ops: History, random: Random) -> History | None:
     """Append a copy of a record at the end, which the last poll shows."""
     place = choose(random, list(polled_offsets(ops)))
     return None if place is None else _append_copy(ops, *place)
 
 
-@plants("duplicate")
+@registers_as("duplicate")
 def acknowledge_a_second_copy_of_a_retry(ops: History, random: Random) -> History | None:
     shown = polled_offsets(ops)
     sent = choose(random, [sent for sent, _ in list_acknowledged(ops) if (sent.partition, sent.value) in shown])
@@ -124,7 +124,7 @@ def _append_copy(ops: History, partition: TopicPartition, value: Any) -> History
     return edit_fetched(ops, edit_partition(partition, lambda found: [*found, (end, value)]), [last])
 
 
-@plants("inconsistent-offset")
+@registers_as("inconsistent-offset")
 def show_one_reader_another_value(ops: History, random: Random) -> History | None:
     shown: dict[tuple[TopicPartition, Offset], list[int]] = {}
     for sent, offset in list_acknowledged(ops):
@@ -145,7 +145,7 @@ def show_one_reader_another_value(ops: History, random: Random) -> History | Non
     return edit_fetched(ops, changed, [at])
 
 
-@plants("inconsistent-offset")
+@registers_as("inconsistent-offset")
 def acknowledge_an_offset_twice(ops: History, random: Random) -> History | None:
     places = [
         (sent, offset)
@@ -156,7 +156,7 @@ def acknowledge_an_offset_twice(ops: History, random: Random) -> History | None:
     return None if (place := choose(random, places)) is None else move_acknowledged(ops, *place)
 
 
-@plants("aborted-read")
+@registers_as("aborted-read")
 def read_a_failed_send(ops: History, random: Random) -> History | None:
     shown = polled_offsets(ops)
     places = [
@@ -167,7 +167,7 @@ def read_a_failed_send(ops: History, random: Random) -> History | None:
     return None if (place := choose(random, places)) is None else mark_failed(ops, *place)
 
 
-@plants("phantom")
+@registers_as("phantom")
 def read_a_value_never_sent(ops: History, random: Random) -> History | None:
     shown = polled_offsets(ops)
     places = [sent for sent in list_sends(ops) if (sent.partition, sent.value) in shown]
@@ -176,7 +176,7 @@ def read_a_value_never_sent(ops: History, random: Random) -> History | None:
     return [op for at, op in enumerate(ops) if at not in (sent.invoked, sent.completed)]
 
 
-@plants("phantom")
+@registers_as("phantom")
 def read_a_value_before_it_is_sent(ops: History, random: Random) -> History | None:
     shown = polled_offsets(ops)
     places = [sent for sent in list_sends(ops) if sent.completed is not None and (sent.partition, sent.value) in shown]
@@ -187,7 +187,7 @@ def read_a_value_before_it_is_sent(ops: History, random: Random) -> History | No
     return renumber([*rest, ops[sent.invoked], ops[sent.completed]])
 
 
-@plants("gap")
+@registers_as("gap")
 def leave_offsets_out(ops: History, random: Random) -> History | None:
     """Raise all offsets from one on by one more than operations of unknown outcome could explain."""
     places = []
@@ -224,7 +224,7 @@ def _shift_offsets(op: Op, partition: TopicPartition, first: int, step: int) -> 
 # polls
 
 
-@plants("nonmonotonic-poll")
+@registers_as("nonmonotonic-poll")
 def move_a_consumer_back(ops: History, random: Random) -> History | None:
     if (place := choose(random, list_consecutive_polls(ops))) is None:
         return None
@@ -234,7 +234,7 @@ def move_a_consumer_back(ops: History, random: Random) -> History | None:
     return edit_fetched(ops, edit_partition(partition, lambda found: [*repeated, *found]), [at])
 
 
-@plants("poll-skip")
+@registers_as("poll-skip")
 def skip_records_between_polls(ops: History, random: Random) -> History | None:
     sizes = {(at, f.partition): len(f.offsets) for at, f in list_polls(ops)}
     places = [(at, partition) for _, at, partition in list_consecutive_polls(ops) if sizes[at, partition] > 1]
@@ -244,7 +244,7 @@ def skip_records_between_polls(ops: History, random: Random) -> History | None:
     return edit_fetched(ops, edit_partition(partition, lambda found: found[1:]), [at])
 
 
-@plants("int-nonmonotonic-poll")
+@registers_as("int-nonmonotonic-poll")
 def move_a_poll_back(ops: History, random: Random) -> History | None:
     places = [(at, f.partition) for at, f in list_polls(ops) if len(f.offsets) > 1]
     if (place := choose(random, places)) is None:
@@ -258,7 +258,7 @@ def move_a_poll_back(ops: History, random: Random) -> History | None:
     return edit_fetched(ops, edit_partition(partition, swap), [at])
 
 
-@plants("int-poll-skip")
+@registers_as("int-poll-skip")
 def leave_records_out_of_a_poll(ops: History, random: Random) -> History | None:
     places = [(at, f.partition, len(f.offsets)) for at, f in list_polls(ops) if len(f.offsets) > 2]
     if (place := choose(random, places)) is None:
@@ -302,22 +302,22 @@ def _swap_order(ops: History, random: Random, *, own: bool, is_acknowledged: boo
     return None if place is None else swap_values(ops, place[0], place[1], place[2:])
 
 
-@plants("offset-order")
+@registers_as("offset-order")
 def give_a_later_send_a_lower_offset(ops: History, random: Random) -> History | None:
     return _swap_order(ops, random, own=False)
 
 
-@plants("offset-order")
+@registers_as("offset-order")
 def show_a_later_send_of_unknown_outcome_at_a_lower_offset(ops: History, random: Random) -> History | None:
     return _swap_order(ops, random, own=False, is_acknowledged=False)
 
 
-@plants("nonmonotonic-send")
+@registers_as("nonmonotonic-send")
 def give_a_later_send_of_one_process_a_lower_offset(ops: History, random: Random) -> History | None:
     return _swap_order(ops, random, own=True)
 
 
-@plants("int-nonmonotonic-send")
+@registers_as("int-nonmonotonic-send")
 def swap_values_of_one_send(ops: History, random: Random) -> History | None:
     found = list_acknowledged(ops)
     places = [
@@ -348,7 +348,7 @@ def _replace_range(ops: History, at: int, partition: TopicPartition, **changes: 
     return replace_op(ops, at, ops[at]._replace(payload=answer._replace(ranges=ranges)))
 
 
-@plants("end-went-back")
+@registers_as("end-went-back")
 def move_the_end_back(ops: History, random: Random) -> History | None:
     if (place := choose(random, _list_repeated_lists(ops, "end"))) is None:
         return None
@@ -356,7 +356,7 @@ def move_the_end_back(ops: History, random: Random) -> History | None:
     return _replace_range(ops, at, partition, end=Offset(random.randrange(before)))
 
 
-@plants("start-went-back")
+@registers_as("start-went-back")
 def move_the_start_back(ops: History, random: Random) -> History | None:
     if (place := choose(random, _list_repeated_lists(ops, "start"))) is None:
         return None
@@ -364,7 +364,7 @@ def move_the_start_back(ops: History, random: Random) -> History | None:
     return _replace_range(ops, at, partition, start=Offset(random.randrange(before)))
 
 
-@plants("stale-end")
+@registers_as("stale-end")
 def make_a_linearizable_list_stale(ops: History, random: Random) -> History | None:
     places = []
     for invoked, at, answer in list_answered_lists(ops):
@@ -403,7 +403,7 @@ def _replace_committed(ops: History, at: int, partition: TopicPartition, offset:
     return replace_op(ops, at, ops[at]._replace(payload=read._replace(offsets=offsets)))
 
 
-@plants("committed-went-back")
+@registers_as("committed-went-back")
 def move_a_group_back(ops: History, random: Random) -> History | None:
     if (place := choose(random, [place for place in _list_committed_before(ops) if place[2] > 0])) is None:
         return None
@@ -411,14 +411,14 @@ def move_a_group_back(ops: History, random: Random) -> History | None:
     return _replace_committed(ops, at, partition, random.randrange(floor))
 
 
-@plants("committed-went-back")
+@registers_as("committed-went-back")
 def drop_the_offset_of_a_group(ops: History, random: Random) -> History | None:
     if (place := choose(random, _list_committed_before(ops))) is None:
         return None
     return _replace_committed(ops, place[0], place[1], None)
 
 
-@plants("phantom-commit")
+@registers_as("phantom-commit")
 def show_an_offset_that_was_never_committed(ops: History, random: Random) -> History | None:
     places = [at for _, at in list_pairs(ops, "committed") if at is not None and ops[at].type == "ok"]
     if (at := choose(random, places)) is None:
@@ -427,7 +427,7 @@ def show_an_offset_that_was_never_committed(ops: History, random: Random) -> His
     return _replace_committed(ops, at, partition, NEVER_SENT)
 
 
-@plants("phantom-commit")
+@registers_as("phantom-commit")
 def read_a_failed_commit(ops: History, random: Random) -> History | None:
     """Mark the only commit of an offset that was read as failed, before the read or after it."""
     read = {

@@ -99,7 +99,7 @@ def test_one_poll_that_returns_an_offset_twice_goes_back(history: WrittenHistory
 def test_after_an_assign_of_unknown_outcome_a_rebalance_may_still_move_a_subscribed_consumer(
     history: WrittenHistory,
 ) -> None:
-    history.do(1, "subscribe", Subscribe(("t",)))
+    history.complete(1, "subscribe", Subscribe(("t",)))
     history.recorder.info(history.recorder.invoke(1, "assign", Assign(((T0, Offset(5)),))))
     history.poll(1, (5, 75))
     history.poll(1, (2, 72))
@@ -140,11 +140,11 @@ def test_a_commit_known_to_have_failed_after_its_read_counts_only_if_another_suc
     commit = GroupOffsets("g", ((T0, Offset(4)),))
     failing = history.recorder.invoke(1, "commit", commit)
     other = history.recorder.invoke(2, "commit", commit)
-    read = history.committed(3, 4)
+    read = history.read_committed(3, 4)
     history.recorder.fail(failing)
     assert history.kinds(CommittedOffsets()) == []
     failed = history.recorder.fail(other)
-    history.only(CommittedOffsets(), "phantom-commit", read, failed)
+    history.check_single(CommittedOffsets(), "phantom-commit", read, failed)
 
 
 # lag
@@ -152,7 +152,7 @@ def test_a_commit_known_to_have_failed_after_its_read_counts_only_if_another_suc
 
 def test_the_lag_of_a_subscribed_consumer_follows_the_records_of_its_polls(history: WrittenHistory) -> None:
     """An empty poll proves nothing, since the consumer may have lost the partition."""
-    history.do(1, "subscribe", Subscribe(("t",)))
+    history.complete(1, "subscribe", Subscribe(("t",)))
     history.send(2, 70, 0)
     history.send(2, 71, 1)
     history.poll(1, (0, 70))

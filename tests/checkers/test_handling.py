@@ -29,7 +29,7 @@ def test_records_handled_in_order_and_repeatedly_are_clean() -> None:
     history.recorder.info(history.begin(2, 1))
     history.handle(3, 0)
     history.handle(3, 1)
-    history.committed(4, 2)
+    history.read_committed(4, 2)
     history.handle(3, 2)
     assert history.kinds(HandlerOrder()) == []
     assert list(read_lines(write_lines(history.ops))) == history.ops
@@ -53,7 +53,7 @@ def test_a_record_handled_before_an_earlier_one_of_its_key_is_detected() -> None
     fast = history.begin(3, 1)
     returned = history.recorder.ok(slow)
     history.recorder.ok(fast)
-    assert "offset 1 began before" in history.only(HandlerOrder(), "handled-out-of-order", fast, returned)
+    assert "offset 1 began before" in history.check_single(HandlerOrder(), "handled-out-of-order", fast, returned)
 
 
 def test_a_committed_record_without_a_handler_is_detected() -> None:
@@ -61,24 +61,24 @@ def test_a_committed_record_without_a_handler_is_detected() -> None:
     history.send_keyed(0)
     lost = history.send_keyed(1)
     history.handle(2, 0)
-    history.committed(3, 1)
-    read = history.committed(3, 2)
-    assert "offset 1" in history.only(HandlerOrder(), "unhandled", lost, read)
+    history.read_committed(3, 1)
+    read = history.read_committed(3, 2)
+    assert "offset 1" in history.check_single(HandlerOrder(), "unhandled", lost, read)
 
 
 def test_a_handler_that_returns_after_the_commit_is_detected() -> None:
     history = Handlers()
     sent = history.send_keyed(0)
     late = history.begin(2, 0)
-    read = history.committed(3, 1)
+    read = history.read_committed(3, 1)
     returned = history.recorder.ok(late)
-    history.only(HandlerOrder(), "unhandled", sent, read, returned)
+    history.check_single(HandlerOrder(), "unhandled", sent, read, returned)
 
 
 def test_groups_without_handlers_are_not_checked() -> None:
     history = Handlers()
     history.send_keyed(0)
-    history.do(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))
+    history.complete(3, "committed", GroupOffsets("other"), GroupOffsets("other", ((T0, Offset(1)),)))
     assert history.kinds(HandlerOrder()) == []
 
 
@@ -86,5 +86,5 @@ def test_commits_of_handlers_are_not_phantoms() -> None:
     history = Handlers()
     history.send_keyed(0)
     history.handle(2, 0)
-    history.committed(3, 1)
+    history.read_committed(3, 1)
     assert check_history(history.ops).counts.keys() <= {"unseen"}

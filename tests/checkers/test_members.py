@@ -52,21 +52,21 @@ class GroupHistory(WrittenHistory):
     def commit_as(self, process: int, offset: int, member: str = "m1", generation: int = 1) -> Op:
         return self.recorder.ok(self.begin_commit(process, offset, member, generation))
 
-    def number(self, process: int, value: int, number: int, offset: int | None, *, epoch: int = 0) -> Op:
+    def send_numbered(self, process: int, value: int, number: int, offset: int | None, *, epoch: int = 0) -> Op:
         send = Send(T0, (value,), sequenced=Sequenced(9, epoch, number))
         invocation = self.recorder.invoke(process, "send", send)
         if offset is None:
             return self.recorder.info(invocation)
         return self.recorder.ok(invocation, send._replace(offsets=(Offset(offset),)))
 
-    def keyed(self, value: int, key: str, offset: int | None, *, tombstone: bool = False) -> Op:
+    def send_keyed(self, value: int, key: str, offset: int | None, *, tombstone: bool = False) -> Op:
         send = Send(T0, (value,), keys=(key,), tombstones=(value,) if tombstone else ())
         invocation = self.recorder.invoke(7, "send", send)
         if offset is None:
             return self.recorder.info(invocation)
         return self.recorder.ok(invocation, send._replace(offsets=(Offset(offset),)))
 
-    def read(self, process: int, *records: tuple[int, int]) -> list[Op]:
+    def read_from_start(self, process: int, *records: tuple[int, int]) -> list[Op]:
         """Read from the start of the log, each record by a poll of its own."""
         return [self.assign(process, 0), *(self.poll(process, record) for record in records)]
 
@@ -94,7 +94,7 @@ def test_a_partition_has_one_owner_in_a_generation(history: GroupHistory) -> Non
     one = history.join(1, "m1", 1, T0, T1)
     two = history.join(2, "m2", 1, T1)
     history.join(3, "m3", 2, T0, T1)
-    assert "t/1" in history.only(Ownership(), "two-owners", one, two)
+    assert "t/1" in history.check_single(Ownership(), "two-owners", one, two)
 
 
 def test_a_repeated_answer_keeps_the_owned_partitions(history: GroupHistory) -> None:
@@ -104,7 +104,7 @@ def test_a_repeated_answer_keeps_the_owned_partitions(history: GroupHistory) -> 
     assert history.kinds(Ownership()) == []
 
 
-def test_a_static_member_takes_the_place_of_the_one_before_in_the_same_generation(history: GroupHistory) -> None:
+def test_a_static_member_replaces_its_former_process_in_the_same_generation(history: GroupHistory) -> None:
     history.join(1, "m1", 1, T0, instance="i")
     history.commit_as(1, 5, "m1")
     late = history.begin_commit(1, 6, "m1")
@@ -112,18 +112,18 @@ def test_a_static_member_takes_the_place_of_the_one_before_in_the_same_generatio
     history.recorder.ok(late)
     fenced = history.commit_as(1, 7, "m1")
     history.commit_as(2, 7, "m2")
-    history.only(Ownership(), "fenced-commit", place, fenced)
+    history.check_single(Ownership(), "fenced-commit", place, fenced)
 
 
-def test_a_generation_that_is_known_is_followed_by_no_older_one(history: GroupHistory) -> None:
+def test_a_known_generation_is_followed_by_no_older_one(history: GroupHistory) -> None:
     early = history.begin_join(1, "m1")
     newer = history.join(2, "m2", 5)
     history.end_join(early, 4)
     older = history.join(3, "m3", 4)
-    history.only(Ownership(), "generation-went-back", newer, older)
+    history.check_single(Ownership(), "generation-went-back", newer, older)
 
 
-def test_a_member_of_an_older_generation_commits_nothing(history: GroupHistory) -> None:
+def test_a_commit_of_a_member_of_an_older_generation_is_detected(history: GroupHistory) -> None:
     history.join(1, "m1", 1, T0)
     under_way = history.begin_commit(1, 5, "m1", 1)
     newer = history.join(2, "m2", 2, T0)
@@ -132,61 +132,61 @@ def test_a_member_of_an_older_generation_commits_nothing(history: GroupHistory) 
     history.recorder.info(history.begin_commit(1, 6, "m1", 1))
     assert history.kinds(Ownership()) == []
     late = history.commit_as(1, 6, "m1", 1)
-    history.only(Ownership(), "fenced-commit", newer, late)
+    history.check_single(Ownership(), "fenced-commit", newer, late)
 
 
 # commits of members
 
 
-def test_commits_of_a_member_count_in_their_order_and_backwards_too(history: GroupHistory) -> None:
+def test_commits_of_a_member_apply_in_order_and_may_lower_an_offset(history: GroupHistory) -> None:
     history.commit_as(1, 8)
     history.commit_as(1, 5)
-    history.committed(2, 5)
+    history.read_committed(2, 5)
     assert check_history(history.ops).is_clean()
     newer = history.ops[3]
-    stale = history.committed(2, 8)
-    history.only(MemberCommits(), "lost-commit", newer, stale)
+    stale = history.read_committed(2, 8)
+    history.check_single(MemberCommits(), "lost-commit", newer, stale)
 
 
-def test_answered_writes_are_seen_by_later_reads(history: GroupHistory) -> None:
+def test_later_reads_see_acknowledged_commits(history: GroupHistory) -> None:
     reading = history.recorder.invoke(2, "committed", GroupOffsets("g"))
     done = history.commit_as(1, 8)
     history.recorder.ok(reading, GroupOffsets("g", ((T0, None),)))
-    nothing = history.committed(3, None)
-    history.only(MemberCommits(), "lost-commit", done, nothing)
+    nothing = history.read_committed(3, None)
+    history.check_single(MemberCommits(), "lost-commit", done, nothing)
 
 
 def test_a_late_commit_of_an_older_generation_never_counts(history: GroupHistory) -> None:
     history.recorder.info(history.begin_commit(1, 3, "m1", 1))
-    history.committed(3, None)
+    history.read_committed(3, None)
     newer = history.commit_as(2, 8, "m2", 2)
-    late = history.committed(3, 3)
-    history.only(MemberCommits(), "lost-commit", newer, late)
+    late = history.read_committed(3, 3)
+    history.check_single(MemberCommits(), "lost-commit", newer, late)
 
 
 def test_a_commit_of_unknown_outcome_may_show_up_and_then_stays(history: GroupHistory) -> None:
     history.commit_as(1, 8)
     history.recorder.info(history.begin_commit(1, 9))
-    history.committed(3, 8)
-    shown = history.committed(3, 9)
+    history.read_committed(3, 8)
+    shown = history.read_committed(3, 9)
     assert history.kinds(MemberCommits()) == []
-    back = history.committed(3, 8)
-    history.only(MemberCommits(), "lost-commit", shown, back)
+    back = history.read_committed(3, 8)
+    history.check_single(MemberCommits(), "lost-commit", shown, back)
 
 
-def test_a_reset_counts_as_it_is_and_uncommitted_offsets_do_not_replace_it(history: GroupHistory) -> None:
+def test_a_reset_counts_as_sent_and_uncommitted_offsets_do_not_replace_it(history: GroupHistory) -> None:
     history.commit_as(1, 8)
     history.commit_as(1, 2, OPERATOR, -1)
     history.commit(4, 1)
-    history.committed(3, 2)
+    history.read_committed(3, 2)
     history.commit(4, 6)
-    history.committed(3, 6)
+    history.read_committed(3, 6)
     assert check_history(history.ops).is_clean()
 
 
 def test_commits_without_members_are_checked_at_their_place(history: GroupHistory) -> None:
     history.commit(1, 8)
-    history.committed(2, 7)
+    history.read_committed(2, 7)
     assert history.kinds(MemberCommits()) == []
     assert history.kinds(CommittedOffsets()) == ["committed-went-back", "phantom-commit"]
 
@@ -194,18 +194,18 @@ def test_commits_without_members_are_checked_at_their_place(history: GroupHistor
 # idempotent producers
 
 
-def test_numbers_of_a_producer_stand_in_their_order(history: GroupHistory) -> None:
-    history.number(1, 70, 0, 4)
-    history.number(1, 71, 1, 3)
-    history.number(1, 72, 0, 5, epoch=1)
+def test_numbers_of_a_producer_are_stored_in_order(history: GroupHistory) -> None:
+    history.send_numbered(1, 70, 0, 4)
+    history.send_numbered(1, 71, 1, 3)
+    history.send_numbered(1, 72, 0, 5, epoch=1)
     history.poll(2, (3, 71), (4, 70))
     assert history.check_at_end(Sequences).counts == {"sequence-order": 1}
 
 
-def test_a_number_that_is_missing_in_what_was_read_is_a_gap(history: GroupHistory) -> None:
-    history.number(1, 70, 0, 0)
-    history.number(1, 71, 1, None)
-    history.number(1, 72, 2, 1)
+def test_a_number_missing_between_read_ones_is_a_gap(history: GroupHistory) -> None:
+    history.send_numbered(1, 70, 0, 0)
+    history.send_numbered(1, 71, 1, None)
+    history.send_numbered(1, 72, 2, 1)
     assert history.check_at_end(Sequences).counts == {}, "no client has read so far"
     history.poll(2, (0, 70), (1, 72))
     assert history.check_at_end(Sequences).counts == {"sequence-gap": 1}
@@ -225,14 +225,14 @@ def test_sequence_numbers_known_only_from_answers_are_checked_for_order(
     assert history.check_at_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
 
 
-def test_the_last_number_may_be_missing_when_its_outcome_is_unknown(history: GroupHistory) -> None:
-    history.number(1, 70, 0, 0)
-    history.number(1, 71, 1, None)
+def test_the_last_number_may_be_missing_if_its_outcome_is_unknown(history: GroupHistory) -> None:
+    history.send_numbered(1, 70, 0, 0)
+    history.send_numbered(1, 71, 1, None)
     history.poll(2, (0, 70))
     assert check_history(history.ops).is_clean()
 
 
-def test_a_retry_that_is_answered_with_another_offset_is_a_duplicate(history: GroupHistory) -> None:
+def test_a_retry_answered_with_another_offset_is_a_duplicate(history: GroupHistory) -> None:
     invocation = history.recorder.invoke(1, "send", Send(T0, (70,), sequenced=Sequenced(9, 0, 0)))
     history.poll(2, (0, 70))
     history.end_send(invocation, 1)
@@ -243,10 +243,10 @@ def test_a_retry_that_is_answered_with_another_offset_is_a_duplicate(history: Gr
 
 
 def test_the_newest_value_of_a_key_is_kept(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
-    lost = history.keyed(71, "b", 1)
-    history.keyed(72, "a", 2)
-    passed = history.read(2, (2, 72))[-1]
+    history.send_keyed(70, "a", 0)
+    lost = history.send_keyed(71, "b", 1)
+    history.send_keyed(72, "a", 2)
+    passed = history.read_from_start(2, (2, 72))[-1]
     findings = history.check_at_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("lost-key", (lost, passed))]
     assert list(check_history(history.ops).counts) == ["lost-write", "lost-key"]
@@ -254,108 +254,108 @@ def test_the_newest_value_of_a_key_is_kept(history: GroupHistory) -> None:
 
 def test_replaced_records_and_tombstones_may_be_missing(history: GroupHistory) -> None:
     for value, key, offset in ((70, "a", 0), (71, "b", 1), (72, "a", 2), (73, "b", 3), (74, "c", 4)):
-        history.keyed(value, key, offset, tombstone=value == 73)
-    history.read(2, (2, 72), (4, 74))
+        history.send_keyed(value, key, offset, tombstone=value == 73)
+    history.read_from_start(2, (2, 72), (4, 74))
     assert check_history(history.ops).is_clean()
 
 
 def test_a_value_missing_before_a_newer_one_was_sent_is_lost(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
-    history.keyed(71, "b", 1)
-    history.read(2, (1, 71))
-    history.keyed(72, "a", 2)
-    history.read(3, (1, 71), (2, 72))
+    history.send_keyed(70, "a", 0)
+    history.send_keyed(71, "b", 1)
+    history.read_from_start(2, (1, 71))
+    history.send_keyed(72, "a", 2)
+    history.read_from_start(3, (1, 71), (2, 72))
     assert check_history(history.ops).counts == {"lost-key": 1}
 
 
 def test_a_value_may_be_missing_because_of_an_unseen_tombstone(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
-    history.keyed(71, "a", None, tombstone=True)
-    history.keyed(72, "b", 2)
-    history.read(2, (2, 72))
+    history.send_keyed(70, "a", 0)
+    history.send_keyed(71, "a", None, tombstone=True)
+    history.send_keyed(72, "b", 2)
+    history.read_from_start(2, (2, 72))
     assert history.check_at_end(Compaction).counts == {}
     assert check_history(history.ops).is_clean()
 
 
 def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
+    history.send_keyed(70, "a", 0)
     refused = history.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
     history.recorder.fail(refused)
-    history.keyed(72, "b", None, tombstone=True)
-    history.keyed(73, "c", 2)
-    history.read(2, (2, 73))
+    history.send_keyed(72, "b", None, tombstone=True)
+    history.send_keyed(73, "c", 2)
+    history.read_from_start(2, (2, 73))
     assert check_history(history.ops).counts == {"lost-write": 1, "lost-key": 1}
 
 
 def test_a_last_reader_short_of_the_end_may_have_missed_a_replacement(history: GroupHistory) -> None:
-    lost = history.keyed(70, "a", 0)
-    history.keyed(71, "a", None)
-    history.keyed(72, "b", 2)
-    history.keyed(73, "c", 3)
-    history.read(2, (2, 72))
+    lost = history.send_keyed(70, "a", 0)
+    history.send_keyed(71, "a", None)
+    history.send_keyed(72, "b", 2)
+    history.send_keyed(73, "c", 3)
+    history.read_from_start(2, (2, 72))
     assert history.check_at_end(Compaction).counts == {}, "the newest of the key may stand behind"
-    history.read(3, (2, 72), (3, 73))
+    history.read_from_start(3, (2, 72), (3, 73))
     findings = history.check_at_end(Compaction)
     assert [(anomaly.kind, anomaly.ops[0]) for anomaly in findings.anomalies] == [("lost-key", lost)]
 
 
 def test_a_last_reader_amid_sends_may_have_missed_a_replacement(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
-    history.keyed(71, "a", None)
-    history.keyed(72, "b", 2)
+    history.send_keyed(70, "a", 0)
+    history.send_keyed(71, "a", None)
+    history.send_keyed(72, "b", 2)
     history.assign(2, 0)
     history.poll(2, (2, 72))
-    history.keyed(73, "a", 3)
+    history.send_keyed(73, "a", 3)
     history.poll(2, (3, 73))
     assert history.check_at_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
 
 
 def test_the_last_reader_sees_no_removed_key(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
-    removed = history.keyed(71, "a", 1, tombstone=True)
-    history.keyed(72, "b", 2)
-    passed = history.read(2, (0, 70), (2, 72))[-1]
+    history.send_keyed(70, "a", 0)
+    removed = history.send_keyed(71, "a", 1, tombstone=True)
+    history.send_keyed(72, "b", 2)
+    passed = history.read_from_start(2, (0, 70), (2, 72))[-1]
     findings = history.check_at_end(Compaction)
     assert [(anomaly.kind, anomaly.ops) for anomaly in findings.anomalies] == [("resurrected-key", (removed, passed))]
-    history.read(3, (0, 70), (1, 71), (2, 72))
+    history.read_from_start(3, (0, 70), (1, 71), (2, 72))
     assert check_history(history.ops).is_clean(), "an early reader may have come too late for the tombstone"
 
 
-def test_a_removed_key_may_have_come_back_by_a_newer_record(history: GroupHistory) -> None:
-    history.keyed(70, "a", 0)
-    history.keyed(71, "a", 1, tombstone=True)
-    history.keyed(72, "b", 2)
-    history.read(2, (0, 70), (2, 72))
-    history.keyed(73, "a", 3)
+def test_a_newer_record_may_restore_a_removed_key(history: GroupHistory) -> None:
+    history.send_keyed(70, "a", 0)
+    history.send_keyed(71, "a", 1, tombstone=True)
+    history.send_keyed(72, "b", 2)
+    history.read_from_start(2, (0, 70), (2, 72))
+    history.send_keyed(73, "a", 3)
     assert history.check_at_end(Compaction).counts == {}
 
 
-def test_records_of_a_compacted_partition_stay_where_they_are(history: GroupHistory) -> None:
-    history.keyed(70, "a", 5)
-    history.keyed(71, "b", 6)
-    history.read(2, (5, 71), (6, 70))
+def test_records_of_a_compacted_partition_keep_their_offsets(history: GroupHistory) -> None:
+    history.send_keyed(70, "a", 5)
+    history.send_keyed(71, "b", 6)
+    history.read_from_start(2, (5, 71), (6, 70))
     assert {"inconsistent-offset", "duplicate"} <= set(check_history(history.ops).counts)
 
 
 # deleted records
 
 
-def test_records_that_were_deleted_stay_so(history: GroupHistory) -> None:
+def test_deleted_records_stay_deleted(history: GroupHistory) -> None:
     history.send(1, 70, 0)
     asking = history.recorder.invoke(5, "trim", Trim(T0, Offset(1)))
     history.list_offsets(3, 0, 1, linearizable=True)
     deleted = history.recorder.ok(asking, Trim(T0, Offset(1)))
     history.list_offsets(4, 0, 1)
     back = history.list_offsets(3, 0, 1, linearizable=True)
-    history.only(LogStarts(), "trim-undone", deleted, back)
+    history.check_single(LogStarts(), "trim-undone", deleted, back)
     assert "unseen" not in check_history(history.ops).counts, "it was deleted"
 
 
-def test_a_deletion_is_not_answered_before_the_log_begins_there(history: GroupHistory) -> None:
+def test_a_deletion_is_answered_only_once_the_log_begins_there(history: GroupHistory) -> None:
     asking = history.recorder.invoke(5, "trim", Trim(T0, Offset(4)))
     answered = history.recorder.ok(asking, Trim(T0, Offset(3)))
-    history.only(LogStarts(), "trim-undone", asking, answered)
-    history.do(5, "trim", Trim(T0, Offset(4)), Trim(T0, Offset(9)))
+    history.check_single(LogStarts(), "trim-undone", asking, answered)
+    history.complete(5, "trim", Trim(T0, Offset(4)), Trim(T0, Offset(9)))
     assert check_with(LogStarts(), history.ops).counts == {"trim-undone": 1}, "the log may have begun behind it"
 
 
@@ -400,12 +400,12 @@ def missing_below_a_trim(history: GroupHistory, outcome: str) -> None:
 # lines
 
 
-def test_entries_of_all_these_come_back_from_their_lines(history: GroupHistory) -> None:
+def test_all_these_entries_equal_those_read_from_their_lines(history: GroupHistory) -> None:
     history.join(1, "m1", 1, T0, T1, instance="i")
     history.commit_as(1, 5)
-    history.number(1, 70, 0, 4)
-    history.keyed(71, "a", 5, tombstone=True)
-    history.do(1, "trim", Trim(T0, Offset(3)))
+    history.send_numbered(1, 70, 0, 4)
+    history.send_keyed(71, "a", 5, tombstone=True)
+    history.complete(1, "trim", Trim(T0, Offset(3)))
     assert list(read_lines(write_lines(history.ops))) == history.ops
     assert all(str(op) for op in history.ops)
     assert check_with(Ownership(), history.ops).counts == {}

@@ -40,7 +40,7 @@ def test_an_acknowledged_record_that_a_later_poll_skipped_is_lost(history: Writt
     lost = history.send(1, 70, 0)
     history.send(1, 71, 1)
     poll = history.poll(2, (1, 71))
-    assert "70" in history.only(RecordBook(), "lost-write", lost, poll)
+    assert "70" in history.check_single(RecordBook(), "lost-write", lost, poll)
 
 
 def test_an_acknowledged_record_whose_offset_shows_another_value_is_lost_too(history: WrittenHistory) -> None:
@@ -55,7 +55,7 @@ def test_unpolled_records_are_unseen_and_not_lost(history: WrittenHistory) -> No
     history.send(1, 70, 0)
     unseen = history.send(1, 71, 1)
     poll = history.poll(2, (0, 70))
-    history.only(RecordBook(), "unseen", unseen, poll)
+    history.check_single(RecordBook(), "unseen", unseen, poll)
 
 
 def test_unread_records_removed_by_retention_are_excused(history: WrittenHistory) -> None:
@@ -77,7 +77,10 @@ def test_one_value_at_two_offsets_is_a_duplicate_whether_acknowledged_or_polled(
     acknowledged = history.send(1, 70, 0)
     polled = history.poll(2, (0, 70), (1, 70))
     history.poll(3, (0, 70), (1, 70))
-    assert history.only(RecordBook(), "duplicate", acknowledged, polled) == "t/0 value 70 stands at offsets 0 and 1"
+    assert (
+        history.check_single(RecordBook(), "duplicate", acknowledged, polled)
+        == "t/0 value 70 stands at offsets 0 and 1"
+    )
 
 
 def test_two_values_at_one_offset_are_inconsistent_even_when_both_are_acknowledged(history: WrittenHistory) -> None:
@@ -111,7 +114,7 @@ def test_a_send_of_unknown_outcome_may_be_polled(history: WrittenHistory) -> Non
 def test_a_value_not_sent_before_the_poll_is_a_phantom(history: WrittenHistory) -> None:
     polled = history.poll(2, (0, 70))
     history.begin_send(1, 70)
-    history.only(RecordBook(), "phantom", polled)
+    history.check_single(RecordBook(), "phantom", polled)
 
 
 # Polls
@@ -144,11 +147,11 @@ def test_an_assignment_and_a_crash_reset_the_position(history: WrittenHistory) -
 
 
 def test_a_rebalance_may_move_a_subscribed_consumer_but_not_within_a_poll(history: WrittenHistory) -> None:
-    history.do(1, "subscribe", Subscribe(("t",)))
+    history.complete(1, "subscribe", Subscribe(("t",)))
     history.poll(1, (5, 75))
     history.poll(1, (2, 72))
     polled = history.poll(1, (8, 78), (3, 73))
-    history.only(Polls(), "int-nonmonotonic-poll", polled)
+    history.check_single(Polls(), "int-nonmonotonic-poll", polled)
 
 
 def test_a_poll_of_unknown_outcome_may_have_moved_the_consumer_forward_but_not_back(history: WrittenHistory) -> None:
@@ -156,7 +159,7 @@ def test_a_poll_of_unknown_outcome_may_have_moved_the_consumer_forward_but_not_b
     history.recorder.info(history.recorder.invoke(1, "poll", Poll()))
     ahead = history.poll(1, (9, 79))
     back = history.poll(1, (7, 77))
-    history.only(Polls(), "nonmonotonic-poll", ahead, back)
+    history.check_single(Polls(), "nonmonotonic-poll", ahead, back)
 
 
 def test_without_density_a_skip_needs_a_polled_record(history: WrittenHistory) -> None:
@@ -178,7 +181,7 @@ def test_offsets_follow_the_real_time_order_of_sends(history: WrittenHistory) ->
     before = history.send(1, 70, 5)
     invocation = history.begin_send(2, 71)
     after = history.end_send(invocation, 4)
-    history.only(OffsetOrder(), "offset-order", before, invocation, after)
+    history.check_single(OffsetOrder(), "offset-order", before, invocation, after)
 
 
 def test_concurrent_sends_may_get_offsets_in_any_order(history: WrittenHistory) -> None:
@@ -221,7 +224,7 @@ def test_a_linearizable_list_ends_above_all_known_offsets(history: WrittenHistor
     history.list_offsets(2, 0, 5)
     stale = history.list_offsets(3, 0, 5, linearizable=True)
     history.list_offsets(4, 0, 6, linearizable=True)
-    history.only(OffsetOrder(), "stale-end", known, stale)
+    history.check_single(OffsetOrder(), "stale-end", known, stale)
 
 
 # Density
@@ -253,14 +256,14 @@ def test_offsets_reported_to_a_process_never_go_back(history: WrittenHistory) ->
     ]
 
 
-def test_a_committed_offset_never_goes_back_and_was_committed_by_a_client(history: WrittenHistory) -> None:
+def test_a_committed_offset_never_goes_back_and_was_sent_by_a_client(history: WrittenHistory) -> None:
     low = history.commit(1, 3)
     high = history.commit(1, 8)
     history.commit(2, 5)
-    history.committed(3, 8)
-    back = history.committed(4, 3)
-    nothing = history.committed(4, None)
-    phantom = history.committed(5, 9)
+    history.read_committed(3, 8)
+    back = history.read_committed(4, 3)
+    nothing = history.read_committed(4, None)
+    phantom = history.read_committed(5, 9)
     assert low.payload != high.payload
     anomalies = check_with(CommittedOffsets(), history.ops).anomalies
     assert [(anomaly.kind, anomaly.ops) for anomaly in anomalies] == [
@@ -273,7 +276,7 @@ def test_a_committed_offset_never_goes_back_and_was_committed_by_a_client(histor
 def test_a_failed_commit_counts_for_none_and_one_of_unknown_outcome_may_appear(history: WrittenHistory) -> None:
     commit = GroupOffsets("g", ((T0, Offset(4)),))
     history.recorder.fail(history.recorder.invoke(1, "commit", commit))
-    history.committed(2, 4)
+    history.read_committed(2, 4)
     assert history.kinds(CommittedOffsets()) == ["phantom-commit"]
     history.recorder.info(history.recorder.invoke(1, "commit", commit))
     assert check_with(CommittedOffsets(), [op for op in history.ops if op.process == 1]).kinds() == []
@@ -282,7 +285,7 @@ def test_a_failed_commit_counts_for_none_and_one_of_unknown_outcome_may_appear(h
 def test_groups_whose_members_commit_backwards_are_checked_by_origin_only(history: WrittenHistory) -> None:
     history.commit(1, 8)
     history.commit(1, 5)
-    history.committed(2, 5)
+    history.read_committed(2, 5)
     assert history.kinds(CommittedOffsets(forward_only=False)) == []
 
 
@@ -300,7 +303,7 @@ def test_a_number_observed_directly_never_goes_back() -> None:
 # Lag
 
 
-def test_a_stuck_consumer_lags_behind_the_first_record_that_it_misses(history: WrittenHistory) -> None:
+def test_a_stuck_consumer_lags_behind_the_first_missed_record(history: WrittenHistory) -> None:
     history.assign(1, 0)  # ends at second 1
     history.send(2, 70, 0)  # acknowledged at second 3
     missed = history.send(2, 71, 1)  # at second 5
@@ -308,7 +311,7 @@ def test_a_stuck_consumer_lags_behind_the_first_record_that_it_misses(history: W
     stuck = history.poll(1)  # begins at second 8
     history.poll(1)
     checker = RealtimeLag(bound_ns=2 * SECOND)
-    history.only(checker, "realtime-lag", missed, stuck)
+    history.check_single(checker, "realtime-lag", missed, stuck)
     assert checker.worst_ns == 5 * SECOND
 
 
@@ -348,7 +351,7 @@ def make_malformed(history: WrittenHistory, case: str) -> list[Op]:
         history.recorder.ok(invocation._replace(kind="list"), ListOffsets())
     elif case == "more offsets than values in a poll":
         poll = Poll((Fetched(T0, (Offset(1), Offset(2)), (70,)),))
-        history.do(1, "poll", Poll(), poll)
+        history.complete(1, "poll", Poll(), poll)
     return history.ops
 
 

@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 
 
 class WrittenHistory:
-    """History built operation by operation; one second passes between entries."""
+    """History built one operation at a time; one second passes between entries."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -38,34 +38,34 @@ class WrittenHistory:
         return self.end_send(self.begin_send(process, value), offset)
 
     def poll(self, process: int, *records: tuple[int, int]) -> Op:
-        """Return offsets with their values."""
+        """Poll records given as offsets with their values."""
         offsets = tuple(Offset(offset) for offset, _ in records)
         fetched = (Fetched(T0, offsets, tuple(value for _, value in records)),) if records else ()
         return self.recorder.ok(self.recorder.invoke(process, "poll", Poll()), Poll(fetched))
 
-    def do(self, process: int, kind: str, payload: Payload, result: Payload = None) -> Op:
+    def complete(self, process: int, kind: str, payload: Payload, result: Payload = None) -> Op:
         return self.recorder.ok(self.recorder.invoke(process, kind, payload), result)
 
     def assign(self, process: int, offset: int | None) -> Op:
-        return self.do(process, "assign", Assign(((T0, None if offset is None else Offset(offset)),)))
+        return self.complete(process, "assign", Assign(((T0, None if offset is None else Offset(offset)),)))
 
     def list_offsets(self, process: int, start: int, end: int, *, linearizable: bool = False) -> Op:
         asked = ListOffsets((), linearizable)
-        return self.do(
+        return self.complete(
             process, "list", asked, ListOffsets((OffsetRange(T0, Offset(start), Offset(end)),), linearizable)
         )
 
     def commit(self, process: int, offset: int) -> Op:
-        return self.do(process, "commit", GroupOffsets("g", ((T0, Offset(offset)),)))
+        return self.complete(process, "commit", GroupOffsets("g", ((T0, Offset(offset)),)))
 
-    def committed(self, process: int, offset: int | None) -> Op:
+    def read_committed(self, process: int, offset: int | None) -> Op:
         read = GroupOffsets("g", ((T0, None if offset is None else Offset(offset)),))
-        return self.do(process, "committed", GroupOffsets("g"), read)
+        return self.complete(process, "committed", GroupOffsets("g"), read)
 
     def kinds(self, checker: Checker) -> list[str]:
         return list(check_with(checker, self.ops).kinds())
 
-    def only(self, checker: Checker, kind: str, *proof: Op) -> str:
+    def check_single(self, checker: Checker, kind: str, *proof: Op) -> str:
         """Check that the checker reports exactly one anomaly, of this kind and with this proof; return its sentence."""
         findings: Findings = check_with(checker, self.ops)
         assert [anomaly.kind for anomaly in findings.anomalies] == [kind], findings.anomalies

@@ -80,7 +80,7 @@ def at(broker: BrokerProcess) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def kept(run: Any, at: tuple[str, ...]) -> str:
+def read_topic(run: Any, at: tuple[str, ...]) -> str:
     """Create a topic with a record and a consumer group that has read it."""
     run("topic", "create", "kept", "-c", "retention.ms=86400000", *at)
     run("produce", "kept", *at, stdin=b"a\n")
@@ -88,13 +88,13 @@ def kept(run: Any, at: tuple[str, ...]) -> str:
     return "kept"
 
 
-def test_nothing_is_deleted_without_a_terminal_or_after_a_no(run: Any, at: tuple[str, ...], kept: str) -> None:
+def test_nothing_is_deleted_without_a_terminal_or_after_a_no(run: Any, at: tuple[str, ...], read_topic: str) -> None:
     commands = {
-        ("topic", "delete"): (kept,),
-        ("topic", "alter"): (kept, "--config", "retention.ms=1"),
-        ("topic", "trim"): (kept, "--before", "end", "--all"),
+        ("topic", "delete"): (read_topic,),
+        ("topic", "alter"): (read_topic, "--config", "retention.ms=1"),
+        ("topic", "trim"): (read_topic, "--before", "end", "--all"),
         ("group", "delete"): ("reader",),
-        ("group", "delete-offsets"): ("reader", kept),
+        ("group", "delete-offsets"): ("reader", read_topic),
         ("group", "reset-offsets"): ("reader", "--to", "earliest"),
     }
     assert commands.keys() == ASKS
@@ -106,19 +106,19 @@ def test_nothing_is_deleted_without_a_terminal_or_after_a_no(run: Any, at: tuple
             done = run(*path, *arguments, *at, stdin=stdin, expect=code)
             assert why in done.stderr, path
             assert b"?" in done.stderr, "it says what it would do"
-    described = json.loads(run("topic", "describe", kept, "--json", *at).stdout)
+    described = json.loads(run("topic", "describe", read_topic, "--json", *at).stdout)
     assert described["partitions"][0]["beginning_offset"] == 0
     assert described["configs"]["retention.ms"] == "86400000"
     assert run("group", "offsets", "reader", *at).stdout == b"kept/0 1\n"
-    assert run("topic", "delete", kept, *at, stdin=b"y\n").stdout == b"deleted kept\n"
-    run("topic", "create", kept, *at)
-    assert run("topic", "delete", kept, "--yes", *at).stdout == b"deleted kept\n"
+    assert run("topic", "delete", read_topic, *at, stdin=b"y\n").stdout == b"deleted kept\n"
+    run("topic", "create", read_topic, *at)
+    assert run("topic", "delete", read_topic, "--yes", *at).stdout == b"deleted kept\n"
 
 
-def test_a_closed_stdin_is_no_confirmation(at: tuple[str, ...], kept: str) -> None:
+def test_a_closed_stdin_is_no_confirmation(at: tuple[str, ...], read_topic: str) -> None:
     """With a closed descriptor, as of a service or `<&-`, Python has no `sys.stdin`; an empty one differs."""
     for closed in ("0<&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"):
-        words = [*COMMAND, "topic", "delete", kept, *at]
+        words = [*COMMAND, "topic", "delete", read_topic, *at]
         done = subprocess.run(
             ["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=False, capture_output=True, env=build_environment()
         )
@@ -126,7 +126,7 @@ def test_a_closed_stdin_is_no_confirmation(at: tuple[str, ...], kept: str) -> No
         if "2>" not in closed:
             assert_one_line(done.stderr)
             assert b"standard input gave no answer: give --yes" in done.stderr
-    with urlopen(f"http://{at[1]}/topics/{kept}") as answer:
+    with urlopen(f"http://{at[1]}/topics/{read_topic}") as answer:
         assert answer.status == 200
 
 

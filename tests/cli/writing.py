@@ -8,7 +8,7 @@ from typing import Any
 from bench.steady_load import SteadyLoad, SteadyReport
 from raftlog.testing import Cluster
 from raftlog.types import TopicPartition
-from tests.integration.cluster_load import stored
+from tests.integration.cluster_load import read_values
 
 INTERVAL_S = 0.1
 DEADLINE_S = 10.0
@@ -63,6 +63,6 @@ def require_stored(cluster: Cluster, reports: Sequence[SteadyReport]) -> None:
         for place in report.gaps_s:
             acknowledged = {offset: value for (at, offset), value in report.acknowledged.items() if at == place}
             for node in (each for each in cluster.nodes.values() if each.is_running):
-                kept = stored(node.http, place.topic, place.partition)
+                kept = read_values(node.http, place.topic, place.partition)
                 lost = {offset: value for offset, value in acknowledged.items() if kept[offset : offset + 1] != [value]}
                 assert not lost, f"of {place} node {node.node_id} does not show {lost}"

@@ -23,7 +23,7 @@ class Crashes:
         self._cluster, self._number, self._step = cluster, number, step
         self.happened = asyncio.Event()
 
-    def at(self, step: str, node: Node | None) -> None:
+    def reach_step(self, step: str, node: Node | None) -> None:
         """Note that the process `node` is at this step; crash it if it is the chosen one."""
         if node is None or node.identity.node_id != self._number or step != self._step or self.happened.is_set():
             return
@@ -45,14 +45,14 @@ class Crashes:
         def crash_around_keep(
             file: BootstrapFile, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()
         ) -> None:
-            self.at("before its record is synced", self.node_of(file))
+            self.reach_step("before its record is synced", self.node_of(file))
             keep(file, record, members)
-            self.at("after its record is synced", self.node_of(file))
+            self.reach_step("after its record is synced", self.node_of(file))
 
         def crash_around_begin(metadata: Any) -> None:
-            self.at("before group 0 is made", metadata._node)
+            self.reach_step("before group 0 is made", metadata._node)
             begin(metadata)
-            self.at("after group 0 is made", metadata._node)
+            self.reach_step("after group 0 is made", metadata._node)
 
         monkeypatch.setattr(BootstrapFile, "keep", crash_around_keep)
         monkeypatch.setattr(host.ControllerHost, "_begin_group", crash_around_begin)

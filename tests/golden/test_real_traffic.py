@@ -35,7 +35,7 @@ SEEN = {
 
 
 @pytest.fixture(autouse=True)
-def different(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+def answered_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     """Compare all traffic with the samples; yield the names of the answered requests."""
     serve = Requests.serve
     answered: set[str] = set()
@@ -55,7 +55,7 @@ def different(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     assert sorted(set(problems)) == []
 
 
-async def test_sample_requests_have_the_fields_of_real_ones(three: Brokers, different: set[str]) -> None:
+async def test_sample_requests_have_the_fields_of_real_ones(three: Brokers, answered_requests: set[str]) -> None:
     await three[1].create_topic("t", 3, deadline=soon())
     for number in (1, 2, 3):
         broker = three[number]
@@ -76,7 +76,7 @@ async def test_sample_requests_have_the_fields_of_real_ones(three: Brokers, diff
         await broker.operations.cluster.alter_cluster_config({"balancer.moves.max": number}, deadline=soon())
         await broker.recover_partition("t", 0, OPERATOR, accept_loss=False, survivor=None, deadline=soon())
         await broker.operations.leadership.transfer_leadership("t", 0, None, deadline=soon())
-    assert SEEN - different == set()
+    assert SEEN - answered_requests == set()
 
 
 @pytest.mark.parametrize(

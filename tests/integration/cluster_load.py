@@ -1,4 +1,4 @@
-"""Clients that write unique values to a cluster whatever happens to it, and the comparison with what is there.
+"""Clients that write unique values to a cluster during faults, and the check that all acknowledged ones are stored.
 
 Each write ends as acknowledged (with its offset), refused (definitely not there) or unknown. The clients are threads
 with plain HTTP connections: nothing of raftlog's own client comes between the cluster and the judgement.
@@ -40,7 +40,7 @@ def delete_topic(address: str, topic: str) -> None:
 
 
 class Ledger:
-    """Outcomes of all writes to one topic. `acknowledged` by partition and offset."""
+    """Outcomes of all writes to one topic; `acknowledged` has values by partition and offset."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -66,7 +66,7 @@ class Ledger:
             self.changed.notify_all()
 
     def wait_for_more(self, count: int, timeout_s: float = PROGRESS_S) -> None:
-        """Wait until so many more writes were acknowledged."""
+        """Wait until `count` more writes are acknowledged."""
         with self.changed:
             target = len(self.acknowledged) + count
             done = self.changed.wait_for(lambda: len(self.acknowledged) >= target, timeout_s)
@@ -83,7 +83,7 @@ class Ledger:
 
 
 class Writer(threading.Thread):
-    """One client: it goes to its addresses in turn, and stays with one that answers."""
+    """Client thread that writes through its addresses in turn and stays with one that answers."""
 
     def __init__(
         self, ledger: Ledger, addresses: Sequence[str], partitions: int, number: int, pause_s: float = 0.0
@@ -106,12 +106,12 @@ class Writer(threading.Thread):
     def run(self) -> None:
         try:
             while not self._over.is_set():
-                self._talk_to(next(self._addresses))
+                self._write_through(next(self._addresses))
                 self._over.wait(0.01)
         except Exception as error:  # noqa: BLE001 - raised again by `end`
             self.failure = error
 
-    def _talk_to(self, address: str) -> None:
+    def _write_through(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
         try:
@@ -126,7 +126,7 @@ class Writer(threading.Thread):
             connection.close()
 
     def _write(self, connection: http.client.HTTPConnection) -> bool:
-        """Return False when the connection is unusable or the broker has refused."""
+        """Write one value; return False if the connection cannot be used any more or the broker has refused."""
         ledger, value = self._ledger, self._ledger.begin()
         path = f"/topics/{ledger.topic}/partitions/{self._partition}?timeout={WRITE_TIMEOUT_MS}"
         body = bytes(build_batch([b"%d" % value]))
@@ -147,7 +147,7 @@ class Writer(threading.Thread):
 
 
 class Load:
-    """`with Load(cluster, "t") as load:` writes until the block ends; each writer rests for `pause_s` after a write."""
+    """Context manager whose writers write until the block ends; each pauses for `pause_s` after a write."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Load:
             writer.end()
 
 
-def stored(address: str, topic: str, partition: int = 0) -> list[int]:
+def read_values(address: str, topic: str, partition: int = 0) -> list[int]:
     """Return all values of a partition up to its end, by offset."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
@@ -182,26 +182,26 @@ def stored(address: str, topic: str, partition: int = 0) -> list[int]:
         end = _get(connection, f"/topics/{topic}/partitions/{partition}/offsets")["end_offset"]
         found: list[int] = []
         while len(found) < end:
-            found += _records(connection, topic, partition, len(found))
+            found += _fetch_records(connection, topic, partition, len(found))
         return found
     finally:
         connection.close()
 
 
-def readable(address: str, topic: str, count: int) -> list[int]:
+def read_first_values(address: str, topic: str, count: int) -> list[int]:
     """Read the first `count` values of partition 0 without a request for its end."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
     try:
         found: list[int] = []
         while len(found) < count:
-            found += _records(connection, topic, 0, len(found))
+            found += _fetch_records(connection, topic, 0, len(found))
         return found[:count]
     finally:
         connection.close()
 
 
-def _records(connection: http.client.HTTPConnection, topic: str, partition: int, offset: int) -> list[int]:
+def _fetch_records(connection: http.client.HTTPConnection, topic: str, partition: int, offset: int) -> list[int]:
     path = f"/topics/{topic}/partitions/{partition}/records?offset={offset}&timeout=1000&max_bytes=4000000"
     records = _get(connection, path)
     assert records, f"{topic}/{partition} has nothing to read at offset {offset}"
@@ -217,12 +217,12 @@ def _get(connection: http.client.HTTPConnection, path: str) -> Any:
     return orjson.loads(body)
 
 
-def check(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
+def check_stored(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
     """Check that the topic has each acknowledged write exactly once and no refused or unsent one.
 
     Every running broker has to serve the same."""
     views = [
-        [stored(node.http, ledger.topic, partition) for partition in range(partitions)]
+        [read_values(node.http, ledger.topic, partition) for partition in range(partitions)]
         for node in cluster.nodes.values()
         if node.is_running and not node.is_paused
     ]

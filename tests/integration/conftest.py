@@ -1,4 +1,4 @@
-"""One cluster for the tests of a module, whole again before each of them."""
+"""Fixtures: one cluster for the tests of a module, repaired before each test."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ def shared_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Cluster:
-    """Return three healthy brokers, with all effects of earlier tests undone."""
+    """Return three healthy brokers after undoing all effects of earlier tests."""
     shared_cluster.heal()
     down = [node for node in shared_cluster.nodes.values() if not node.is_running]
     for node in down:

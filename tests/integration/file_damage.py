@@ -1,4 +1,4 @@
-"""Bytes of a broker's files that are not what it wrote: flipped, zeroed, cut off."""
+"""Damage to a broker's files: flipped, zeroed and truncated bytes."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ WORDS_S = 20.0
 BLOCK = 4096
 
 
-class Stored(NamedTuple):
-    """A batch in a segment file."""
+class StoredBatch(NamedTuple):
+    """Batch in a segment file."""
 
     file: Path
     position: int
@@ -28,29 +28,29 @@ def partition_path(node: ClusterNode, topic: str, partition: int = 0) -> Path:
     return node.data_dir / topic / str(partition)
 
 
-def segments(directory: Path) -> list[Path]:
+def list_segments(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"))
 
 
-def batches(directory: Path) -> list[Stored]:
-    """Return all batches of a partition, as they are in the files now."""
+def list_batches(directory: Path) -> list[StoredBatch]:
+    """Return all batches of a partition as they are in the files now."""
     found = []
-    for file in segments(directory):
+    for file in list_segments(directory):
         position = 0
         content = file.read_bytes()
         for header, batch in split_batches(content):
-            found.append(Stored(file, position, len(batch), header))
+            found.append(StoredBatch(file, position, len(batch), header))
             position += len(batch)
     return found
 
 
-def batch_at(directory: Path, offset: int) -> Stored:
-    """Return the batch that holds a record."""
-    return next(each for each in batches(directory) if each.header.base_offset <= offset < each.header.next_offset)
+def batch_at(directory: Path, offset: int) -> StoredBatch:
+    """Return the batch that holds the record at this offset."""
+    return next(each for each in list_batches(directory) if each.header.base_offset <= offset < each.header.next_offset)
 
 
 def flip(file: Path, position: int, count: int = 1) -> None:
-    """Flip a bit in each of some bytes; counted from the end when `position` is negative."""
+    """Flip a bit in each of `count` bytes; a negative `position` counts from the end."""
     with file.open("r+b", buffering=0) as opened:
         at = position if position >= 0 else opened.seek(0, os.SEEK_END) + position
         before = os.pread(opened.fileno(), count, at)
@@ -69,8 +69,8 @@ def wait_for_words(node: ClusterNode, *words: str, since: int = 0) -> str:
         time.sleep(POLL_SECONDS)
 
 
-def compare_stopped(cluster: Cluster) -> None:
-    """Stop all brokers: every file is sound, and the replicas of each partition are the same."""
+def stop_and_compare(cluster: Cluster) -> None:
+    """Stop all brokers; check that every file is valid and that the replicas of each partition are equal."""
     for node in cluster.nodes.values():
         node.stop()
     directories = [str(node.data_dir) for node in cluster.nodes.values()]
@@ -80,7 +80,7 @@ def compare_stopped(cluster: Cluster) -> None:
 
 
 def damage_journal(node: ClusterNode) -> Path:
-    """Flip a bit in every block that was written, but for the newest ones, which could pass for torn; the file."""
+    """Flip a bit in every written block except the newest ones, which could pass for torn; return the file."""
     file = max((node.data_dir / ".raftlog" / "journal").rglob("*.journal"), key=lambda each: each.stat().st_mtime_ns)
     content = file.read_bytes()
     written = [at for at in range(0, len(content), BLOCK) if any(content[at : at + BLOCK])]

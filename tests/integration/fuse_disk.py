@@ -1,4 +1,4 @@
-"""File system of the tests' own (FUSE) over a directory: its syncs fail, wait or are slow as a file says.
+"""FUSE file system over a directory whose syncs fail, wait or are slow as a control file says.
 
 `python -m tests.integration.fuse_disk SOURCE MOUNT ORDER` serves the files of SOURCE at MOUNT until it is unmounted.
 Each fsync and fdatasync reads ORDER: `ok`, `fail` (EIO), `hold` (return once the file says something else), `delay MS`.
@@ -21,14 +21,14 @@ _MOUNTED_S_MAX = 20.0
 
 
 class FuseDisk:
-    """Mounted file system of one broker, as a test sees it."""
+    """Mounted file system of one broker."""
 
     def __init__(self, data_dir: Path, order: Path) -> None:
         self.data_dir = data_dir
         self._order = order
 
     def set_syncs(self, order: str) -> None:
-        """Set what syncs do from now on; those that are held go on when they are not held any more."""
+        """Set the behaviour of syncs from now on; held syncs continue when the behaviour is changed."""
         new = self._order.with_suffix(".new")
         new.write_text(order)
         new.rename(self._order)
@@ -36,7 +36,7 @@ class FuseDisk:
 
 @contextmanager
 def fuse_disk(directory: Path) -> Iterator[FuseDisk]:
-    """Mount one in `directory`; skips the test where that is impossible."""
+    """Mount a file system in `directory`; skip the test where that is impossible."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         pytest.skip("mounting with FUSE needs root and /dev/fuse")
     source, mount, order = (directory / name for name in ("source", "mount", "order"))
@@ -132,16 +132,16 @@ def _serve(source: str, mount: str, order: str) -> None:
             os.close(fh)
 
         def fsync(self, path: str, datasync: int, fh: int) -> None:
-            _obey(order)
+            _delay_or_fail(order)
             os.fdatasync(fh) if datasync else os.fsync(fh)
 
         def fsyncdir(self, path: str, datasync: int, fh: int) -> None:
-            _obey(order)
+            _delay_or_fail(order)
 
     FUSE(PassThrough(), mount, foreground=True, nothreads=False, allow_other=False)
 
 
-def _obey(order: str) -> None:
+def _delay_or_fail(order: str) -> None:
     while True:
         with open(order) as file:
             word, _, argument = file.read().partition(" ")

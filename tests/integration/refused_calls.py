@@ -1,4 +1,4 @@
-"""Program that refuses system calls to itself (seccomp) and becomes the command, as in a container's sandbox.
+"""Program that refuses system calls to itself (seccomp) and executes a command, like a container's sandbox.
 
     python -m tests.integration.refused_calls ERRNO NUMBER,… -- ARGUMENT …    runs `python ARGUMENT …`
 
@@ -15,10 +15,12 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
 class _Program(ctypes.Structure):
+    """Structure `sock_fprog` of seccomp."""
+
     _fields_ = (("count", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def refuse(numbers: list[int], error: int) -> None:
+def refuse_calls(numbers: list[int], error: int) -> None:
     """Let these system calls fail with `error` in this process from now on."""
     rows = [(_LOAD_NUMBER, 0, 0, 0)]
     rows += [(_JUMP_IF_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
@@ -31,5 +33,5 @@ def refuse(numbers: list[int], error: int) -> None:
 
 
 if __name__ == "__main__":
-    refuse([int(number) for number in sys.argv[2].split(",")], int(sys.argv[1]))
+    refuse_calls([int(number) for number in sys.argv[2].split(",")], int(sys.argv[1]))
     os.execv(sys.executable, [sys.executable, *sys.argv[4:]])

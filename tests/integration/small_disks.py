@@ -1,4 +1,4 @@
-"""File systems of their own for brokers: ext4 images of a few dozen MiB, mounted where a node keeps its data."""
+"""Small file systems for brokers: ext4 images of a few dozen MiB, mounted at a node's data directory."""
 
 import fcntl
 import os
@@ -31,7 +31,7 @@ class SmallDisk:
         return shutil.disk_usage(self._mount).free
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Leave so much, or less than a block."""
+        """Fill the file system until `leave_bytes` are left, or less than a block."""
         with open(self._ballast, "ab") as ballast:
             while (grow := self.free_bytes - leave_bytes) > 0:
                 size = ballast.seek(0, os.SEEK_END)
@@ -43,11 +43,11 @@ class SmallDisk:
                     os.posix_fallocate(ballast.fileno(), size, grow // 2)
 
     def free(self) -> None:
-        """Give the room back."""
+        """Remove the file that fills the file system."""
         self._ballast.unlink(missing_ok=True)
 
     def cut_power(self) -> None:
-        """Stop the file system at this moment: what it did not write to its image is lost, and every access fails.
+        """Stop the file system at once: data that it has not written to its image is lost, and every access fails.
 
         The image then is as after a loss of power (EXT4_IOC_SHUTDOWN); `mount_again` mounts it."""
         descriptor = os.open(self._mount, os.O_RDONLY)
@@ -56,15 +56,15 @@ class SmallDisk:
         finally:
             os.close(descriptor)
 
-    def mount_again(self) -> None:
-        """Unmount the image and mount it again, with ext4's own recovery; nothing may have a file open on it."""
+    def remount(self) -> None:
+        """Unmount the image and mount it again, with ext4's own recovery; no file on it may be open."""
         subprocess.run(["umount", str(self._mount)], check=True, timeout=30)
         subprocess.run(["mount", "-o", "loop", str(self._image), str(self._mount)], check=True, timeout=30)
 
 
 @contextmanager
 def small_disk(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
-    """Skip the test where nothing can be mounted."""
+    """Mount a small file system; skip the test where nothing can be mounted."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system needs root")
     if shutil.which("mkfs.ext4") is None:

@@ -1,4 +1,4 @@
-"""A real broker that returns far behind catches up while everything goes wrong meanwhile.
+"""A real broker that returns far behind the leader catches up during crashes and trims.
 
 Transfers are throttled, so that they last long enough to be disturbed. In the end all replicas have the same files, and
 `raftlog log verify --compare` finds no problem in any of them."""
@@ -66,20 +66,20 @@ def fill(address: str, topic: str, size_bytes: int = LACKS) -> None:
     connection.close()
 
 
-def segments(cluster: Cluster, node: int, topic: str) -> list[Path]:
+def list_segments(cluster: Cluster, node: int, topic: str) -> list[Path]:
     return sorted((Path(cluster.nodes[node].data_dir) / topic / "0").glob("*.log"))
 
 
 def stored_bytes(cluster: Cluster, node: int, topic: str) -> int:
     """Return the size of the topic's files; a segment may be trimmed meanwhile."""
     total = 0
-    for file in segments(cluster, node, topic):
+    for file in list_segments(cluster, node, topic):
         with contextlib.suppress(FileNotFoundError):
             total += file.stat().st_size
     return total
 
 
-def fetched(cluster: Cluster, node: int, direction: str = "in") -> int:
+def fetched_bytes(cluster: Cluster, node: int, direction: str = "in") -> int:
     """Return the bytes that a broker fetched to catch up, or served to others, since its start."""
     host, _, port = cluster.nodes[node].http.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=SILENCE_S)
@@ -91,7 +91,7 @@ def fetched(cluster: Cluster, node: int, direction: str = "in") -> int:
     return int(float(next(line for line in lines if line.startswith(name)).split()[-1]))
 
 
-def away(cluster: Cluster, topic: str, **config: object) -> tuple[int, int]:
+def fill_and_kill_follower(cluster: Cluster, topic: str, **config: object) -> tuple[int, int]:
     """Fill a topic and stop a follower that lacks most of it; return the leader and the follower."""
     create_topic(cluster.addresses[0], topic, **config)
     leader = cluster.leader(topic)
@@ -102,7 +102,7 @@ def away(cluster: Cluster, topic: str, **config: object) -> tuple[int, int]:
     return leader, follower
 
 
-def under_way(cluster: Cluster, follower: int, topic: str, had: int, some: int = SOME) -> None:
+def wait_for_progress(cluster: Cluster, follower: int, topic: str, had: int, some: int = SOME) -> None:
     wait_until(lambda: stored_bytes(cluster, follower, topic) >= had + some, "the transfer does not come along")
 
 
@@ -110,7 +110,9 @@ def require_same_files(cluster: Cluster, topic: str) -> None:
     cluster.wait_healthy(WAIT_S)
 
     def contents() -> list[list[tuple[str, bytes]]]:
-        return [[(file.name, file.read_bytes()) for file in segments(cluster, node, topic)] for node in cluster.nodes]
+        return [
+            [(file.name, file.read_bytes()) for file in list_segments(cluster, node, topic)] for node in cluster.nodes
+        ]
 
     def are_same() -> bool:
         try:
@@ -122,9 +124,9 @@ def require_same_files(cluster: Cluster, topic: str) -> None:
     wait_until(are_same, "the replicas have different files")
 
 
-def test_down_and_back(cluster: Cluster, topic: str) -> None:
+def test_a_restarted_follower_catches_up(cluster: Cluster, topic: str) -> None:
     """Missing records arrive over the bulk connection, and the metrics show the progress."""
-    leader, follower = away(cluster, topic)
+    leader, follower = fill_and_kill_follower(cluster, topic)
     cluster.nodes[follower].start()
 
     def lag() -> dict[str, Any] | None:
@@ -137,62 +139,62 @@ def test_down_and_back(cluster: Cluster, topic: str) -> None:
     assert first["entries_behind"] > 0
     cluster.wait_unhealthy(f"node {follower} catches up")
     require_same_files(cluster, topic)
-    assert fetched(cluster, follower) > LACKS // 2
-    assert fetched(cluster, leader, "out") >= fetched(cluster, follower)
+    assert fetched_bytes(cluster, follower) > LACKS // 2
+    assert fetched_bytes(cluster, leader, "out") >= fetched_bytes(cluster, follower)
 
 
-def test_behind_the_log_start(cluster: Cluster, topic: str) -> None:
-    leader, follower = away(cluster, topic, segment_bytes=MIB, retention_bytes=12 * MIB)
-    lacked = segments(cluster, follower, topic)[-1].name
-    wait_until(lambda: segments(cluster, leader, topic)[0].name > lacked, "retention deletes nothing")
+def test_a_follower_behind_the_log_start_gets_a_new_log(cluster: Cluster, topic: str) -> None:
+    leader, follower = fill_and_kill_follower(cluster, topic, segment_bytes=MIB, retention_bytes=12 * MIB)
+    lacked = list_segments(cluster, follower, topic)[-1].name
+    wait_until(lambda: list_segments(cluster, leader, topic)[0].name > lacked, "retention deletes nothing")
     cluster.nodes[follower].start()
     require_same_files(cluster, topic)
-    assert segments(cluster, follower, topic)[0].name > lacked
+    assert list_segments(cluster, follower, topic)[0].name > lacked
 
 
 def test_the_leader_is_killed_during_the_transfer(cluster: Cluster, topic: str) -> None:
-    """Its successor goes on where it was: what the follower has stays, and does not come twice."""
-    leader, follower = away(cluster, topic)
+    """The transfer continues with its successor: the follower keeps what it has and does not fetch it twice."""
+    leader, follower = fill_and_kill_follower(cluster, topic)
     had = stored_bytes(cluster, follower, topic)
     cluster.nodes[follower].start()
-    under_way(cluster, follower, topic, had)
+    wait_for_progress(cluster, follower, topic, had)
     cluster.nodes[leader].kill()
     least = stored_bytes(cluster, follower, topic) - AHEAD
     cluster.leader(topic, other_than=[leader])
     assert stored_bytes(cluster, follower, topic) >= least
     fill(next(node.http for node in cluster.nodes.values() if node.is_running), topic, MIB)
-    assert fetched(cluster, follower) <= LACKS + AHEAD
+    assert fetched_bytes(cluster, follower) <= LACKS + AHEAD
     cluster.nodes[leader].start()
     require_same_files(cluster, topic)
 
 
-def test_the_follower_is_killed_again_and_again(cluster: Cluster, topic: str) -> None:
-    """F7: it converges, each life goes on behind the one before, and the leader does not grow."""
-    leader, follower = away(cluster, topic)
-    given, memory = fetched(cluster, leader, "out"), memory_bytes(cluster, leader)
+def test_the_follower_is_killed_repeatedly(cluster: Cluster, topic: str) -> None:
+    """F7: it catches up, each start continues behind the one before, and the leader's memory does not grow."""
+    leader, follower = fill_and_kill_follower(cluster, topic)
+    given, memory = fetched_bytes(cluster, leader, "out"), read_memory_bytes(cluster, leader)
     for _ in range(KILLS):
         had = stored_bytes(cluster, follower, topic)
         cluster.nodes[follower].start()
-        under_way(cluster, follower, topic, had)
+        wait_for_progress(cluster, follower, topic, had)
         cluster.nodes[follower].kill()
         fill(cluster.nodes[leader].http, topic, MIB)
     cluster.nodes[follower].start()
     require_same_files(cluster, topic)
-    assert fetched(cluster, leader, "out") - given <= LACKS + KILLS * (AHEAD + MIB)
-    assert memory_bytes(cluster, leader) - memory < 64 * MIB
+    assert fetched_bytes(cluster, leader, "out") - given <= LACKS + KILLS * (AHEAD + MIB)
+    assert read_memory_bytes(cluster, leader) - memory < 64 * MIB
 
 
-def memory_bytes(cluster: Cluster, node: int) -> int:
+def read_memory_bytes(cluster: Cluster, node: int) -> int:
     pages = int(Path(f"/proc/{cluster.nodes[node].pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_the_log_is_trimmed_during_the_transfer(cluster: Cluster, topic: str) -> None:
-    """Trims do not wait for the fetching replica: it begins anew at the new log start."""
-    leader, follower = away(cluster, topic, segment_bytes=MIB)
+    """Trims do not wait for the fetching replica: it restarts at the new log start."""
+    leader, follower = fill_and_kill_follower(cluster, topic, segment_bytes=MIB)
     had, anew = stored_bytes(cluster, follower, topic), cluster.nodes[follower].log_text().count(ANEW)
     cluster.nodes[follower].start()
-    under_way(cluster, follower, topic, had)
+    wait_for_progress(cluster, follower, topic, had)
     path = f"/v3/clusters/-/topics/{topic}/configs:alter"
     body = {"data": [{"name": "retention.bytes", "value": str(4 * MIB)}]}
     status, answer = ask(cluster.nodes[leader].http, path, method="POST", body=body)

@@ -1,4 +1,4 @@
-"""`Producer` and `Consumer` on real brokers that crash meanwhile: each record once, in order, at its offset."""
+"""`Producer` and `Consumer` with real brokers that crash: each record is delivered once, in order, at its offset."""
 
 import asyncio
 from collections import defaultdict
@@ -12,7 +12,7 @@ ANSWER_S = 60.0
 
 
 class Feed:
-    """Producer of consecutive numbers until it is stopped; acknowledged records by number."""
+    """Producer of consecutive numbers until it is stopped; it keeps the acknowledged records by number."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer, self._topic = producer, topic
@@ -32,8 +32,8 @@ class Feed:
     async def _note(self, number: int, delivery: Delivery) -> None:
         self.delivered[number] = await delivery
 
-    async def more(self, count: int) -> None:
-        """Wait until so many more records are acknowledged."""
+    async def wait_for_acknowledged(self, count: int) -> None:
+        """Wait until `count` more records are acknowledged."""
         target = len(self.delivered) + count
         async with asyncio.timeout(ANSWER_S):
             while len(self.delivered) < target:
@@ -51,7 +51,7 @@ async def kill_and_restart(cluster: Cluster, topic: str, partition: int) -> None
     await asyncio.to_thread(cluster.nodes[leader].start)
 
 
-async def everything(cluster: Cluster, topic: str) -> dict[int, list[ConsumerRecord]]:
+async def read_all(cluster: Cluster, topic: str) -> dict[int, list[ConsumerRecord]]:
     """Return all records by partition."""
     records: dict[int, list[ConsumerRecord]] = defaultdict(list)
     async with BrokerClient(cluster.addresses) as client:
@@ -64,17 +64,17 @@ async def everything(cluster: Cluster, topic: str) -> dict[int, list[ConsumerRec
     return records
 
 
-async def test_no_record_is_lost_doubled_or_out_of_order_while_a_leader_dies(cluster: Cluster, topic: str) -> None:
+async def test_no_record_is_lost_doubled_or_out_of_order_when_a_leader_crashes(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic, partitions=3)
     async with Producer(cluster.addresses, batch_records=20) as producer:
         feed = Feed(producer, topic)
         sending = asyncio.create_task(feed.run())
-        await feed.more(150)
+        await feed.wait_for_acknowledged(150)
         await kill_and_restart(cluster, topic, 0)
-        await feed.more(150)
+        await feed.wait_for_acknowledged(150)
         feed.stop()
         await sending
-    records = await everything(cluster, topic)
+    records = await read_all(cluster, topic)
     values = [int(record.value or b"") for some in records.values() for record in some]
     assert sorted(values) == list(range(feed.sent)), "each record is there once"
     for number, delivered in feed.delivered.items():
@@ -84,7 +84,7 @@ async def test_no_record_is_lost_doubled_or_out_of_order_while_a_leader_dies(clu
         assert [int(record.value or b"") for record in some] == sorted(int(record.value or b"") for record in some)
 
 
-async def test_a_group_reads_everything_while_its_coordinator_and_a_member_go(cluster: Cluster, topic: str) -> None:
+async def test_a_group_reads_everything_when_its_coordinator_and_a_member_crash(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic, partitions=3)
     seen: list[int] = []
     positions: dict[TopicPartition, list[int]] = defaultdict(list)
@@ -105,15 +105,15 @@ async def test_a_group_reads_everything_while_its_coordinator_and_a_member_go(cl
         feed = Feed(producer, topic)
         sending = asyncio.create_task(feed.run())
         members = [asyncio.create_task(consume(Consumer(cluster.addresses, topic, group=topic))) for _ in range(2)]
-        await feed.more(100)
+        await feed.wait_for_acknowledged(100)
         watching = asyncio.create_task(watch(client))
         coordinator = (await client.groups.describe(topic)).coordinator
         assert coordinator is not None
         await asyncio.to_thread(cluster.nodes[coordinator].kill)
-        await feed.more(100)
+        await feed.wait_for_acknowledged(100)
         await asyncio.to_thread(cluster.nodes[coordinator].start)
         members.append(asyncio.create_task(consume(Consumer(cluster.addresses, topic, group=topic))))
-        await feed.more(100)
+        await feed.wait_for_acknowledged(100)
         feed.stop()
         await sending
         async with asyncio.timeout(ANSWER_S):

@@ -16,14 +16,14 @@ CHUNK = 10
 
 
 class Requests:
-    """One request after another, to whichever broker answers."""
+    """Requests sent one after another to the brokers in turn."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._turns: Iterator[int] = itertools.cycle(cluster.nodes)
 
     def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Send the request once; return status 0 when its outcome is unknown."""
+        """Send the request once; return status 0 if its outcome is unknown."""
         node = next(each for each in map(self._cluster.nodes.__getitem__, self._turns) if each.is_running)
         try:
             return ask(node.http, path, method=method, body=body)
@@ -31,7 +31,7 @@ class Requests:
             return 0, None
 
     def until(self, statuses: set[int], method: str, path: str, body: object = None) -> Any:
-        """Repeat the request while brokers change roles."""
+        """Repeat the request until its status is one of these, while brokers change roles."""
         while True:
             status, answer = self(method, path, body)
             if status in statuses:
@@ -39,7 +39,7 @@ class Requests:
             assert status in (0, 503, 504), (method, path, answer)
 
 
-def test_an_instance_goes_on_while_its_broker_is_killed(cluster: Cluster, topic: str) -> None:
+def test_an_instance_continues_when_its_broker_is_killed(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     requests = Requests(cluster)
     settings = {"name": "c", "format": "json", "auto.offset.reset": "earliest", "auto.commit.enable": "false"}

@@ -1,4 +1,4 @@
-"""Broker with a disk whose syncs fail or take long, or that takes no writes. (F11, F18, F19, R42).
+"""Broker with a disk whose syncs fail or are slow, or that refuses writes (F11, F18, F19, R42).
 
 The others continue, and no acknowledged write is lost. The faults are injected by strace, so they affect
 only this broker and end when the block ends."""
@@ -10,7 +10,7 @@ import pytest
 
 from jepsen.system_calls import FULL, injected, one_failing_sync, slow_syncs, unsupported_reason
 from raftlog.testing import Cluster, ClusterNode
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 
 ENOUGH = 50
 SYNC_S = 8.0
@@ -22,29 +22,29 @@ EXIT_S_MAX = 30.0
 
 @pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[Cluster]:
-    """Provide brokers with syncs that strace can see: the end of an AIO sync is no system call."""
+    """Provide brokers whose syncs strace can trace: the end of an AIO sync is no system call."""
     with Cluster(3, serve_flags=["--sync-method", "threads"]) as cluster:
         cluster.wait_healthy()
         yield cluster
 
 
 @pytest.fixture(autouse=True)
-def _strace() -> None:
+def _require_strace() -> None:
     reason = unsupported_reason()
     if reason is not None:
         pytest.skip(reason)
 
 
-def victim(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
+def choose_victim(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
     leader = cluster.leader(topic)
     return cluster.nodes[leader if leads else next(number for number in cluster.nodes if number != leader)]
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_sync_that_fails_once(cluster: Cluster, topic: str, leads: bool) -> None:
+def test_a_broker_with_a_failed_sync_exits_and_returns(cluster: Cluster, topic: str, leads: bool) -> None:
     """The broker exits because the content of its disk is unknown; the others continue, and it returns unchanged."""
     create_topic(cluster.addresses[0], topic)
-    node = victim(cluster, topic, leads=leads)
+    node = choose_victim(cluster, topic, leads=leads)
     healthy = [other.http for other in cluster.nodes.values() if other is not node]
     with Load(cluster, topic, addresses=healthy) as ledger:
         ledger.wait_for_more(ENOUGH)
@@ -57,13 +57,13 @@ def test_a_sync_that_fails_once(cluster: Cluster, topic: str, leads: bool) -> No
         node.start()
         ledger.wait_for_more(ENOUGH)
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
-def test_a_leader_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
-    """Another one leads within the bound, it stays so while the disk is slow, and no outcome is left open."""
+def test_a_leader_with_slow_syncs_is_replaced(cluster: Cluster, topic: str) -> None:
+    """Another broker leads within the bound and while the disk is slow; no write has an unknown outcome."""
     create_topic(cluster.addresses[0], topic)
-    node = victim(cluster, topic, leads=True)
+    node = choose_victim(cluster, topic, leads=True)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
         slow_at = time.monotonic()
@@ -77,13 +77,13 @@ def test_a_leader_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
         ledger.wait_for_more(ENOUGH)
         assert ledger.longest_pause_s(slow_at) < RESUMED_S_MAX
     assert not ledger.unknown
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
-def test_a_follower_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
-    """Writes go on at the speed of the majority."""
+def test_slow_syncs_of_a_follower_do_not_slow_writes(cluster: Cluster, topic: str) -> None:
+    """Writes continue at the speed of the majority."""
     create_topic(cluster.addresses[0], topic)
-    node = victim(cluster, topic, leads=False)
+    node = choose_victim(cluster, topic, leads=False)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
         slow_at = time.monotonic()
@@ -92,16 +92,16 @@ def test_a_follower_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
                 ledger.wait_for_more(ENOUGH)
             assert cluster.leader(topic) != node.node_id
         assert ledger.longest_pause_s(slow_at) < RESUMED_S_MAX
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_disk_that_takes_nothing(cluster: Cluster, topic: str, leads: bool) -> None:
-    """The file system reports free space, and still every write fails.
+def test_a_disk_refuses_all_writes_although_it_has_space(cluster: Cluster, topic: str, leads: bool) -> None:
+    """The file system reports free space, but every write fails.
 
     As with a full disk, health reports it, brokers with space continue, and afterwards all is as before."""
     create_topic(cluster.addresses[0], topic)
-    node = victim(cluster, topic, leads=leads)
+    node = choose_victim(cluster, topic, leads=leads)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
         with injected(node.pid, FULL, (node.data_dir / topic / "0").iterdir()):
@@ -111,4 +111,4 @@ def test_a_disk_that_takes_nothing(cluster: Cluster, topic: str, leads: bool) ->
         ledger.wait_for_more(ENOUGH)
     assert not ledger.unknown
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)

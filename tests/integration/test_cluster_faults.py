@@ -1,4 +1,4 @@
-"""Three real brokers under load, and what can happen to them: nothing that was acknowledged is lost.
+"""Three real brokers under load and under faults: no acknowledged write is lost.
 
 Processes, sockets and disks are real (`raftlog.testing`); cuts are made by the proxy between the brokers.
 """
@@ -13,7 +13,15 @@ import pytest
 
 from raftlog.testing import Cluster, LinkCounters, NetworkConditions
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import Ledger, Load, check, create_topic, delete_topic, readable, stored
+from tests.integration.cluster_load import (
+    Ledger,
+    Load,
+    check_stored,
+    create_topic,
+    delete_topic,
+    read_first_values,
+    read_values,
+)
 
 ENOUGH = 50
 """Acknowledgements that prove that writes work."""
@@ -24,16 +32,16 @@ NETWORK_FAULTS_S_MAX = 60.0
 """Time limit until each link was affected."""
 
 
-def others(cluster: Cluster, node: int) -> list[int]:
+def other_nodes(cluster: Cluster, node: int) -> list[int]:
     return [number for number in cluster.nodes if number != node]
 
 
-def settled(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
+def check_settled(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
     cluster.wait_healthy()
-    check(cluster, ledger, partitions)
+    check_stored(cluster, ledger, partitions)
 
 
-def test_leaders_killed_under_load(cluster: Cluster, topic: str) -> None:
+def test_leaders_are_killed_under_load(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
         for _ in range(2):
@@ -46,10 +54,10 @@ def test_leaders_killed_under_load(cluster: Cluster, topic: str) -> None:
             assert cluster.leader(topic, other_than=[leader]) != leader
             cluster.nodes[leader].start()
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
 
 
-def test_all_killed_at_once(cluster: Cluster, topic: str) -> None:
+def test_all_brokers_are_killed_at_once(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
@@ -60,10 +68,10 @@ def test_all_killed_at_once(cluster: Cluster, topic: str) -> None:
         for node in cluster.nodes.values():
             node.wait_ready()
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
 
 
-def test_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
+def test_writes_survive_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     links = list(itertools.permutations(cluster.nodes, 2))
     before = cluster.counters()
@@ -74,16 +82,16 @@ def test_network_faults_and_resets(cluster: Cluster, topic: str) -> None:
             assert cluster.reset_connections(links)
             ledger.wait_for_more(ENOUGH)
         until = time.monotonic() + NETWORK_FAULTS_S_MAX
-        while missing := {link: seen for link in links if (seen := unseen(cluster, before, link))}:
+        while missing := {link: seen for link in links if (seen := missing_effects(cluster, before, link))}:
             assert time.monotonic() < until, missing
             ledger.wait_for_more(1)
         cluster.heal()
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
 
 
-def unseen(cluster: Cluster, before: dict[tuple[int, int], LinkCounters], link: tuple[int, int]) -> str:
-    """Describe the traffic that has not happened yet on a directed link; empty when all of it has."""
+def missing_effects(cluster: Cluster, before: dict[tuple[int, int], LinkCounters], link: tuple[int, int]) -> str:
+    """Describe the network faults that have not affected a directed link yet; empty when all of them have."""
     seen = cluster.counters()[link].since(before[link])
     rpc, gossip = seen
     happened = rpc.delayed_bytes and rpc.resets and gossip.delayed_datagrams and gossip.duplicated_datagrams
@@ -91,8 +99,8 @@ def unseen(cluster: Cluster, before: dict[tuple[int, int], LinkCounters], link: 
 
 
 @pytest.mark.parametrize("pause_s", [2.0, pytest.param(30.0, marks=pytest.mark.slow)])
-def test_a_paused_leader(cluster: Cluster, topic: str, pause_s: float) -> None:
-    """The paused leader resumes deposed, with requests in its sockets that clients sent to it as the leader."""
+def test_a_leader_is_paused(cluster: Cluster, topic: str, pause_s: float) -> None:
+    """The resumed leader is deposed, with requests in its sockets that clients sent to it as the leader."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
     ledger = Ledger(topic)
@@ -107,53 +115,53 @@ def test_a_paused_leader(cluster: Cluster, topic: str, pause_s: float) -> None:
             ledger.wait_for_more(1)
         cluster.nodes[leader].resume()
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
 
 
 @pytest.mark.parametrize("one_way", [False, True])
-def test_a_leader_that_is_cut_off(cluster: Cluster, topic: str, one_way: bool) -> None:
-    """Clients still reach it. It acknowledges nothing that is not there afterwards."""
+def test_a_leader_is_partitioned(cluster: Cluster, topic: str, one_way: bool) -> None:
+    """Clients still reach it; each write that it acknowledges is stored afterwards."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
     ledger = Ledger(topic)
     pinned = [cluster.nodes[leader].http]
     with Load(cluster, topic, ledger=ledger, writers=3, addresses=pinned), Load(cluster, topic, ledger=ledger):
         ledger.wait_for_more(ENOUGH)
-        cluster.cut([leader], others(cluster, leader), one_way=one_way)
+        cluster.cut([leader], other_nodes(cluster, leader), one_way=one_way)
         at = time.monotonic()
         assert cluster.leader(topic, other_than=[leader]) != leader
         ledger.wait_for_more(ENOUGH)
         assert ledger.longest_pause_s(at) < PAUSE_S_MAX
         cluster.heal()
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
 
 
-def test_the_majority_is_lost_and_comes_back(cluster: Cluster, topic: str) -> None:
-    """Writes fail at their deadline, what is committed can be read, and writing resumes by itself."""
+def test_a_majority_is_lost_and_returns(cluster: Cluster, topic: str) -> None:
+    """Writes fail at their deadline, committed records can be read, and writes resume without an operator."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
-    before = stored(cluster.addresses[0], topic)
+    before = read_values(cluster.addresses[0], topic)
     left = cluster.nodes[cluster.leader(topic)]
-    lost = others(cluster, left.node_id)
+    lost = other_nodes(cluster, left.node_id)
     with Load(cluster, topic, ledger=ledger):
         for node in lost:
             cluster.nodes[node].kill()
         for _ in range(2):  # as a leader that does not know it yet, and afterwards
             began = time.monotonic()
-            assert write_fails(left.http, ledger) in ("failed", "unknown")
+            assert write_and_fail(left.http, ledger) in ("failed", "unknown")
             assert time.monotonic() - began < DEADLINE_MS / 1000 + 2
-            assert readable(left.http, topic, len(before)) == before
+            assert read_first_values(left.http, topic, len(before)) == before
         for node in lost:
             cluster.nodes[node].launch()
         for node in lost:
             cluster.nodes[node].wait_ready()
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
 
 
-def write_fails(address: str, ledger: Ledger) -> str:
+def write_and_fail(address: str, ledger: Ledger) -> str:
     """Return the outcome of a write that cannot succeed."""
     value = ledger.begin()
     path = f"/topics/{ledger.topic}/partitions/0?timeout={DEADLINE_MS}"
@@ -165,14 +173,14 @@ def write_fails(address: str, ledger: Ledger) -> str:
     return str(row["outcome"])
 
 
-def test_a_topic_made_anew_while_a_broker_is_down(cluster: Cluster, topic: str) -> None:
-    """The returning broker has records of the deleted topic on its disk, and they are never served."""
+def test_a_topic_is_recreated_while_a_broker_is_down(cluster: Cluster, topic: str) -> None:
+    """The returning broker has records of the deleted topic on its disk, which are never served."""
     create_topic(cluster.addresses[0], topic)
     with Load(cluster, topic) as old:
         old.wait_for_more(ENOUGH)
     away = cluster.nodes[cluster.leader(topic)]
     away.kill()
-    here = cluster.nodes[others(cluster, away.node_id)[0]].http
+    here = cluster.nodes[other_nodes(cluster, away.node_id)[0]].http
     cluster.leader(topic, other_than=[away.node_id])
     delete_topic(here, topic)
     create_topic(here, topic)
@@ -182,12 +190,12 @@ def test_a_topic_made_anew_while_a_broker_is_down(cluster: Cluster, topic: str) 
         new.wait_for_more(ENOUGH)
         away.start()
         new.wait_for_more(ENOUGH)
-    settled(cluster, new)
+    check_settled(cluster, new)
     away.kill()
-    check(cluster, new)
+    check_stored(cluster, new)
 
 
-def test_garbage_on_the_rpc_port(cluster: Cluster, topic: str) -> None:
+def test_garbage_on_the_rpc_port_changes_nothing(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     noise = random.Random(1)
     pieces = (b"", b"RLOG", b"GET / HTTP/1.1\r\n\r\n", b"RLOG\x01\x01\0\0" + b"\xff" * 40, noise.randbytes(4096))
@@ -200,5 +208,5 @@ def test_garbage_on_the_rpc_port(cluster: Cluster, topic: str) -> None:
                     connection = connections.enter_context(socket.create_connection((host, int(port))))
                     connection.sendall(garbage)
         ledger.wait_for_more(ENOUGH)
-    settled(cluster, ledger)
+    check_settled(cluster, ledger)
     assert all(node.is_running for node in cluster.nodes.values())

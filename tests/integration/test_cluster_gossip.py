@@ -13,14 +13,14 @@ import pytest
 from raftlog.testing import Cluster
 from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 
 WAIT_S = 30.0
 ENOUGH = 50
 LOSS_WATCHED_S = 30.0
 
 
-def states(cluster: Cluster, at: int) -> dict[int, str]:
+def member_states(cluster: Cluster, at: int) -> dict[int, str]:
     """Return the states of the members in one broker's view."""
     told = cluster.nodes[at].get("/v1/cluster/members")
     return {member["node_id"]: member["state"] for member in told["members"]}
@@ -29,7 +29,7 @@ def states(cluster: Cluster, at: int) -> dict[int, str]:
 def wait_states(cluster: Cluster, expected: dict[int, str], at: Iterable[int]) -> None:
     until = time.monotonic() + WAIT_S
     for node in at:
-        while not expected.items() <= (seen := states(cluster, node)).items():
+        while not expected.items() <= (seen := member_states(cluster, node)).items():
             assert time.monotonic() < until, f"node {node} sees {seen}, and {expected} is expected"
             time.sleep(POLL_SECONDS)
 
@@ -39,23 +39,23 @@ def all_alive(cluster: Cluster) -> None:
 
 
 def wait_logged(cluster: Cluster, node: int, at: dict[int, int], expected: list[str]) -> None:
-    """Wait until brokers logged exactly these events of a member, in this order, after positions in their logs.
+    """Wait until brokers have logged exactly these events of a member in this order, after positions in their logs.
 
     Events that the member is alive may come in addition."""
     until = time.monotonic() + WAIT_S
     for other, since in at.items():
-        while (said := _logged_of(cluster, other, node, since)) != expected:
+        while (said := _logged_events(cluster, other, node, since)) != expected:
             assert time.monotonic() < until, f"node {other} said {said} of node {node}"
             time.sleep(POLL_SECONDS)
 
 
-def _logged_of(cluster: Cluster, at: int, node: int, since: int) -> list[str]:
+def _logged_events(cluster: Cluster, at: int, node: int, since: int) -> list[str]:
     lines = [orjson.loads(line) for line in cluster.nodes[at].log_text()[since:].splitlines()]
     names = [line["event"] for line in lines if line.get("node") == node and line["event"].startswith("member_")]
     return [name for name in names if name != "member_alive"]
 
 
-def test_a_killed_broker_is_suspected_then_dead_everywhere_and_alive_again_when_it_is_back(cluster: Cluster) -> None:
+def test_a_killed_broker_is_suspected_then_dead_everywhere_and_alive_when_it_is_back(cluster: Cluster) -> None:
     all_alive(cluster)
     log_sizes = {node: len(cluster.nodes[node].log_text()) for node in (1, 2)}
     cluster.nodes[3].kill()
@@ -65,7 +65,7 @@ def test_a_killed_broker_is_suspected_then_dead_everywhere_and_alive_again_when_
     all_alive(cluster)
 
 
-def test_a_broker_that_stops_in_an_orderly_way_has_left_and_was_never_suspected(cluster: Cluster) -> None:
+def test_a_broker_that_stops_in_order_has_left_and_was_never_suspected(cluster: Cluster) -> None:
     all_alive(cluster)
     log_sizes = {node: len(cluster.nodes[node].log_text()) for node in (1, 2)}
     cluster.nodes[3].stop()
@@ -75,7 +75,7 @@ def test_a_broker_that_stops_in_an_orderly_way_has_left_and_was_never_suspected(
     all_alive(cluster)
 
 
-def test_a_paused_broker_refutes_its_death(cluster: Cluster) -> None:
+def test_a_paused_broker_refutes_its_reported_death(cluster: Cluster) -> None:
     all_alive(cluster)
     cluster.nodes[2].pause()
     wait_states(cluster, {2: "dead"}, (1, 3))
@@ -83,8 +83,8 @@ def test_a_paused_broker_refutes_its_death(cluster: Cluster) -> None:
     all_alive(cluster)
 
 
-def test_with_gossip_blocked_the_cluster_goes_on_with_the_same_voters(cluster: Cluster, topic: str) -> None:
-    """F28, one half: a failure suspected by gossip changes no voter set."""
+def test_with_gossip_blocked_the_cluster_continues_with_the_same_voters(cluster: Cluster, topic: str) -> None:
+    """F28, first half: a failure suspected by gossip changes no voter set."""
     all_alive(cluster)
     create_topic(cluster.addresses[0], topic, partitions=3)
     cluster.wait_healthy()
@@ -98,7 +98,7 @@ def test_with_gossip_blocked_the_cluster_goes_on_with_the_same_voters(cluster: C
     assert in_sync(cluster, topic) == before == [[1, 2, 3]] * 3
     cluster.heal()
     all_alive(cluster)
-    check(cluster, ledger, 3)
+    check_stored(cluster, ledger, 3)
 
 
 def in_sync(cluster: Cluster, topic: str) -> list[list[int]]:
@@ -107,8 +107,8 @@ def in_sync(cluster: Cluster, topic: str) -> list[list[int]]:
     return [sorted(each["broker"] for each in part["replicas"] if each["in_sync"]) for part in told["partitions"]]
 
 
-def test_with_everything_but_gossip_cut_leaders_move_all_the_same(cluster: Cluster, topic: str) -> None:
-    """F28, the other half: a leader that is alive by gossip alone is replaced."""
+def test_a_leader_that_only_gossips_is_replaced(cluster: Cluster, topic: str) -> None:
+    """F28, second half: a leader that is alive by gossip alone is replaced."""
     all_alive(cluster)
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
@@ -117,15 +117,15 @@ def test_with_everything_but_gossip_cut_leaders_move_all_the_same(cluster: Clust
     with Load(cluster, topic) as ledger:
         assert cluster.leader(topic, other_than=[leader]) in others
         ledger.wait_for_more(ENOUGH)
-        assert {node: states(cluster, node) for node in cluster.nodes} == dict.fromkeys(
+        assert {node: member_states(cluster, node) for node in cluster.nodes} == dict.fromkeys(
             cluster.nodes, dict.fromkeys(cluster.nodes, "alive")
         )
     cluster.heal()
     cluster.wait_healthy()
-    check(cluster, ledger, 1)
+    check_stored(cluster, ledger, 1)
 
 
-def test_garbage_at_the_port_is_counted_and_changes_nothing(cluster: Cluster) -> None:
+def test_garbage_at_the_gossip_port_is_counted_and_changes_nothing(cluster: Cluster) -> None:
     all_alive(cluster)
     node = cluster.nodes[1]
     assert node.gossip_bound is not None
@@ -139,15 +139,15 @@ def test_garbage_at_the_port_is_counted_and_changes_nothing(cluster: Cluster) ->
         with socket.create_connection((host, int(port))) as stream:
             stream.sendall(head)
     until = time.monotonic() + WAIT_S
-    while sum(refused(cluster, 1).values()) < 300:
-        assert time.monotonic() < until, refused(cluster, 1)
+    while sum(refused_messages(cluster, 1).values()) < 300:
+        assert time.monotonic() < until, refused_messages(cluster, 1)
         time.sleep(POLL_SECONDS)
-    assert {"truncated", "foreign", "oversize", "cluster"} <= refused(cluster, 1).keys()
+    assert {"truncated", "foreign", "oversize", "cluster"} <= refused_messages(cluster, 1).keys()
     all_alive(cluster)
     cluster.wait_healthy()
 
 
-def refused(cluster: Cluster, node: int) -> dict[str, float]:
+def refused_messages(cluster: Cluster, node: int) -> dict[str, float]:
     """Return the counts of discarded gossip messages by reason."""
     with urllib.request.urlopen(f"http://{cluster.nodes[node].http}/metrics", timeout=WAIT_S) as answer:
         lines = answer.read().decode().splitlines()
@@ -155,7 +155,7 @@ def refused(cluster: Cluster, node: int) -> dict[str, float]:
     return {label.split('"')[1]: float(count) for label, count in rows if float(count)}
 
 
-def test_without_gossip_all_is_well() -> None:
+def test_a_cluster_without_gossip_works() -> None:
     topic = "quiet"
     with Cluster(3, with_gossip=False) as cluster:
         create_topic(cluster.addresses[0], topic)
@@ -166,10 +166,10 @@ def test_without_gossip_all_is_well() -> None:
             cluster.leader(topic, other_than=[leader])
             ledger.wait_for_more(ENOUGH)
         other = next(node for node in cluster.nodes if node != leader)
-        assert set(states(cluster, other).values()) == {"unknown"}
+        assert set(member_states(cluster, other).values()) == {"unknown"}
         cluster.nodes[leader].start()
         cluster.wait_healthy()
-        check(cluster, ledger, 1)
+        check_stored(cluster, ledger, 1)
 
 
 @pytest.mark.slow

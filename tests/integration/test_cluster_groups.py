@@ -18,8 +18,8 @@ WITHIN_S = 30.0
 ENOUGH = 20
 
 
-async def until_done(ask: Callable[[], Awaitable[object]]) -> None:
-    """Repeat a request while brokers change roles."""
+async def repeat_until_done(ask: Callable[[], Awaitable[object]]) -> None:
+    """Repeat a request until it succeeds, while brokers change roles."""
     until = time.monotonic() + WITHIN_S
     while True:
         try:
@@ -50,24 +50,24 @@ class Member:
         await self._client.groups.commit(self._group, {place: offset}, self.membership, timeout_ms=2_000)
 
 
-async def committed(client: BrokerClient, group: str) -> list[Offset]:
+async def fetch_committed(client: BrokerClient, group: str) -> list[Offset]:
     return [each.offset for each in (await client.groups.committed(group)).values()]
 
 
-async def coordinator(client: BrokerClient, group: str) -> int:
+async def find_coordinator(client: BrokerClient, group: str) -> int:
     node = (await client.groups.describe(group)).coordinator
     assert node is not None
     return node
 
 
-async def test_members_go_on_while_their_coordinator_is_killed(cluster: Cluster, topic: str) -> None:
+async def test_members_continue_when_their_coordinator_is_killed(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic)
     async with BrokerClient(cluster.addresses) as client:
         member = Member(client, topic, topic)
-        await until_done(member.join)
+        await repeat_until_done(member.join)
         generation = member.membership.generation
         acknowledged = attempted = 0
-        victim = cluster.nodes[await coordinator(client, topic)]
+        victim = cluster.nodes[await find_coordinator(client, topic)]
         while acknowledged < 2 * ENOUGH:
             if attempted == ENOUGH:
                 victim.kill()
@@ -77,11 +77,11 @@ async def test_members_go_on_while_their_coordinator_is_killed(cluster: Cluster,
             except (Unavailable, OutcomeUnknown):
                 continue
             acknowledged = attempted
-        assert await committed(client, topic) == [acknowledged]
+        assert await fetch_committed(client, topic) == [acknowledged]
         victim.start()
         attempted += 1
-        await until_done(lambda: member.commit(attempted))
-        assert await committed(client, topic) == [attempted]
+        await repeat_until_done(lambda: member.commit(attempted))
+        assert await fetch_committed(client, topic) == [attempted]
         assert member.membership.generation == generation
 
 
@@ -89,29 +89,29 @@ async def test_a_coordinator_after_a_pause_refuses_commits_of_stale_members(clus
     create_topic(cluster.addresses[0], topic)
     async with BrokerClient(cluster.addresses) as client:
         zombie, member = Member(client, topic, topic), Member(client, topic, topic)
-        await until_done(zombie.join)
-        await until_done(lambda: zombie.commit(5))
-        still = cluster.nodes[await coordinator(client, topic)]
+        await repeat_until_done(zombie.join)
+        await repeat_until_done(lambda: zombie.commit(5))
+        still = cluster.nodes[await find_coordinator(client, topic)]
         others = [node.http for node in cluster.nodes.values() if node is not still]
         still.pause()
         async with BrokerClient(others) as elsewhere:
             member = Member(elsewhere, topic, topic)
             leaving = [(zombie.membership.member_id, None)]
-            await until_done(lambda: elsewhere.groups.leave(topic, leaving, timeout_ms=2_000))
-            await until_done(member.join)
-            await until_done(lambda: member.commit(9))
-            late = asyncio.ensure_future(self_commit(still.http, zombie, topic))
+            await repeat_until_done(lambda: elsewhere.groups.leave(topic, leaving, timeout_ms=2_000))
+            await repeat_until_done(member.join)
+            await repeat_until_done(lambda: member.commit(9))
+            late = asyncio.ensure_future(commit_as_stale_member(still.http, zombie, topic))
             await asyncio.sleep(0)
             still.resume()
             with pytest.raises((StaleGeneration, UnknownMember)):
                 await late
             cluster.wait_healthy()
-            assert await committed(elsewhere, topic) == [9]
+            assert await fetch_committed(elsewhere, topic) == [9]
             await member.commit(10)
-            assert await committed(client, topic) == [10]
+            assert await fetch_committed(client, topic) == [10]
 
 
-async def self_commit(address: str, zombie: Member, topic: str) -> None:
+async def commit_as_stale_member(address: str, zombie: Member, topic: str) -> None:
     """Commit as the stale member through the broker that was paused, until the commit is answered definitely."""
     place = TopicPartition(topic, 0)
     async with BrokerClient([address]) as client:

@@ -1,4 +1,4 @@
-"""Health of real brokers under writes: hand-overs of all leaders are nothing wrong, a lost majority is."""
+"""Health of real brokers under writes: transfers of all leaderships are healthy, a lost majority is not."""
 
 import threading
 import time
@@ -13,17 +13,17 @@ ROUNDS = 3
 WITHIN_S = 30.0
 
 
-class Looks:
-    """Health as a broker shows it, again and again in a thread."""
+class HealthWatch:
+    """Thread that reads the health of one broker repeatedly."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:
         self._node = cluster.nodes[node]
         self._ended = threading.Event()
         self.reasons: list[str] = []
         self.count = 0
-        self._thread = threading.Thread(target=self._look, name="looks at health")
+        self._thread = threading.Thread(target=self._read_health, name="looks at health")
 
-    def __enter__(self) -> "Looks":
+    def __enter__(self) -> "HealthWatch":
         self._thread.start()
         return self
 
@@ -31,20 +31,20 @@ class Looks:
         self._ended.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _read_health(self) -> None:
         while not self._ended.is_set():
             self.reasons += self._node.get("/v1/cluster/health_overview", 15)["unhealthy_reasons"]
             self.count += 1
 
 
-def maintenance(cluster: Cluster, node: int, is_on: bool) -> None:
+def set_maintenance(cluster: Cluster, node: int, is_on: bool) -> None:
     status, answer = ask(
         cluster.nodes[1].http, f"/v1/brokers/{node}/maintenance", method="PUT" if is_on else "DELETE", timeout_s=15
     )
     assert status // 100 == 2, answer
 
 
-def wait_led(cluster: Cluster, node: int, is_leading: bool) -> None:
+def wait_for_leading(cluster: Cluster, node: int, is_leading: bool) -> None:
     ends_at = time.monotonic() + WITHIN_S
     while True:
         rows = cluster.nodes[1].get("/topics/t", 15)["partitions"]
@@ -54,17 +54,17 @@ def wait_led(cluster: Cluster, node: int, is_leading: bool) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def test_handing_leaders_over_under_writes_is_healthy_and_a_lost_majority_is_not(raftlog_cluster: Cluster) -> None:
+def test_transferring_all_leaders_under_writes_is_healthy_and_a_lost_majority_is_not(raftlog_cluster: Cluster) -> None:
     cluster = raftlog_cluster
     create_topic(cluster.addresses[0], "t", PARTITIONS)
     cluster.wait_healthy()
     with Load(cluster, "t", partitions=PARTITIONS, writers=PARTITIONS, pause_s=0.01) as ledger:
         ledger.wait_for_more(100)
-        with Looks(cluster, 1) as looks:
+        with HealthWatch(cluster, 1) as looks:
             for _ in range(ROUNDS):
                 for is_on in (True, False):
-                    maintenance(cluster, 2, is_on)
-                    wait_led(cluster, 2, not is_on)
+                    set_maintenance(cluster, 2, is_on)
+                    wait_for_leading(cluster, 2, not is_on)
         ledger.wait_for_more(100)
     assert looks.count > 2 * ROUNDS
     assert not [reason for reason in looks.reasons if "no leader" in reason]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from raftlog.cli.log.verbs import verify
 from raftlog.testing import BrokerNotReady, Cluster, ClusterNode
-from tests.integration.cluster_load import Load, check, create_topic, stored
+from tests.integration.cluster_load import Load, check_stored, create_topic, read_values
 
 ENOUGH = 50
 PARTITIONS = 4
@@ -38,15 +38,15 @@ def wipe(node: ClusterNode) -> None:
     shutil.rmtree(node.data_dir)
 
 
-def compared(cluster: Cluster) -> None:
-    """Stop all; their files are sound, and the same."""
+def stop_and_compare(cluster: Cluster) -> None:
+    """Stop all brokers; check that their files are valid and equal."""
     for node in cluster.nodes.values():
         assert node.stop() == 0
     result = CliRunner().invoke(verify, ["--compare", *(str(node.data_dir) for node in cluster.nodes.values())])
     assert result.exit_code == 0, result.output
 
 
-def controller_of(cluster: Cluster) -> int:
+def controller_leader(cluster: Cluster) -> int:
     return int(cluster.nodes[1].get("/v1/cluster/health_overview")["controller_id"])
 
 
@@ -57,10 +57,10 @@ def other_than(cluster: Cluster, *nodes: int) -> int:
 @pytest.mark.parametrize(
     "which", ["the leader", "the controller's leader", pytest.param("a follower", marks=pytest.mark.slow)]
 )
-def test_a_wiped_disk_comes_back_under_load(three: Cluster, topic: str, which: str) -> None:
+def test_a_wiped_disk_is_replaced_under_load(three: Cluster, topic: str, which: str) -> None:
     with Load(three, topic, partitions=PARTITIONS) as ledger:
         ledger.wait_for_more(ENOUGH)
-        controller, leader = controller_of(three), three.leader(topic)
+        controller, leader = controller_leader(three), three.leader(topic)
         number = {"the leader": leader, "the controller's leader": controller}.get(which, other_than(three, leader))
         before = disk_of(three, number)
         wipe(three.nodes[number])
@@ -70,13 +70,13 @@ def test_a_wiped_disk_comes_back_under_load(three: Cluster, topic: str, which: s
         three.wait_healthy()
         ledger.wait_for_more(ENOUGH)
     assert disk_of(three, number) != before
-    check(three, ledger, PARTITIONS)
-    compared(three)
+    check_stored(three, ledger, PARTITIONS)
+    stop_and_compare(three)
 
 
 @pytest.mark.slow
 def test_each_disk_is_lost_once(three: Cluster, topic: str) -> None:
-    """One after another: what is there afterwards was on none of the first disks."""
+    """The disks are lost one after another; afterwards no record was on any of the first disks."""
     with Load(three, topic, partitions=PARTITIONS) as ledger:
         for node in three.nodes.values():
             ledger.wait_for_more(ENOUGH)
@@ -84,11 +84,11 @@ def test_each_disk_is_lost_once(three: Cluster, topic: str) -> None:
             node.start()
             three.wait_healthy()
         ledger.wait_for_more(ENOUGH)
-    check(three, ledger, PARTITIONS)
-    compared(three)
+    check_stored(three, ledger, PARTITIONS)
+    stop_and_compare(three)
 
 
-def test_an_old_copy_of_a_disk_is_another_disk(three: Cluster, topic: str, tmp_path: Path) -> None:
+def test_an_old_copy_of_a_disk_is_treated_as_another_disk(three: Cluster, topic: str, tmp_path: Path) -> None:
     """An old copy of a disk is recognised even if only the disks hold the evidence.
 
     The process reports it, takes another disk uuid by itself, and keeps the old files aside."""
@@ -112,13 +112,13 @@ def test_an_old_copy_of_a_disk_is_another_disk(three: Cluster, topic: str, tmp_p
     assert "runs in two processes" in node.log_text(), "it has the boot epoch of the life that was lost with the disk"
     assert (node.data_dir / ".raftlog" / "damaged" / f"journal-{before}").is_dir()
     assert sorted(each.name for each in (node.data_dir / ".raftlog" / "unknown").iterdir()), "its old groups are kept"
-    check(three, ledger, PARTITIONS)
-    compared(three)
+    check_stored(three, ledger, PARTITIONS)
+    stop_and_compare(three)
 
 
 @pytest.mark.slow
-def test_a_disk_that_was_replaced_does_not_come_back(three: Cluster, topic: str, tmp_path: Path) -> None:
-    """Neither as itself, nor in the place of its successor."""
+def test_a_replaced_disk_does_not_return(three: Cluster, topic: str, tmp_path: Path) -> None:
+    """The old disk returns neither under its own identity nor in place of its successor."""
     node = three.nodes[2]
     with Load(three, topic, partitions=PARTITIONS) as ledger:
         ledger.wait_for_more(ENOUGH)
@@ -136,18 +136,18 @@ def test_a_disk_that_was_replaced_does_not_come_back(three: Cluster, topic: str,
         node.start()
         three.wait_healthy()
         ledger.wait_for_more(ENOUGH)
-    check(three, ledger, PARTITIONS)
-    compared(three)
+    check_stored(three, ledger, PARTITIONS)
+    stop_and_compare(three)
 
 
-def test_a_partition_whose_only_disk_is_lost_does_not_begin_again_by_itself(raftlog_cluster: Cluster) -> None:
+def test_a_partition_whose_only_disk_is_lost_waits_for_an_operator(raftlog_cluster: Cluster) -> None:
     three = raftlog_cluster
     create_topic(three.addresses[0], "alone", 3, copies=1)
     with Load(three, "alone", partitions=3) as ledger:
         ledger.wait_for_more(ENOUGH)
     lost = next(partition for partition in range(3) if three.leader("alone", partition) == 3)
     kept = [partition for partition in range(3) if partition != lost]
-    before = {partition: stored(three.addresses[0], "alone", partition) for partition in kept}
+    before = {partition: read_values(three.addresses[0], "alone", partition) for partition in kept}
     wipe(three.nodes[3])
     three.nodes[3].start()
     reasons = three.wait_unhealthy(f"alone/{lost}: no broker that answers has a replica of it")
@@ -155,6 +155,6 @@ def test_a_partition_whose_only_disk_is_lost_does_not_begin_again_by_itself(raft
     described = three.nodes[1].get(f"/v1/partitions/kafka/alone/{lost}")
     assert "raftlog partition recover" in described["problem"]
     assert described["leader_id"] == -1
-    assert {partition: stored(three.addresses[2], "alone", partition) for partition in kept} == before
+    assert {partition: read_values(three.addresses[2], "alone", partition) for partition in kept} == before
     three.nodes[3].restart()
     three.wait_unhealthy(f"alone/{lost}: no broker that answers has a replica of it")

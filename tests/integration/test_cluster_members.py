@@ -13,7 +13,7 @@ from raftlog.testing import BrokerNotReady, BrokerProcess, Cluster
 from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
 from raftlog.testing.ports import hold_gossip_port
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 
 ENOUGH = 30
 
@@ -27,7 +27,7 @@ def under_load(cluster: Cluster, topic: str) -> Iterator[Cluster]:
         yield cluster
         ledger.wait_for_more(ENOUGH)
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def seeds_of(cluster: Cluster) -> str:
     return ",".join(node.rpc for node in cluster.nodes.values() if node.rpc is not None)
 
 
-def test_one_more_joins(raftlog_cluster: Cluster) -> None:
+def test_a_fourth_broker_joins(raftlog_cluster: Cluster) -> None:
     create_topic(raftlog_cluster.addresses[0], "t")
     node = raftlog_cluster.add_node()
     assert node.node_id == 4
@@ -75,7 +75,7 @@ def test_one_more_joins(raftlog_cluster: Cluster) -> None:
     raftlog_cluster.wait_healthy()
 
 
-def test_another_cluster_id(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+def test_another_cluster_id_is_refused(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
     other_id = ("--cluster-id", str(uuid.uuid4()))
     secret = under_load.secret_path
     other = stranger("--node-id", "9", "--seeds", seeds_of(under_load), *other_id, secret=secret)
@@ -83,7 +83,9 @@ def test_another_cluster_id(under_load: Cluster, stranger: Callable[..., BrokerP
         other.start()
 
 
-def test_another_cluster_id_than_the_directory_has(under_load: Cluster, free_address: Callable[[], str]) -> None:
+def test_a_cluster_id_other_than_the_directorys_is_refused(
+    under_load: Cluster, free_address: Callable[[], str]
+) -> None:
     node = under_load.nodes[3]
     node.kill()
     secret = ("--cluster-secret-file", under_load.secret_path)
@@ -94,19 +96,19 @@ def test_another_cluster_id_than_the_directory_has(under_load: Cluster, free_add
     node.start()
 
 
-def test_a_node_id_that_is_used(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+def test_a_used_node_id_is_refused(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
     with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*node (id )?2"):
         stranger("--node-id", "2", "--seeds", seeds_of(under_load), secret=under_load.secret_path).start()
 
 
-def test_an_rpc_address_that_is_taken(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+def test_an_rpc_address_in_use_is_refused(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
     taken = under_load.nodes[1].rpc_bound
     assert taken is not None
     with pytest.raises(BrokerNotReady, match=rf"ended(.|\n)*{taken.rpartition(':')[2]}"):
         stranger("--node-id", "9", "--seeds", seeds_of(under_load), rpc=taken, secret=under_load.secret_path).start()
 
 
-def test_another_secret(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+def test_a_broker_with_another_secret_waits(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
     """The broker waits for its seeds, and both sides log the reason."""
     other = stranger("--node-id", "9", "--seeds", seeds_of(under_load))
     other.launch()
@@ -118,7 +120,7 @@ def test_another_secret(under_load: Cluster, stranger: Callable[..., BrokerProce
         time.sleep(POLL_SECONDS)
 
 
-def test_no_secret(tmp_path: Path, free_address: Callable[[], str]) -> None:
+def test_a_broker_without_the_secret_is_refused(tmp_path: Path, free_address: Callable[[], str]) -> None:
     flags = ("--node-id", "9", "--rpc", free_address(), "--insecure")
     broker = BrokerProcess(str(tmp_path / "data"), *flags, name="the stranger")
     try:
@@ -128,14 +130,16 @@ def test_no_secret(tmp_path: Path, free_address: Callable[[], str]) -> None:
         broker.close()
 
 
-def test_an_address_of_another_machine(stranger: Callable[..., BrokerProcess]) -> None:
+def test_an_address_of_another_machine_is_refused(stranger: Callable[..., BrokerProcess]) -> None:
     with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*192\.0\.2\.1"):
         stranger("--node-id", "9", "--insecure", rpc="192.0.2.1:7000").start()
     with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*--insecure"):
         stranger("--node-id", "9", rpc="192.0.2.1:7000").start()
 
 
-def test_seeds_without_answers(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
+def test_seeds_without_answers_are_named(
+    stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]
+) -> None:
     unanswered = free_address()
     alone = stranger("--node-id", "1", "--seeds", unanswered)
     alone.launch()
@@ -144,7 +148,9 @@ def test_seeds_without_answers(stranger: Callable[..., BrokerProcess], free_addr
     assert alone.stop() == 0
 
 
-def test_seeds_that_disagree(stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]) -> None:
+def test_different_seed_lists_form_no_cluster(
+    stranger: Callable[..., BrokerProcess], free_address: Callable[[], str]
+) -> None:
     """No cluster is formed, and each broker reports the different lists of seeds."""
     first, second, third = (free_address() for _ in range(3))
     one = stranger("--node-id", "1", "--seeds", f"{first},{second}", rpc=first)
@@ -167,7 +173,7 @@ def wait_for_words(broker: BrokerProcess, words: str) -> str:
     return broker.log_text()
 
 
-def test_more_copies_than_hosts(cluster: Cluster) -> None:
+def test_more_replicas_than_hosts_are_refused(cluster: Cluster) -> None:
     body = {"topic_name": "copies", "partitions_count": 1, "replication_factor": 4}
     status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=body)
     assert status == 400

@@ -1,4 +1,4 @@
-"""Operators' commands against three brokers, as a shell runs them: any broker gives the same answer."""
+"""Operators' commands against three brokers, run like in a shell: every broker gives the same answer."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from raftlog.testing.http import ask
 PARTITIONS = 6
 
 
-def raftlog(address: str, *args: str) -> str:
+def run_raftlog(address: str, *args: str) -> str:
     """Return the standard output of a command that has to succeed."""
     command = [sys.executable, "-m", "raftlog.cli", *args, "--bootstrap", address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -24,32 +24,32 @@ def raftlog(address: str, *args: str) -> str:
     return done.stdout
 
 
-def led(rows: list[dict[str, Any]]) -> dict[int, int]:
+def leaders_of(rows: list[dict[str, Any]]) -> dict[int, int]:
     return {row["partition_id"]: row["leader_id"] for row in rows}
 
 
 @pytest.mark.parametrize("names_topic", [True, False])
-def test_every_broker_lists_the_leaders_of_partitions_that_it_has_no_replica_of(
+def test_every_broker_lists_the_leaders_of_partitions_without_a_local_replica(
     cluster: Cluster, names_topic: bool
 ) -> None:
     topic = f"single-copies-{names_topic}"
     made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
-    raftlog(cluster.addresses[0], *made)
-    described = json.loads(raftlog(cluster.addresses[0], "topic", "describe", topic, "--json"))["partitions"]
+    run_raftlog(cluster.addresses[0], *made)
+    described = json.loads(run_raftlog(cluster.addresses[0], "topic", "describe", topic, "--json"))["partitions"]
     leaders = {row["partition"]: row["leader"] for row in described}
     assert len({*leaders.values()}) > 1, "every partition is on one broker"
     asked = ["--topic", topic] if names_topic else []
     for node in cluster.nodes.values():
-        rows = json.loads(raftlog(node.http, "partition", "list", "--json", *asked))
-        assert led([row for row in rows if row["topic"] == topic]) == leaders
-        assert led(node.get(f"/v1/cluster/partitions?topic={topic}")) == leaders
+        rows = json.loads(run_raftlog(node.http, "partition", "list", "--json", *asked))
+        assert leaders_of([row for row in rows if row["topic"] == topic]) == leaders
+        assert leaders_of(node.get(f"/v1/cluster/partitions?topic={topic}")) == leaders
 
 
 def test_consumer_lag_follows_from_the_metrics_of_all_brokers(cluster: Cluster) -> None:
-    """A group's coordinator has no replica of most of these partitions, so it lacks their ends."""
+    """The group's coordinator has no replica of most of these partitions, so it lacks their end offsets."""
     topic = "lagging-copies"
     made = ["topic", "create", topic, "--partitions", str(PARTITIONS), "--replication-factor", "1"]
-    raftlog(cluster.addresses[0], *made)
+    run_raftlog(cluster.addresses[0], *made)
     for partition in range(PARTITIONS):
         body = {"records": [{"value": number} for number in range(partition + 3)]}
         path = f"/topics/{topic}/partitions/{partition}"

@@ -1,4 +1,4 @@
-"""Random orders from several operators at once while brokers are killed and paused.
+"""Random requests of several operators at once while brokers are killed and paused.
 
 Each gets a documented answer, no acknowledged order is lost, and the cluster is whole once all orders are undone."""
 
@@ -10,7 +10,7 @@ import pytest
 
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 
 OPERATORS = 4
 ANSWERS_BETWEEN = 60
@@ -20,7 +20,7 @@ REFUSALS = {400: "failed", 404: "failed", 409: "failed", 503: "failed", 504: "un
 Order = tuple[str, str, Any]
 
 
-def random_order(topic: str, random_: random.Random) -> Order:
+def draw_request(topic: str, random_: random.Random) -> Order:
     node = random_.choice((1, 2, 3, 9))
     partition = f"/v1/partitions/kafka/{topic}/{random_.choice((0, 1, 5))}"
     replicas = [{"node_id": each} for each in random_.sample((1, 2, 3), random_.randint(1, 3))]
@@ -47,7 +47,7 @@ def random_order(topic: str, random_: random.Random) -> Order:
 
 
 class Operators:
-    """Threads that send orders until they are stopped; brokers that cannot answer now are skipped."""
+    """Threads that send operators' requests until stopped; brokers that cannot answer now are skipped."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
@@ -56,7 +56,7 @@ class Operators:
         self._answered = 0
         self._changed = threading.Condition()
         self.wrong: list[object] = []
-        self._threads = [threading.Thread(target=self._work, args=(seed,)) for seed in range(OPERATORS)]
+        self._threads = [threading.Thread(target=self._send_requests, args=(seed,)) for seed in range(OPERATORS)]
 
     def __enter__(self) -> "Operators":
         for thread in self._threads:
@@ -69,15 +69,16 @@ class Operators:
             thread.join()
 
     def wait_for_more(self, count: int) -> None:
+        """Wait until `count` more requests are answered."""
         with self._changed:
             target = self._answered + count
             assert self._changed.wait_for(lambda: self._answered >= target, 60), "operators get no answers"
 
-    def _work(self, seed: int) -> None:
+    def _send_requests(self, seed: int) -> None:
         random_ = random.Random(seed)
         while not self._is_over:
             address = random_.choice([each for each in self._cluster.addresses if each != self.away])
-            method, path, body = random_order(self._topic, random_)
+            method, path, body = draw_request(self._topic, random_)
             try:
                 separator = "&" if "?" in path else "?"
                 asked = f"{path}{separator}timeout=2000"
@@ -96,7 +97,7 @@ class Operators:
 
 
 @pytest.mark.slow
-def test_orders_while_brokers_come_and_go(cluster: Cluster, topic: str) -> None:
+def test_operators_requests_while_brokers_are_killed_and_paused(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic, partitions=2)
     with Load(cluster, topic, writers=2) as ledger:
         with Operators(cluster, topic) as operators:
@@ -113,4 +114,4 @@ def test_orders_while_brokers_come_and_go(cluster: Cluster, topic: str) -> None:
         ledger.wait_for_more(10)
     cluster.wait_healthy()
     assert operators.wrong == []
-    check(cluster, ledger, partitions=2)
+    check_stored(cluster, ledger, partitions=2)

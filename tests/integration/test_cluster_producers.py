@@ -1,4 +1,4 @@
-"""More idempotent producers than a partition stores, on three real brokers: new ones continue, no duplicates."""
+"""More idempotent producers than a partition stores, on three real brokers: new ones continue, without duplicates."""
 
 import asyncio
 
@@ -14,14 +14,14 @@ BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 JSON = {"Content-Type": "application/json"}
 
 
-def batch(producer: int, sequence: int, value: bytes) -> bytes:
+def make_batch(producer: int, sequence: int, value: bytes) -> bytes:
     builder = BatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=sequence)
     builder.append(NewRecord(value), 1_000)
     return bytes(builder.build())
 
 
-class Attacker:
-    """A client that takes id after id from the brokers."""
+class ManyIdsClient:
+    """Client that allocates one producer id after another."""
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session, self._address = session, address
@@ -30,7 +30,7 @@ class Attacker:
     async def post(self, producer: int, sequence: int, value: bytes) -> tuple[int, int]:
         """Return status, and error code or offset."""
         url = f"http://{self._address}/topics/t/partitions/0?timeout=20000"
-        async with self._session.post(url, data=batch(producer, sequence, value), headers=BATCHES) as response:
+        async with self._session.post(url, data=make_batch(producer, sequence, value), headers=BATCHES) as response:
             answer = await response.json()
             return response.status, answer.get("error_code") or answer["offsets"][0]["offset"]
 
@@ -42,7 +42,7 @@ class Attacker:
         assert status == 200
 
 
-async def values_of(client: BrokerClient) -> list[bytes]:
+async def fetch_values(client: BrokerClient) -> list[bytes]:
     values: list[bytes] = []
     while (await client.offsets("t", 0, linearizable=True)).end > len(values):
         fetched = await client.fetch_batches("t", 0, len(values))
@@ -51,11 +51,11 @@ async def values_of(client: BrokerClient) -> list[bytes]:
     return values
 
 
-async def attack(cluster: Cluster) -> None:
+async def write_with_many_producers(cluster: Cluster) -> None:
     addresses = list(cluster.addresses)
     async with aiohttp.ClientSession() as session, BrokerClient(addresses) as client:
         await client.create_topic("t", 1)
-        attacker = Attacker(session, addresses[0])
+        attacker = ManyIdsClient(session, addresses[0])
         async with Producer(addresses) as producer:
             await producer.send_and_wait("t", b"mine 0")
             for invented in range(5_000_000, 5_000_000 + KNOWN // 10):
@@ -66,18 +66,18 @@ async def attack(cluster: Cluster) -> None:
             oldest = attacker.ids[0]
             cluster.nodes[cluster.leader("t", 0)].kill()
             survivor = next(node.http for number, node in cluster.nodes.items() if node.is_running)
-            after = Attacker(session, survivor)
+            after = ManyIdsClient(session, survivor)
             for sequence in (0, 1):
                 answer = await after.post(oldest, sequence, b"attack %d" % oldest)
                 if answer == (504, 50401):  # sent to the dead leader first, whose answer is unknown
                     answer = await after.post(oldest, sequence, b"attack %d" % oldest)
                 assert answer == (409, 40911)
             await producer.send_and_wait("t", b"mine 2")
-        values = await values_of(client)
+        values = await fetch_values(client)
     expected = [b"mine 0", *(b"attack %d" % each for each in attacker.ids), b"mine 1", b"mine 2"]
     assert values == expected
 
 
-def test_a_client_with_many_real_ids_does_not_lock_out_others() -> None:
+def test_a_client_with_many_producer_ids_does_not_lock_out_others() -> None:
     with Cluster(serve_flags=["--producers-max", str(KNOWN)]) as cluster:
-        asyncio.run(attack(cluster))
+        asyncio.run(write_with_many_producers(cluster))

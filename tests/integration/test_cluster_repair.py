@@ -1,4 +1,4 @@
-"""Files of one broker of three rot: the damage is found and repaired from the others, and no write fails meanwhile."""
+"""Damaged files of one of three brokers: the damage is detected and repaired from the others; no write fails."""
 
 import contextlib
 import http.client
@@ -13,15 +13,15 @@ import pytest
 from raftlog.errors import InvalidBatch
 from raftlog.testing import Cluster, ClusterNode
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import BINARY, Ledger, Load, check, create_topic
+from tests.integration.cluster_load import BINARY, Ledger, Load, check_stored, create_topic
 from tests.integration.file_damage import (
     batch_at,
-    batches,
-    compare_stopped,
     damage_journal,
     flip,
+    list_batches,
+    list_segments,
     partition_path,
-    segments,
+    stop_and_compare,
     wait_for_words,
 )
 from tests.waiting import WITHIN_S
@@ -35,7 +35,7 @@ SCRUB = ("--scrub-interval-days", "0.00001")
 def shared_cluster() -> Iterator[Cluster]:
     with Cluster(3, serve_flags=SCRUB) as cluster:
         yield cluster
-        compare_stopped(cluster)
+        stop_and_compare(cluster)
 
 
 @pytest.fixture
@@ -48,24 +48,24 @@ def written(cluster: Cluster, topic: str) -> Ledger:
     return ledger
 
 
-def chosen(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
+def choose_node(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
     leader = cluster.leader(topic)
     return cluster.nodes[leader if leads else next(number for number in cluster.nodes if number != leader)]
 
 
-def repaired(node: ClusterNode, file: Path, since: int) -> str:
+def wait_until_repaired(node: ClusterNode, file: Path, since: int) -> str:
     wait_for_words(node, "replica_quarantined", str(file), since=since)
     return wait_for_words(node, "replica_repaired", str(file), since=since)
 
 
-def untouched(ledger: Ledger) -> None:
+def check_no_failed_write(ledger: Ledger) -> None:
     """Check that no write failed."""
     assert not ledger.refused
     assert not ledger.unknown
 
 
 class Readers:
-    """Readers of one record, repeatedly, through every broker: the right bytes, or a retriable error."""
+    """Threads that read one record through every broker: it must be correct, or the error retriable."""
 
     def __init__(self, cluster: Cluster, topic: str, offset: int, expected: int) -> None:
         self._path = f"/topics/{topic}/partitions/0/records?offset={offset}&max_bytes=1&timeout=1000"
@@ -108,82 +108,84 @@ class Readers:
         pytest.param("header", False, marks=pytest.mark.slow),
     ],
 )
-def test_a_batch_of_a_running_broker(cluster: Cluster, topic: str, written: Ledger, leads: bool, where: str) -> None:
-    """Writes and reads go on; the damaged replica hands over if it leads, names what is bad, and gets it back."""
-    node = chosen(cluster, topic, leads=leads)
+def test_a_damaged_batch_of_a_running_broker_is_repaired(
+    cluster: Cluster, topic: str, written: Ledger, leads: bool, where: str
+) -> None:
+    """Writes and reads continue; the damaged replica transfers leadership, names the damage, and is repaired."""
+    node = choose_node(cluster, topic, leads=leads)
     value = written.acknowledged[0, ENOUGH]
     stored = batch_at(partition_path(node, topic), ENOUGH)
     since = len(node.log_text())
     with Load(cluster, topic, ledger=written), Readers(cluster, topic, ENOUGH, value) as readers:
         flip(stored.file, stored.position + (3 if where == "header" else stored.size - 3))
-        said = repaired(node, stored.file, since)
+        said = wait_until_repaired(node, stored.file, since)
         written.wait_for_more(ENOUGH)
     assert f"position {stored.position}, offset {stored.header.base_offset}" in said
     assert not readers.problems
     assert readers.successes
-    untouched(written)
+    check_no_failed_write(written)
     cluster.wait_healthy()
-    check(cluster, written)
+    check_stored(cluster, written)
 
 
-def _batch(directory: Path) -> None:
-    stored = batches(directory)[ENOUGH]
+def _damage_batch(directory: Path) -> None:
+    stored = list_batches(directory)[ENOUGH]
     flip(stored.file, stored.position + 70)
 
 
-def _index_row(directory: Path) -> None:
-    flip(segments(directory)[0].with_suffix(".index"), 44 * ENOUGH + 20)
+def _damage_index_row(directory: Path) -> None:
+    flip(list_segments(directory)[0].with_suffix(".index"), 44 * ENOUGH + 20)
 
 
-def _row_and_batch(directory: Path) -> None:
-    _index_row(directory)
-    stored = batches(directory)[ENOUGH]
+def _damage_row_and_batch(directory: Path) -> None:
+    _damage_index_row(directory)
+    stored = list_batches(directory)[ENOUGH]
     flip(stored.file, stored.position + 8, 8)
 
 
-def _page(directory: Path) -> None:
-    with segments(directory)[0].open("r+b") as opened:
+def _damage_page(directory: Path) -> None:
+    with list_segments(directory)[0].open("r+b") as opened:
         opened.seek(4096)
         opened.write(bytes(2048))
 
 
-def _time_index(directory: Path) -> None:
-    flip(segments(directory)[0].with_suffix(".timeindex"), 5)
+def _damage_time_index(directory: Path) -> None:
+    flip(list_segments(directory)[0].with_suffix(".timeindex"), 5)
 
 
-def _meta(directory: Path) -> None:
+def _damage_meta(directory: Path) -> None:
     flip(directory / ".raftlog" / "meta", 30)
 
 
-def _no_meta(directory: Path) -> None:
+def _remove_meta(directory: Path) -> None:
     (directory / ".raftlog" / "meta").unlink()
 
 
-def _peers(directory: Path) -> None:
+def _damage_peers(directory: Path) -> None:
     flip(directory / ".raftlog" / "peers", 20)
 
 
 _REPAIRED, _REWRITTEN = "replica_repaired", "is written again"
 _PARTITIONS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "batch": (_batch, _REPAIRED),
-    "row": (_index_row, ""),
-    "row-and-batch": (_row_and_batch, _REPAIRED),
-    "page": (_page, _REPAIRED),
-    "time-index": (_time_index, ""),
-    "meta": (_meta, _REWRITTEN),
-    "no-meta": (_no_meta, _REWRITTEN),
+    "batch": (_damage_batch, _REPAIRED),
+    "row": (_damage_index_row, ""),
+    "row-and-batch": (_damage_row_and_batch, _REPAIRED),
+    "page": (_damage_page, _REPAIRED),
+    "time-index": (_damage_time_index, ""),
+    "meta": (_damage_meta, _REWRITTEN),
+    "no-meta": (_remove_meta, _REWRITTEN),
 }
 """Damage done to the files of each topic, and the event that the broker logs afterwards."""
 _NODE: dict[str, tuple[Callable[[Path], None], tuple[str, str]]] = {
-    "": (_meta, (_REWRITTEN, "/.raftlog/meta")),
-    ".": (_peers, ("is kept as", "peers")),
-    ".raftlog/controller": (_meta, (_REWRITTEN, "controller")),
+    "": (_damage_meta, (_REWRITTEN, "/.raftlog/meta")),
+    ".": (_damage_peers, ("is kept as", "peers")),
+    ".raftlog/controller": (_damage_meta, (_REWRITTEN, "controller")),
 }
 """The same for directories in the data directory."""
 
 
 @pytest.fixture(scope="module")
-def rotten(shared_cluster: Cluster) -> tuple[ClusterNode, dict[str, Ledger], int]:
+def damaged_broker(shared_cluster: Cluster) -> tuple[ClusterNode, dict[str, Ledger], int]:
     """Restart a broker over damaged files of every topic; return it, the ledgers, and its log's length before."""
     ledgers = {}
     for topic in _PARTITIONS:
@@ -212,27 +214,29 @@ def rotten(shared_cluster: Cluster) -> tuple[ClusterNode, dict[str, Ledger], int
 
 
 @pytest.mark.parametrize("topic", _PARTITIONS)
-def test_a_file_of_a_stopped_broker(
-    cluster: Cluster, rotten: tuple[ClusterNode, dict[str, Ledger], int], topic: str
+def test_a_damaged_file_of_a_stopped_broker_is_repaired(
+    cluster: Cluster, damaged_broker: tuple[ClusterNode, dict[str, Ledger], int], topic: str
 ) -> None:
-    """The broker starts, and its replica is whole again by itself; no write to the others failed meanwhile."""
-    node, ledgers, since = rotten
+    """The broker starts, and its replica is repaired without an operator; no write to the others failed meanwhile."""
+    node, ledgers, since = damaged_broker
     words = _PARTITIONS[topic][1]
     if words:
         wait_for_words(node, words, f"/{topic}/0", since=since)
-    untouched(ledgers[topic])
-    check(cluster, ledgers[topic])
+    check_no_failed_write(ledgers[topic])
+    check_stored(cluster, ledgers[topic])
 
 
 @pytest.mark.parametrize("name", _NODE)
-def test_a_file_of_the_broker_itself(rotten: tuple[ClusterNode, dict[str, Ledger], int], name: str) -> None:
-    node, _, since = rotten
+def test_a_damaged_file_of_the_broker_is_repaired(
+    damaged_broker: tuple[ClusterNode, dict[str, Ledger], int], name: str
+) -> None:
+    node, _, since = damaged_broker
     wait_for_words(node, *_NODE[name][1], since=since)
 
 
-def test_frames_of_the_journal(cluster: Cluster, topic: str, written: Ledger) -> None:
-    """Term and votes may be lost with them: the disk becomes another one by itself, and gets everything anew."""
-    node = chosen(cluster, topic, leads=False)
+def test_damaged_frames_of_the_journal_make_a_new_disk(cluster: Cluster, topic: str, written: Ledger) -> None:
+    """Term and votes may be lost with the frames: the disk gets a new identity and all its data from the others."""
+    node = choose_node(cluster, topic, leads=False)
     others = [each.http for each in cluster.nodes.values() if each is not node]
     with Load(cluster, topic, ledger=written, addresses=others):
         node.kill()
@@ -241,16 +245,16 @@ def test_frames_of_the_journal(cluster: Cluster, topic: str, written: Ledger) ->
         node.start()
         said = wait_for_words(node, "is kept in", "journal", since=since)
         written.wait_for_more(ENOUGH)
-    untouched(written)
+    check_no_failed_write(written)
     assert f"{journal}: the journal is damaged" in said
     assert (node.data_dir / ".raftlog" / "damaged" / f"journal-{journal.parent.name}").is_dir()
     cluster.wait_healthy()
-    check(cluster, written)
+    check_stored(cluster, written)
 
 
-def test_an_identity_that_cannot_be_read(cluster: Cluster, topic: str, written: Ledger) -> None:
-    """The broker must not guess: it exits, names the next step, and changes nothing."""
-    node = chosen(cluster, topic, leads=False)
+def test_an_unreadable_identity_stops_the_broker(cluster: Cluster, topic: str, written: Ledger) -> None:
+    """The broker exits, names the next step, and changes nothing, since it must not guess its identity."""
+    node = choose_node(cluster, topic, leads=False)
     node.stop()
     file = node.data_dir / ".raftlog" / "identity"
     flip(file, 30)
@@ -263,7 +267,7 @@ def test_an_identity_that_cannot_be_read(cluster: Cluster, topic: str, written: 
     flip(file, 30)
     node.start()
     cluster.wait_healthy()
-    check(cluster, written)
+    check_stored(cluster, written)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +279,10 @@ def test_an_identity_that_cannot_be_read(cluster: Cluster, topic: str, written: 
         pytest.param(100_000, "flipped", marks=pytest.mark.slow),
     ],
 )
-def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledger, size: int, how: str) -> None:
-    """The batch was acknowledged, so it is restored from the journal or the others; nothing else is taken for torn."""
+def test_a_damaged_last_batch_after_a_kill_is_restored(
+    cluster: Cluster, topic: str, written: Ledger, size: int, how: str
+) -> None:
+    """The batch was acknowledged, so it is restored from the journal or the others; only real damage counts as torn."""
     status, answer = ask(
         cluster.addresses[0],
         f"/topics/{topic}/partitions/0?timeout=10000",
@@ -284,20 +290,20 @@ def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledg
         body={"records": [{"value": "x" * size}]},
     )
     assert status == 200, answer
-    node = chosen(cluster, topic, leads=False)
+    node = choose_node(cluster, topic, leads=False)
     cluster.wait_healthy()
 
-    def has_it() -> bool:
+    def has_batch() -> bool:
         """Return whether the replica has the batch; the others were a majority without it, so it may arrive later."""
         with contextlib.suppress(InvalidBatch):  # half of it is in the file
-            return batches(partition_path(node, topic))[-1].size > size
+            return list_batches(partition_path(node, topic))[-1].size > size
         return False
 
     deadline_s = time.monotonic() + WITHIN_S
-    while not has_it():
+    while not has_batch():
         assert time.monotonic() < deadline_s, "the follower does not get the record"
     node.kill()
-    last = batches(partition_path(node, topic))[-1]
+    last = list_batches(partition_path(node, topic))[-1]
     assert last.size > size
     if how == "flipped":
         flip(last.file, last.position + 80)
@@ -309,4 +315,4 @@ def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledg
     if size > 65_536:
         wait_for_words(node, "replica_repaired", str(last.file), since=since)
     cluster.wait_healthy()
-    assert last.header.crc in [each.header.crc for each in batches(partition_path(node, topic))]
+    assert last.header.crc in [each.header.crc for each in list_batches(partition_path(node, topic))]

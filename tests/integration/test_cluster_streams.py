@@ -1,4 +1,4 @@
-"""Streams into and out of real brokers: a slow disk, a leader that dies, a reader on another broker."""
+"""Streams into and out of real brokers: a slow disk, a leader that crashes, a reader on another broker."""
 
 import http.client
 import socket
@@ -11,7 +11,7 @@ import pytest
 from jepsen.system_calls import injected, slow_syncs, unsupported_reason
 from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import Load, create_topic, stored
+from tests.integration.cluster_load import Load, create_topic, read_values
 
 ANSWER_S = 60.0
 MIB = 1 << 20
@@ -19,7 +19,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Sender(threading.Thread):
-    """Sender of one chunked NDJSON request: the numbers from 0 on, until it is stopped or the broker ends it."""
+    """Thread that sends one chunked NDJSON request with the numbers from 0 on, until stopped or refused."""
 
     def __init__(self, address: str, path: str, padding: int, numbers_max: int) -> None:
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ def resident_mib(pid: int, field: str) -> float:
 
 
 def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
-    """56 MiB at full speed into a broker whose every sync takes 20 ms: the sender is slowed, and nothing is dropped."""
+    """A client sends 56 MiB at full speed while each sync takes 20 ms: it is slowed, and nothing is dropped."""
     reason = unsupported_reason()
     if reason is not None:
         pytest.skip(reason)
@@ -86,7 +86,7 @@ def test_memory_stays_bounded_while_the_disk_is_slow(tmp_path: Path) -> None:
         assert ask(broker.address, "/topics/t/partitions/0/offsets")[1]["end_offset"] == sender.sent
 
 
-def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_its_reported_end(cluster: Cluster, topic: str) -> None:
+def test_a_stream_survives_a_crash_of_the_leader_up_to_its_reported_end(cluster: Cluster, topic: str) -> None:
     """Refused blocks go to the next leader; a block with an unknown outcome is the last one."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
@@ -101,7 +101,7 @@ def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_its_reported_end(
     sender.end()
     cluster.nodes[leader].start()
     cluster.wait_healthy()
-    found = values_of(cluster.nodes[through].http, topic)
+    found = read_line_values(cluster.nodes[through].http, topic)
     assert found == list(range(len(found)))
     records = sender.answer["records"]
     assert isinstance(records, int)
@@ -115,8 +115,8 @@ def test_a_stream_over_the_death_of_the_leader_is_stored_up_to_its_reported_end(
         assert sender.answer["line"] == records + 1
 
 
-def values_of(address: str, topic: str) -> list[int]:
-    """Return the values by a read of lines, to the end."""
+def read_line_values(address: str, topic: str) -> list[int]:
+    """Return all values of a topic as read from its stream of lines."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_S)
     connection.request("GET", f"/topics/{topic}/partitions/0/records?offset=beginning", headers={"Accept": NDJSON})
@@ -126,7 +126,7 @@ def values_of(address: str, topic: str) -> list[int]:
     return found
 
 
-def test_a_tail_goes_on_over_the_death_of_the_leader(cluster: Cluster, topic: str) -> None:
+def test_a_tail_survives_a_crash_of_the_leader(cluster: Cluster, topic: str) -> None:
     """Every record arrives once, in order, through a broker that is not the leader, before and after the election."""
     create_topic(cluster.addresses[0], topic)
     leader = cluster.leader(topic)
@@ -143,7 +143,7 @@ def test_a_tail_goes_on_over_the_death_of_the_leader(cluster: Cluster, topic: st
         cluster.nodes[leader].start()
         ledger.wait_for_more(50)
     cluster.wait_healthy()
-    expected = stored(cluster.nodes[through].http, topic)
+    expected = read_values(cluster.nodes[through].http, topic)
     assert len(expected) >= 150
     found = [orjson.loads(lines.readline()) for _ in expected]
     assert [each["offset"] for each in found] == list(range(len(expected)))

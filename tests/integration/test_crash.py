@@ -1,4 +1,4 @@
-"""A real broker, killed with SIGKILL at random moments under load: nothing that it acknowledged is lost.
+"""A real broker, killed with SIGKILL at random moments under load: no acknowledged write is lost.
 
 Real process, real sockets, real disk. What was sent and not answered may be there or not, once.
 """
@@ -24,7 +24,7 @@ BATCHES = "application/vnd.raftlog.batches"
 
 
 class Producer(threading.Thread):
-    """Sends unique values one request after another, and remembers what was acknowledged where."""
+    """Thread that sends unique values one request after another and keeps the places of acknowledged ones."""
 
     def __init__(self, address: str, number: int, values: "itertools.count[int]", enough: threading.Semaphore) -> None:
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ class Producer(threading.Thread):
         return int(orjson.loads(text)["offsets"][0]["offset"])
 
 
-def stored(address: str, partition: int) -> list[int]:
+def read_values(address: str, partition: int) -> list[int]:
     """Return all values of a partition, by offset."""
     host, _, port = address.partition(":")
     found: list[int] = []
@@ -103,7 +103,7 @@ def test_twenty_kills_under_load_lose_nothing_acknowledged(tmp_path: Path, seed:
                 sent |= producer.sent
                 acknowledged |= producer.acknowledged
             broker.start()
-            check(broker.address, sent, acknowledged)
+            check_stored(broker.address, sent, acknowledged)
         assert broker.stop() == 0
     assert len(acknowledged) > KILLS * 20
 
@@ -119,8 +119,8 @@ def create_topic(address: str) -> None:
     connection.close()
 
 
-def check(address: str, sent: set[int], acknowledged: dict[tuple[int, int], int]) -> None:
-    kept = [stored(address, partition) for partition in range(PARTITIONS)]
+def check_stored(address: str, sent: set[int], acknowledged: dict[tuple[int, int], int]) -> None:
+    kept = [read_values(address, partition) for partition in range(PARTITIONS)]
     for (partition, offset), value in acknowledged.items():
         assert offset < len(kept[partition]), f"acknowledged offset {offset} of partition {partition} is missing"
         assert kept[partition][offset] == value

@@ -1,4 +1,4 @@
-"""A real broker that runs out of file descriptors: a named refusal, not ready, and all goes on once it has some."""
+"""A real broker that runs out of file descriptors: a named refusal, not ready, and service resumes with new ones."""
 
 import http.client
 import resource
@@ -16,7 +16,7 @@ VALUE = "x" * 4_000
 
 
 class Client:
-    """One connection that stays open: a new one would need a descriptor of the broker."""
+    """HTTP connection that stays open, since a new one would need a descriptor of the broker."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")
@@ -26,7 +26,7 @@ class Client:
         self._connection.close()
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any, str | None]:
-        """Return status, body and Retry-After."""
+        """Send a request; return status, body and Retry-After."""
         data = None if body is None else orjson.dumps(body)
         self._connection.request(method, path, data, {"Content-Type": "application/json"})
         with self._connection.getresponse() as answer:
@@ -42,7 +42,7 @@ class Client:
         return answer[1]
 
 
-def test_no_descriptors_left(tmp_path: Path) -> None:
+def test_a_broker_without_descriptors_refuses_and_recovers(tmp_path: Path) -> None:
     with BrokerProcess(str(tmp_path / "data"), log_path=tmp_path / "log") as broker:
         broker.start()
         with closing(Client(broker.address)) as client:
@@ -50,11 +50,11 @@ def test_no_descriptors_left(tmp_path: Path) -> None:
         broker.kill()
         broker.start()
         with closing(Client(broker.address)) as client:
-            assert values_of(client) == acknowledged
+            assert read_numbers(client) == acknowledged
 
 
 def exhaust_and_recover(broker: BrokerProcess, client: Client) -> list[int]:
-    """Take the broker's descriptors away and give them back; numbers of the acknowledged records."""
+    """Exhaust the broker's descriptors and release them; return the numbers of the acknowledged records."""
     configs = [{"name": "segment.bytes", "value": "65536"}]
     created = client.ask("POST", "/v3/clusters/-/topics", {"topic_name": "rolled", "configs": configs})
     assert created[0] == 201, created
@@ -85,8 +85,8 @@ def exhaust_and_recover(broker: BrokerProcess, client: Client) -> list[int]:
     return [*acknowledged, 1_000]
 
 
-def values_of(client: Client) -> list[int]:
-    """Return numbers of the records in the partition."""
+def read_numbers(client: Client) -> list[int]:
+    """Return the numbers of the records in the partition."""
     found: list[int] = []
     while records := client.ask("GET", f"/topics/rolled/partitions/0/records?offset={len(found)}&timeout=0")[1]:
         found += [int(record["value"].split()[0]) for record in records]

@@ -1,4 +1,4 @@
-"""File systems without space, on one or most brokers: writes are refused at once, all else continues. (F18).
+"""File systems without space on one or most brokers: writes are refused at once, all else continues (F18).
 
 When there is space again, writes resume without an order."""
 
@@ -11,7 +11,7 @@ from raftlog.testing import BrokerNotReady, Cluster
 from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
 from raftlog.testing.process import READY_SECONDS_MAX
-from tests.integration.cluster_load import Load, check, create_topic, delete_topic, readable
+from tests.integration.cluster_load import Load, check_stored, create_topic, delete_topic, read_first_values
 from tests.integration.small_disks import MIB, SmallDisk, cluster_on_small_disks
 
 ENOUGH = 50
@@ -40,8 +40,8 @@ def place(shared: Place) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_one_disk_is_full(place: Place, leads: bool) -> None:
-    """Clients notice nothing: brokers with space lead, and no write fails."""
+def test_clients_notice_nothing_of_one_full_disk(place: Place, leads: bool) -> None:
+    """Brokers with space lead, and no write fails."""
     cluster, disks = place
     topic = f"one-{leads}"
     create_topic(cluster.addresses[0], topic)
@@ -57,11 +57,11 @@ def test_one_disk_is_full(place: Place, leads: bool) -> None:
         ledger.wait_for_more(ENOUGH)
     assert not ledger.unknown
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
-def test_most_disks_are_full(place: Place) -> None:
-    """Writes fail at once and for certain; reads, retention and deletions go on; giving room back is enough."""
+def test_with_most_disks_full_writes_fail_definitely(place: Place) -> None:
+    """Writes fail at once; reads, retention and deletions continue; free space is enough for recovery."""
     cluster, disks = place
     for topic in ("most", "doomed"):
         create_topic(cluster.addresses[0], topic)
@@ -79,20 +79,20 @@ def test_most_disks_are_full(place: Place) -> None:
             status, answer, took_s = produce(cluster, number, "doomed")
             assert (status, answer["outcome"]) == (507, "failed"), answer
             assert took_s < PROMPT_S
-        assert len(readable(cluster.addresses[0], "most", ENOUGH)) == ENOUGH
+        assert len(read_first_values(cluster.addresses[0], "most", ENOUGH)) == ENOUGH
         set_retention(cluster, "trimmed", MIB)
-        wait_until(lambda: begin_of(cluster, "trimmed") > 0)
+        wait_until(lambda: read_log_start(cluster, "trimmed") > 0)
         delete_topic(cluster.addresses[2], "doomed")
         assert all(node.is_running for node in cluster.nodes.values())
         for disk in disks.values():
             disk.free()
         ledger.wait_for_more(ENOUGH)
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
-def test_a_broker_stops_and_starts_on_a_full_disk(place: Place) -> None:
-    """With little space the broker serves its data. With none it reports the space it needs and exits at once."""
+def test_a_broker_restarts_on_a_full_disk(place: Place) -> None:
+    """With little space the broker serves its data. Without any it reports the space that it needs and exits."""
     cluster, disks = place
     create_topic(cluster.addresses[0], "again")
     node = cluster.nodes[1]
@@ -110,7 +110,7 @@ def test_a_broker_stops_and_starts_on_a_full_disk(place: Place) -> None:
         node.start()
         ledger.wait_for_more(ENOUGH)
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
 def produce(cluster: Cluster, node: int, topic: str, size: int = 1) -> tuple[int, dict[str, object], float]:
@@ -128,7 +128,7 @@ def set_retention(cluster: Cluster, topic: str, size: int) -> None:
     assert status == 204, answer
 
 
-def begin_of(cluster: Cluster, topic: str) -> int:
+def read_log_start(cluster: Cluster, topic: str) -> int:
     status, answer = ask(cluster.addresses[0], f"/topics/{topic}/partitions/0/offsets")
     assert status == 200, answer
     return int(answer["beginning_offset"])

@@ -1,4 +1,4 @@
-"""Syncs that fail, never return or are slow beneath one of three brokers, with either method for syncs. (F11, F19).
+"""Syncs that fail, hang or are slow under one of three brokers, with either method of syncs (F11, F19).
 
 The faults come from a file system of the tests' own, which submissions of Linux AIO reach as well; strace, in
 `test_cluster_disks`, sees only the syncs of threads."""
@@ -11,7 +11,7 @@ import pytest
 
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 from tests.integration.fuse_disk import FuseDisk, fuse_disk
 
 ENOUGH = 50
@@ -40,14 +40,14 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(autouse=True)
-def _healthy(place: Place) -> Iterator[None]:
+def _wait_healthy(place: Place) -> Iterator[None]:
     cluster, disk = place
     cluster.wait_healthy()
     yield
     disk.set_syncs("ok")
 
 
-def _lead(cluster: Cluster, topic: str) -> None:
+def _create_led_topic(cluster: Cluster, topic: str) -> None:
     """Create a topic that the node with faults leads."""
     create_topic(cluster.addresses[0], topic)
     path = f"/v1/partitions/kafka/{topic}/0/transfer_leadership?target={FUSED}"
@@ -57,10 +57,10 @@ def _lead(cluster: Cluster, topic: str) -> None:
         ask(cluster.addresses[0], path, method="POST")
 
 
-def test_a_sync_that_fails(place: Place) -> None:
+def test_a_broker_exits_after_a_failed_sync(place: Place) -> None:
     """The broker exits with the error number of the kernel; the others continue, and it returns unchanged."""
     cluster, disk = place
-    _lead(cluster, "fails")
+    _create_led_topic(cluster, "fails")
     node = cluster.nodes[FUSED]
     healthy = [other.http for other in cluster.nodes.values() if other is not node]
     with Load(cluster, "fails", addresses=healthy) as ledger:
@@ -74,13 +74,13 @@ def test_a_sync_that_fails(place: Place) -> None:
         node.start()
         ledger.wait_for_more(ENOUGH)
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
-def test_a_sync_that_does_not_return(place: Place) -> None:
-    """The process gives leadership up within the bound, and nothing hangs; afterwards all is as before."""
+def test_a_broker_with_a_hanging_sync_transfers_its_leaderships(place: Place) -> None:
+    """Its leaderships move within the bound, and nothing hangs; afterwards it works as before."""
     cluster, disk = place
-    _lead(cluster, "held")
+    _create_led_topic(cluster, "held")
     with Load(cluster, "held") as ledger:
         ledger.wait_for_more(ENOUGH)
         held_at = time.monotonic()
@@ -92,17 +92,17 @@ def test_a_sync_that_does_not_return(place: Place) -> None:
         ledger.wait_for_more(ENOUGH)
         assert ledger.longest_pause_s(held_at) < RESUMED_S_MAX
     cluster.wait_healthy()
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
 
 
-def test_syncs_that_are_slow(place: Place) -> None:
+def test_writes_continue_with_slow_syncs(place: Place) -> None:
     """Writes continue at the speed of the disks, and none is lost."""
     cluster, disk = place
-    _lead(cluster, "slow")
+    _create_led_topic(cluster, "slow")
     with Load(cluster, "slow") as ledger:
         ledger.wait_for_more(ENOUGH)
         disk.set_syncs(f"delay {SLOW_MS}")
         ledger.wait_for_more(4 * ENOUGH)
     disk.set_syncs("ok")
     assert not ledger.unknown
-    check(cluster, ledger)
+    check_stored(cluster, ledger)

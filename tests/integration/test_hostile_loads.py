@@ -1,4 +1,4 @@
-"""Small requests to three real brokers that would be expensive.
+"""Small requests to three real brokers that would be expensive to serve without bounds.
 
 Batches and JSON that grow, answers that are not read, bodies that do not arrive. Memory stays near the budget,
 no event loop is held for long, and gossip suspects no broker. Elections are not checked: after 315 ms of
@@ -50,17 +50,17 @@ def three() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(three: Cluster) -> Iterator[Cluster]:
-    """Require a healthy cluster before and after, without a suspicion or long hold of a loop in between."""
+    """Require a healthy cluster before and after, without a suspicion or a long blocked loop in between."""
     three.wait_healthy()
-    before = alarms(three)
+    before = read_alarms(three)
     yield three
     three.wait_healthy()
     assert all(node.is_running for node in three.nodes.values())
-    assert alarms(three) == before
+    assert read_alarms(three) == before
 
 
-def alarms(cluster: Cluster) -> dict[int, tuple[list[str], float]]:
-    """Return for each broker the lines of its log, and how often its loop was held beyond `HOLD_SECONDS_MAX`."""
+def read_alarms(cluster: Cluster) -> dict[int, tuple[list[str], float]]:
+    """Return for each broker the lines of its log, and how often its loop was blocked beyond `HOLD_SECONDS_MAX`."""
     found: dict[int, tuple[list[str], float]] = {}
     for number, text in cluster.logs().items():
         shown = call(cluster.nodes[number].http, "GET", "/metrics")[1].decode()
@@ -87,8 +87,8 @@ def memory_bytes(cluster: Cluster, name: str) -> list[int]:
 
 
 @contextlib.contextmanager
-def bounded_memory(cluster: Cluster, kind: str, size: int) -> Iterator[None]:
-    """Check inside and at the end that each broker has at most `size` bytes more than before.
+def check_memory_growth(cluster: Cluster, kind: str, size: int) -> Iterator[None]:
+    """Check at the end of the block that each broker has at most `size` bytes more than before.
 
     Measured as `VmHWM`, the maximum of all time, or as `VmRSS` at the end."""
     before = memory_bytes(cluster, "VmRSS")
@@ -108,7 +108,7 @@ def call(
             return answer.status, answer.read()
 
 
-def at_each(
+def call_each(
     cluster: Cluster, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> list[tuple[int, Any]]:
     """Send the same request to all brokers at the same time; return status and JSON of each."""
@@ -119,8 +119,8 @@ def at_each(
 
 
 @contextlib.contextmanager
-def connections(cluster: Cluster, count: int, request: str) -> Iterator[list[socket.socket]]:
-    """Open so many connections to each broker, each with this request sent and nothing read."""
+def open_connections(cluster: Cluster, count: int, request: str) -> Iterator[list[socket.socket]]:
+    """Open `count` connections to each broker that have sent this request and read nothing."""
     with contextlib.ExitStack() as opened:
         found = []
         for address in cluster.addresses:
@@ -142,48 +142,51 @@ def produce(cluster: Cluster, topic: str, batch: bytes) -> None:
     assert status == 200, answer
 
 
-def test_a_small_batch_that_opens_to_much(cluster: Cluster) -> None:
-    """61 KB are stored; opened they are one value of JSON, whose objects would take 27 times its size."""
+def test_a_small_batch_that_decompresses_to_much_is_bounded(cluster: Cluster) -> None:
+    """61 KB are stored and decompress to one JSON value, whose objects would take 27 times its size."""
     produce(cluster, "grows", bytes(build_batch([NewRecord(GROWING)], compression=Compression.GZIP)))
     produce(cluster, "grows", bytes(build_batch([b"2"])))
     path = "/topics/grows/partitions/0/records?offset={}"
-    with bounded_memory(cluster, "VmHWM", BUDGET_BYTES + ONE_REQUEST_BYTES):
+    with check_memory_growth(cluster, "VmHWM", BUDGET_BYTES + ONE_REQUEST_BYTES):
         status, answer = call(cluster.addresses[1], "GET", path.format(0), headers={"Accept": JSON})
         assert status == 200
         assert answer.count(b"[]") == GROWING.count(b"[]") + 1, "and its headers"
     assert call(cluster.addresses[1], "GET", path.format(1), headers={"Accept": JSON})[0] == 200
 
 
-def test_large_bodies_that_grow(cluster: Cluster) -> None:
-    """More records than a request may have, and a value that no topic takes."""
+def test_large_bodies_that_grow_when_parsed_are_refused(cluster: Cluster) -> None:
+    """One body has more records than a request may have, another a value larger than any topic accepts."""
     many = b'{"records":[' + b'{"value":[]},' * (4 * MIB) + b"{}]}"
-    with bounded_memory(cluster, "VmHWM", BUDGET_BYTES + ONE_REQUEST_BYTES):
+    with check_memory_growth(cluster, "VmHWM", BUDGET_BYTES + ONE_REQUEST_BYTES):
         for body in (many, b'{"records":[{"value":' + GROWING + b"}]}"):
             status, answer = call(cluster.addresses[2], "POST", "/topics/t", body, {"Content-Type": JSON})
             assert (status, orjson.loads(answer)["outcome"]) == (413, "failed")
 
 
-def test_many_large_answers_that_are_not_read(cluster: Cluster) -> None:
-    """The readers ask each broker for twelve times the budget."""
+def test_many_large_answers_that_nobody_reads_are_bounded(cluster: Cluster) -> None:
+    """The readers request twelve times the memory budget from each broker."""
     for _ in range(READ_BYTES // MIB):
         produce(cluster, "read", bytes(build_batch([random.randbytes(MIB - 1000)])))
     path = "/topics/read/partitions/0/records?offset=0&max_bytes={}"
     head = f"GET {path.format(READ_BYTES)} HTTP/1.1\r\nAccept: {BATCHES}"
-    with bounded_memory(cluster, "VmRSS", BUDGET_BYTES + OUTSIDE_BYTES), connections(cluster, READERS, head) as readers:
+    with (
+        check_memory_growth(cluster, "VmRSS", BUDGET_BYTES + OUTSIDE_BYTES),
+        open_connections(cluster, READERS, head) as readers,
+    ):
         statuses = {int(reader.recv(12).split(b" ")[1]) for reader in readers}
         assert statuses <= {200, 503}
-        assert {status for status, _ in at_each(cluster, "GET", "/topics/t/partitions/0/offsets")} == {200}
-    for status, answer in at_each(cluster, "GET", path.format(2 * MIB), Accept=BINARY):
+        assert {status for status, _ in call_each(cluster, "GET", "/topics/t/partitions/0/offsets")} == {200}
+    for status, answer in call_each(cluster, "GET", path.format(2 * MIB), Accept=BINARY):
         assert (status, bool(answer)) == (200, True), "the memory came back"
 
 
-def test_bodies_that_are_announced_and_do_not_come(cluster: Cluster) -> None:
-    """Larger ones of others are stored meanwhile."""
+def test_announced_bodies_that_never_arrive_hold_no_memory(cluster: Cluster) -> None:
+    """Larger bodies of other clients are stored meanwhile."""
     head = f"POST /topics/t HTTP/1.1\r\nContent-Type: {JSON}\r\nContent-Length: {64 * MIB}"
     body = b'{"records":[{"value":"' + b"x" * 900_000 + b'"}]}'
-    with bounded_memory(cluster, "VmRSS", BUDGET_BYTES), connections(cluster, READERS, head) as senders:
+    with check_memory_growth(cluster, "VmRSS", BUDGET_BYTES), open_connections(cluster, READERS, head) as senders:
         for _ in range(3):
             for sender in senders:
                 sender.sendall(b"{")
-            for status, answer in at_each(cluster, "POST", "/topics/t", body, Content_Type=JSON):
+            for status, answer in call_each(cluster, "POST", "/topics/t", body, Content_Type=JSON):
                 assert status == 200, answer

@@ -1,4 +1,4 @@
-"""Programs that reach the RPC port of real brokers and are none of them: whatever they send changes nothing.
+"""Programs that connect to the RPC port of real brokers without being brokers: nothing that they send has an effect.
 
 A stranger without the secret, one that replays the handshake of a broker, and a process whose certificate names
 another node try the same attacks: disks that are claimed with a later boot epoch, votes in the last term, a second
@@ -49,7 +49,7 @@ CONFIG = RpcConfig()
 Connect = Callable[[tuple[str, int]], Awaitable[Raw]]
 
 
-def picture(cluster: Cluster) -> dict[str, Any]:
+def read_state(cluster: Cluster) -> dict[str, Any]:
     """Return the state that must not change: the leader, elections, disks, and the records."""
     one = cluster.nodes[1]
     return {
@@ -61,14 +61,14 @@ def picture(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def records_of(cluster: Cluster) -> None:
+def fetch_records(cluster: Cluster) -> None:
     body = {"records": [{"value": number} for number in range(20)]}
     status, answer = ask(cluster.addresses[0], "/topics/t", method="POST", body=body)
     assert status == 200, answer
 
 
-def identities(cluster: Cluster) -> dict[int, PeerIdentity]:
-    """Return each broker's identity as public over HTTP, with the largest numbers that can be claimed."""
+def claimable_identities(cluster: Cluster) -> dict[int, PeerIdentity]:
+    """Return each broker's identity as published over HTTP, with the largest numbers that can be claimed."""
     cluster_id = cluster.nodes[1].ready["cluster_id"]
     return {
         row["node_id"]: PeerIdentity(cluster_id, NodeId(row["node_id"]), UUID(row["disk_uuid"]), LARGEST, LARGEST, "x")
@@ -76,7 +76,7 @@ def identities(cluster: Cluster) -> dict[int, PeerIdentity]:
     }
 
 
-def groups(cluster: Cluster, cluster_id: str) -> list[bytes]:
+def group_ids_of(cluster: Cluster, cluster_id: str) -> list[bytes]:
     """Return the ids of the controller's Raft group and of the topic's."""
     return [controller_group_id(UUID(cluster_id)).bytes, GroupName(topic_id(cluster), 0).group_id.bytes]
 
@@ -109,11 +109,11 @@ def hostile_frames(me: PeerIdentity, to: PeerIdentity, group_ids: list[bytes], t
 
 
 async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes], Awaitable[None]]) -> None:
-    """Run every attack at every broker, in the name of every other one and of an unknown node."""
-    known = identities(cluster)
+    """Run every attack against every broker, in the name of every other broker and of an unknown node."""
+    known = claimable_identities(cluster)
     cluster_id = known[1].cluster_id
     assert cluster_id is not None
-    group_ids = groups(cluster, cluster_id)
+    group_ids = group_ids_of(cluster, cluster_id)
     topic = topic_id(cluster).bytes
     nobody = PeerIdentity(None, NodeId(99), UUID(int=99), 1, 1, "x")
     for number, node in cluster.nodes.items():
@@ -132,54 +132,54 @@ async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes
 
 
 def require_unharmed(cluster: Cluster, before: dict[str, Any]) -> None:
-    """Check that nothing changed, all run, and a restarted broker is accepted under its identity."""
+    """Check that nothing changed, all brokers run, and a restarted broker is accepted under its identity."""
     assert all(node.is_running for node in cluster.nodes.values())
     cluster.wait_healthy()
-    assert picture(cluster) == before
+    assert read_state(cluster) == before
     restarted = next(number for number in cluster.nodes if number != before["leader"])
     cluster.nodes[restarted].restart()
     cluster.wait_healthy()
     node, (disk, boot_epoch) = restarted, before["disks"][restarted]
-    assert picture(cluster)["disks"] == {**before["disks"], node: (disk, boot_epoch + 1)}
-    records_of(cluster)
+    assert read_state(cluster)["disks"] == {**before["disks"], node: (disk, boot_epoch + 1)}
+    fetch_records(cluster)
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with Cluster(3, with_cuts=False, with_gossip=False) as three:
         create_topic(three.addresses[0], "t")
-        records_of(three)
+        fetch_records(three)
         three.wait_healthy()
         yield three
 
 
-def test_a_stranger_without_the_secret(cluster: Cluster) -> None:
-    before = picture(cluster)
+def test_a_peer_without_the_secret_has_no_effect(cluster: Cluster) -> None:
+    before = read_state(cluster)
 
-    async def no_proof(raw: Raw, hello: bytes) -> None:
+    async def send_no_proof(raw: Raw, hello: bytes) -> None:
         await raw.frame()
 
-    async def empty_proof(raw: Raw, hello: bytes) -> None:
+    async def send_empty_proof(raw: Raw, hello: bytes) -> None:
         await raw.frame()
         raw.write(*encode_proof(Proof(b"")))
 
-    async def all_of_it() -> None:
-        for shake in (no_proof, empty_proof):
+    async def attack_all() -> None:
+        for shake in (send_no_proof, send_empty_proof):
             await attack(cluster, Raw.connect, shake)
 
-    asyncio.run(all_of_it())
+    asyncio.run(attack_all())
     require_unharmed(cluster, before)
 
 
-def test_a_replayed_handshake(cluster: Cluster, tmp_path: Path) -> None:
-    """A broker that wants to join was listened to; all that it sent is sent again."""
-    before = picture(cluster)
+def test_a_replayed_handshake_has_no_effect(cluster: Cluster, tmp_path: Path) -> None:
+    """The handshake of a joining broker is recorded, and all that it sent is sent again."""
+    before = read_state(cluster)
     recorded = asyncio.run(record_handshake(cluster, tmp_path))
 
     async def replay(raw: Raw, hello: bytes) -> None:
         raw.write(recorded)
 
-    async def all_of_it() -> None:
+    async def attack_all() -> None:
         await attack(cluster, Raw.connect, replay)
         for node in cluster.nodes.values():
             assert node.rpc_bound is not None
@@ -191,25 +191,25 @@ def test_a_replayed_handshake(cluster: Cluster, tmp_path: Path) -> None:
             await raw.ended()
             await raw.close()
 
-    asyncio.run(all_of_it())
+    asyncio.run(attack_all())
     require_unharmed(cluster, before)
 
 
 async def record_handshake(cluster: Cluster, tmp_path: Path) -> bytes:
-    """Be between a real broker and a member, pass everything on, and keep what the broker sent."""
+    """Forward data between a real broker and a member; return the data that the broker sent."""
     sent: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     member = cluster.nodes[1].rpc_bound
     assert member is not None
     host, _, port = member.rpartition(":")
 
-    async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, here = await asyncio.open_connection(host, int(port))
 
-        async def back() -> None:
+        async def forward_back() -> None:
             while data := await there.read(65_536):
                 writer.write(data)
 
-        answers, data = asyncio.ensure_future(back()), b""
+        answers, data = asyncio.ensure_future(forward_back()), b""
         while piece := await reader.read(65_536):
             data += piece
             here.write(piece)
@@ -220,7 +220,7 @@ async def record_handshake(cluster: Cluster, tmp_path: Path) -> bytes:
             sent.set_result(data)
 
     with hold_port() as held:
-        async with await asyncio.start_server(between, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
             at = "{}:{}".format(*server.sockets[0].getsockname())
             flags = (
                 "--node-id",
@@ -245,39 +245,39 @@ async def record_handshake(cluster: Cluster, tmp_path: Path) -> bytes:
 _CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
 
 
-def _openssl(*arguments: str) -> None:
+def _require_openssl(*arguments: str) -> None:
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
-def certificates(directory: Path) -> Callable[[int], dict[str, str]]:
-    """Make an authority; return what makes a node's certificate, as environment variables."""
+def make_certificates(directory: Path) -> Callable[[int], dict[str, str]]:
+    """Create a certificate authority; return a function that makes a node's certificate, as environment variables."""
     key, authority = f"{directory}/ca.key", f"{directory}/ca.pem"
-    _openssl("req", "-x509", *_CURVE, "-keyout", key, "-out", authority, "-subj", "/CN=authority")
+    _require_openssl("req", "-x509", *_CURVE, "-keyout", key, "-out", authority, "-subj", "/CN=authority")
 
-    def of(node: int) -> dict[str, str]:
+    def make_certificate(node: int) -> dict[str, str]:
         own_key, certificate = f"{directory}/{node}.key", f"{directory}/{node}.pem"
         if not Path(certificate).exists():
             names = f"subjectAltName=IP:127.0.0.1,URI:raftlog:node:{node}"
             subject = ("-keyout", own_key, "-out", certificate, "-subj", f"/CN=node {node}", "-addext", names)
-            _openssl("req", "-x509", *_CURVE, *subject, "-CA", authority, "-CAkey", key)
+            _require_openssl("req", "-x509", *_CURVE, *subject, "-CA", authority, "-CAkey", key)
         return {
             "RAFTLOG_RPC_CERTIFICATE": certificate,
             "RAFTLOG_RPC_KEY": own_key,
             "RAFTLOG_RPC_AUTHORITY": authority,
         }
 
-    return of
+    return make_certificate
 
 
-def test_a_certificate_of_another_node(tmp_path: Path) -> None:
-    """The certificate is of the same authority, and the attacker has the secret."""
-    certificate = certificates(tmp_path)
+def test_a_certificate_of_another_node_is_refused(tmp_path: Path) -> None:
+    """The certificate has the same authority, and the attacker has the secret."""
+    certificate = make_certificates(tmp_path)
     environment: Callable[[int], Mapping[str, str]] = certificate
     with Cluster(3, with_cuts=False, with_gossip=False, environment=environment) as cluster:
         create_topic(cluster.addresses[0], "t")
-        records_of(cluster)
+        fetch_records(cluster)
         cluster.wait_healthy()
-        before = picture(cluster)
+        before = read_state(cluster)
         files = certificate(9)
         context = ssl.create_default_context(cafile=files["RAFTLOG_RPC_AUTHORITY"])
         context.load_cert_chain(files["RAFTLOG_RPC_CERTIFICATE"], files["RAFTLOG_RPC_KEY"])

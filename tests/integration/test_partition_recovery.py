@@ -1,4 +1,4 @@
-"""`raftlog partition recover` on real brokers: partitions that no majority can lead, and what is left of them."""
+"""`raftlog partition recover` on real brokers: partitions that no majority can lead, and the records that remain."""
 
 import json
 import shutil
@@ -12,8 +12,8 @@ import pytest
 
 from raftlog.testing import Cluster, ClusterNode
 from raftlog.testing.http import ask
-from tests.integration.cluster_load import Ledger, Load, check, create_topic, stored
-from tests.integration.file_damage import batch_at, compare_stopped, flip, partition_path, wait_for_words
+from tests.integration.cluster_load import Ledger, Load, check_stored, create_topic, read_values
+from tests.integration.file_damage import batch_at, flip, partition_path, stop_and_compare, wait_for_words
 
 ENOUGH = 50
 SCRUB = ("--scrub-interval-days", "0.00001")
@@ -23,7 +23,7 @@ SCRUB = ("--scrub-interval-days", "0.00001")
 def shared_cluster() -> Iterator[Cluster]:
     with Cluster(3, serve_flags=SCRUB) as cluster:
         yield cluster
-        compare_stopped(cluster)
+        stop_and_compare(cluster)
 
 
 def recover(cluster: Cluster, topic: str, *flags: str, expect: int, partition: int = 0) -> tuple[dict[str, Any], str]:
@@ -37,7 +37,7 @@ def recover(cluster: Cluster, topic: str, *flags: str, expect: int, partition: i
     return json.loads(done.stdout), done.stderr
 
 
-def written(cluster: Cluster, topic: str, copies: int) -> Ledger:
+def create_written_topic(cluster: Cluster, topic: str, copies: int) -> Ledger:
     create_topic(cluster.addresses[0], topic, copies=copies)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(2 * ENOUGH)
@@ -45,17 +45,17 @@ def written(cluster: Cluster, topic: str, copies: int) -> Ledger:
     return ledger
 
 
-def holders(cluster: Cluster, topic: str) -> list[ClusterNode]:
+def replica_nodes(cluster: Cluster, topic: str) -> list[ClusterNode]:
     return [node for node in cluster.nodes.values() if partition_path(node, topic).is_dir()]
 
 
 def damage_everywhere(cluster: Cluster, topic: str, offset: int) -> None:
-    """Damage the same record on every replica, and wait until each replica has detected it."""
+    """Damage the same record on every replica; wait until each replica has detected it."""
     begins = {node.node_id: len(node.log_text()) for node in cluster.nodes.values()}
-    for node in holders(cluster, topic):
+    for node in replica_nodes(cluster, topic):
         batch = batch_at(partition_path(node, topic), offset)
         flip(batch.file, batch.position + batch.size - 3)
-    for node in holders(cluster, topic):
+    for node in replica_nodes(cluster, topic):
         wait_for_words(node, "no other replica has it yet", topic, since=begins[node.node_id])
 
 
@@ -65,7 +65,7 @@ def metric(node: ClusterNode, name: str) -> float:
     return float(next(line.split()[-1] for line in lines if line.startswith(f"{name} ")))
 
 
-def refused(cluster: Cluster, topic: str) -> dict[str, Any]:
+def produce_refused(cluster: Cluster, topic: str) -> dict[str, Any]:
     path = f"/topics/{topic}/partitions/0?timeout=1000"
     status, answer = ask(cluster.addresses[0], path, method="POST", body={"records": [{"value": "x"}]}, timeout_s=20)
     row: dict[str, Any] = answer if status != 200 else answer["offsets"][0]
@@ -83,22 +83,22 @@ def offsets_of(node: ClusterNode, topic: str, end: int) -> list[int]:
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> None:
-    """Sound records stay readable; the recovery removes one record and keeps all others."""
-    ledger = written(cluster, topic, copies)
-    before = stored(cluster.addresses[0], topic)
+def test_a_record_damaged_in_every_replica_is_removed(cluster: Cluster, topic: str, copies: int) -> None:
+    """Intact records stay readable; the recovery removes one record and keeps all others."""
+    ledger = create_written_topic(cluster, topic, copies)
+    before = read_values(cluster.addresses[0], topic)
     damage_everywhere(cluster, topic, ENOUGH)
-    assert (row := refused(cluster, topic))["error_code"] == 50303, row
+    assert (row := produce_refused(cluster, topic))["error_code"] == 50303, row
     assert row["outcome"] == "failed"
     assert f"raftlog partition recover {topic}/0" in str(row)
     assert all(node.get("/v1/status/ready")["status"] == "ready" for node in cluster.nodes.values())
-    for node in holders(cluster, topic):
+    for node in replica_nodes(cluster, topic):
         assert metric(node, "raftlog_partitions_quarantined") == 1
         described = node.get(f"/v1/partitions/kafka/{topic}/0")["replicas"]
         said = {replica["node_id"]: replica["problem"] for replica in described}[node.node_id]
         assert f"offset {ENOUGH}: the CRC does not match; it is being repaired (retrying: no other replica" in said
     cluster.wait_unhealthy(f"offset {ENOUGH}: the CRC does not match; it is being repaired")
-    holder = holders(cluster, topic)[0]
+    holder = replica_nodes(cluster, topic)[0]
     assert holder.get(f"/topics/{topic}/partitions/0/records?offset={ENOUGH + 1}&timeout=2000&max_bytes=1")
     found, said = recover(cluster, topic, expect=1)
     assert found["loss"] == [f"offsets {ENOUGH} to {ENOUGH}"]
@@ -118,9 +118,9 @@ def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> 
     assert "there is nothing to recover" in recover(cluster, topic, "--accept-loss", expect=1)[1]
 
 
-def test_a_majority_of_disks_is_lost(cluster: Cluster, topic: str) -> None:
-    """Refused while the lost disk could come back; afterwards the one that is left goes on, and becomes two again."""
-    ledger = written(cluster, topic, 2)
+def test_a_partition_recovers_after_the_loss_of_a_majority_of_disks(cluster: Cluster, topic: str) -> None:
+    """Recovery is refused while the lost disk could return; later the remaining replica leads and gets a second."""
+    ledger = create_written_topic(cluster, topic, 2)
     lost = cluster.nodes[cluster.leader(topic)]
     single = f"{topic}-single"
     create_topic(cluster.addresses[0], single, partitions=3, copies=1)
@@ -138,7 +138,7 @@ def test_a_majority_of_disks_is_lost(cluster: Cluster, topic: str) -> None:
     assert found["lost_offsets"] == []
     with Load(cluster, topic, ledger=ledger):
         ledger.wait_for_more(ENOUGH)
-    check(cluster, ledger)
+    check_stored(cluster, ledger)
     found, _ = recover(cluster, single, expect=1, partition=number)
     assert found["loss"] == ["everything: all disks that held it are gone, and its offsets begin at 0 again"]
     recover(cluster, single, "--accept-loss", expect=0, partition=number)

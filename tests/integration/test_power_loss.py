@@ -1,4 +1,4 @@
-"""Loss of power beneath real brokers: their ext4 images stop without flushing, with either method for syncs. (F10).
+"""Loss of power under real brokers: their ext4 images stop without flushing, with either method of syncs (F10).
 
 In contrast to `tests/storage/test_power_loss.py`, whose disk is simulated, the kernel decides what is on the disk."""
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.testing import Cluster
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 from tests.integration.small_disks import MIB, SmallDisk, cluster_on_small_disks
 
 ENOUGH = 200
@@ -23,8 +23,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Clus
         yield place
 
 
-def test_every_broker_loses_power_at_once(place: tuple[Cluster, dict[int, SmallDisk]]) -> None:
-    """Every acknowledged write is there afterwards, on every broker and at its offset, round after round."""
+def test_all_brokers_lose_power_at_once(place: tuple[Cluster, dict[int, SmallDisk]]) -> None:
+    """Every acknowledged write is on every broker and at its offset after each round."""
     cluster, disks = place
     create_topic(cluster.addresses[0], "power", 4)
     ledger = None
@@ -36,11 +36,11 @@ def test_every_broker_loses_power_at_once(place: tuple[Cluster, dict[int, SmallD
         for node in cluster.nodes.values():
             node.kill()
         for disk in disks.values():
-            disk.mount_again()
+            disk.remount()
         for node in cluster.nodes.values():
             node.launch()
         for node in cluster.nodes.values():
             node.wait_ready()
     assert ledger is not None
     cluster.wait_healthy()
-    check(cluster, ledger, 4)
+    check_stored(cluster, ledger, 4)

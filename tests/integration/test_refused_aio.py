@@ -1,4 +1,4 @@
-"""Linux AIO that a sandbox refuses, that other programs have used up, or that ends under load.
+"""Linux AIO that a sandbox refuses, that other programs have used up, or that fails under load.
 
 Brokers sync with threads then, name the reason, and lose nothing."""
 
@@ -11,7 +11,7 @@ import pytest
 from jepsen.system_calls import injected, unsupported_reason
 from raftlog.testing import Cluster
 from raftlog.testing.process import PROGRAM
-from tests.integration.cluster_load import Load, check, create_topic
+from tests.integration.cluster_load import Load, check_stored, create_topic
 
 ENOUGH = 100
 IO_SETUP = 206
@@ -24,7 +24,7 @@ IO_SETUP = 206
     [(errno.EPERM, "io_setup: Operation not permitted"), (errno.EAGAIN, "raise /proc/sys/fs/aio-max-nr")],
     ids=["refused by a sandbox", "used up"],
 )
-def test_aio_is_refused_at_start(tmp_path: Path, error: int, text: str) -> None:
+def test_a_broker_without_aio_syncs_by_threads(tmp_path: Path, error: int, text: str) -> None:
     program = ("-m", "tests.integration.refused_calls", str(error), str(IO_SETUP), "--", *PROGRAM)
     root = str(Path(__file__).parents[2])
     with Cluster(1, data_dir=tmp_path, program=program, environment=lambda _: {"PYTHONPATH": root}) as cluster:
@@ -37,12 +37,12 @@ def test_aio_is_refused_at_start(tmp_path: Path, error: int, text: str) -> None:
             ledger.wait_for_more(ENOUGH)
         node.kill()
         node.start()
-        check(cluster, ledger)
+        check_stored(cluster, ledger)
 
 
 @pytest.mark.parametrize("error", ["EPERM", "EAGAIN"])
-def test_aio_ends_under_load(tmp_path: Path, error: str) -> None:
-    """Threads sync on at once; an error that does not pass is reported by an event."""
+def test_syncs_continue_by_threads_when_aio_fails_under_load(tmp_path: Path, error: str) -> None:
+    """Threads take over the syncs at once; a permanent error is reported by an event."""
     reason = unsupported_reason()
     if reason is not None:
         pytest.skip(reason)
@@ -63,4 +63,4 @@ def test_aio_ends_under_load(tmp_path: Path, error: str) -> None:
         for each in cluster.nodes.values():
             each.wait_ready()
         cluster.wait_healthy()
-        check(cluster, ledger)
+        check_stored(cluster, ledger)

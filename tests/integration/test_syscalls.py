@@ -1,4 +1,4 @@
-"""System calls of the broker, recorded by strace: a response is sent after the sync of its data."""
+"""System calls of the broker, traced by strace: a response is sent after the sync of its data."""
 
 import http.client
 import os

@@ -1,4 +1,4 @@
-"""Three real brokers with every batch of the catalogue in one partition: readers, a compaction, replicas on disk.
+"""Three real brokers with every undecodable batch in one partition: readers, a compaction, replicas on disk.
 
 Sound records stand between the batches; each has the same key, so that a compaction leaves the newest of them.
 """
@@ -32,8 +32,8 @@ RECORDS = f"/topics/{TOPIC}/partitions/0/records"
 PLACE = TopicPartition(TOPIC, 0)
 
 
-class Sent(NamedTuple):
-    """Content of the partition: offsets of the sound records, and undecodable batches by their base offset."""
+class Content(NamedTuple):
+    """Content of the partition: offsets of the valid records, and undecodable batches by their base offset."""
 
     sound: list[int]
     undecodable: dict[int, bytes]
@@ -45,7 +45,7 @@ def post(address: str, path: str, body: bytes, content_type: str) -> Any:
         return json.load(response)
 
 
-def sound_record(address: str) -> int:
+def produce_valid_record(address: str) -> int:
     answer = post(address, f"/topics/{TOPIC}/partitions/0", b'{"records":[{"key":"k","value":1}]}', "application/json")
     return int(answer["offsets"][0]["offset"])
 
@@ -57,20 +57,20 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def sent(cluster: Cluster) -> Sent:
+def sent(cluster: Cluster) -> Content:
     address = cluster.addresses[0]
     create_topic(address, TOPIC, segment_bytes=4096)
-    found = Sent([], {})
+    found = Content([], {})
     for each in SMALL:
-        found.sound.append(sound_record(address))
+        found.sound.append(produce_valid_record(address))
         answer = post(address, f"/topics/{TOPIC}/partitions/0", each.batch, BATCHES)
         found.undecodable[answer["offsets"][0]["offset"]] = each.batch
-    found.sound.append(sound_record(address))
+    found.sound.append(produce_valid_record(address))
     return found
 
 
-def walked(get: Callable[[int], tuple[int, Any]], end: int) -> tuple[list[int], dict[int, int]]:
-    """Read from 0 on as a program does that goes on behind each error: the offsets, and how far each batch was read."""
+def read_past_errors(get: Callable[[int], tuple[int, Any]], end: int) -> tuple[list[int], dict[int, int]]:
+    """Read from 0 on and continue after each error; return the offsets, and how far each batch was read."""
     offset, found, read_to = 0, list[int](), dict[int, int]()
     while offset < end:
         status, body = get(offset)
@@ -86,22 +86,22 @@ def walked(get: Callable[[int], tuple[int, Any]], end: int) -> tuple[list[int], 
     return found, read_to
 
 
-def require_all(sent: Sent, found: list[int], read_to: dict[int, int]) -> None:
+def require_all(sent: Content, found: list[int], read_to: dict[int, int]) -> None:
     assert read_to.keys() == sent.undecodable.keys(), "each batch is reported"
     inside = [offset for base, behind in read_to.items() for offset in range(base, behind)]
     assert found == sorted({*sent.sound, *inside})
 
 
-def test_json_readers_of_all_brokers_get_everything_that_can_be_decoded(cluster: Cluster, sent: Sent) -> None:
+def test_json_readers_of_all_brokers_get_every_decodable_record(cluster: Cluster, sent: Content) -> None:
     results = []
     for address in cluster.addresses:
-        found, read_to = walked(lambda at, to=address: ask(to, f"{RECORDS}?offset={at}"), sent.sound[-1] + 1)  # type: ignore[misc]
+        found, read_to = read_past_errors(lambda at, to=address: ask(to, f"{RECORDS}?offset={at}"), sent.sound[-1] + 1)  # type: ignore[misc]
         require_all(sent, found, read_to)
         results.append((found, read_to))
     assert results == results[:1] * 3
 
 
-def test_lines_end_at_each_of_them_and_go_on_behind_it(cluster: Cluster, sent: Sent) -> None:
+def test_lines_end_at_each_undecodable_batch_and_continue_after_it(cluster: Cluster, sent: Content) -> None:
     offset, found, read_to = 0, list[int](), dict[int, int]()
     while offset <= sent.sound[-1]:
         url = f"http://{cluster.addresses[1]}{RECORDS}?offset={offset}"
@@ -117,7 +117,7 @@ def test_lines_end_at_each_of_them_and_go_on_behind_it(cluster: Cluster, sent: S
     require_all(sent, found, read_to)
 
 
-def test_a_consumer_instance_goes_on_where_its_position_is_set(cluster: Cluster, sent: Sent) -> None:
+def test_a_consumer_instance_continues_at_a_new_position(cluster: Cluster, sent: Content) -> None:
     address, place = cluster.addresses[2], {"topic": TOPIC, "partition": 0}
 
     def call(method: str, path: str, body: object = None) -> tuple[int, Any]:
@@ -134,11 +134,11 @@ def test_a_consumer_instance_goes_on_where_its_position_is_set(cluster: Cluster,
             assert call("POST", "/instances/one/positions", {"offsets": [place | {"offset": to}]})[0] == 204
         return status, body
 
-    require_all(sent, *walked(poll, sent.sound[-1] + 1))
+    require_all(sent, *read_past_errors(poll, sent.sound[-1] + 1))
     call("DELETE", "/instances/one")
 
 
-async def test_a_python_consumer_goes_on_where_it_seeks(cluster: Cluster, sent: Sent) -> None:
+async def test_a_python_consumer_continues_where_it_seeks(cluster: Cluster, sent: Content) -> None:
     found, read_to, places = list[int](), dict[int, int](), set[TopicPartition | None]()
     async with asyncio.timeout(60), Consumer(cluster.addresses) as consumer:
         await consumer.assign({PLACE: 0})
@@ -153,7 +153,7 @@ async def test_a_python_consumer_goes_on_where_it_seeks(cluster: Cluster, sent: 
     assert places == {PLACE}
 
 
-def test_bombs_cost_their_readers_an_error(cluster: Cluster) -> None:
+def test_compression_bombs_cost_their_readers_only_an_error(cluster: Cluster) -> None:
     create_topic(cluster.addresses[0], "bombs")
     for bomb in bombs():
         answer = post(cluster.addresses[0], "/topics/bombs/partitions/0", bomb.batch, BATCHES)
@@ -163,7 +163,7 @@ def test_bombs_cost_their_readers_an_error(cluster: Cluster) -> None:
     cluster.wait_healthy()
 
 
-def test_compaction_keeps_them_byte_for_byte_on_all_replicas(cluster: Cluster, sent: Sent) -> None:
+def test_compaction_keeps_undecodable_batches_unchanged_on_all_replicas(cluster: Cluster, sent: Content) -> None:
     address = cluster.addresses[0]
     changes = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     body = {"data": [{"name": name, "value": value} for name, value in changes.items()]}
@@ -175,12 +175,12 @@ def test_compaction_keeps_them_byte_for_byte_on_all_replicas(cluster: Cluster, s
     assert refused.value.code == 400, "no more of them come into a compacted topic"
 
     until = time.monotonic() + COMPACTION_SECONDS_MAX
-    while not all(compacted_to(log) > max(sent.undecodable) for log in cluster.logs().values()):
+    while not all(compaction_end(log) > max(sent.undecodable) for log in cluster.logs().values()):
         assert time.monotonic() < until, "all brokers compact what lies below"
-        sent.sound.append(sound_record(address))  # segments are closed by what follows
+        sent.sound.append(produce_valid_record(address))  # segments are closed by what follows
     for each in cluster.addresses:
-        assert stored_at(each, sent) == sent.undecodable
-        found, read_to = walked(lambda at, to=each: ask(to, f"{RECORDS}?offset={at}"), sent.sound[-1] + 1)  # type: ignore[misc]
+        assert fetch_undecodable(each, sent) == sent.undecodable
+        found, read_to = read_past_errors(lambda at, to=each: ask(to, f"{RECORDS}?offset={at}"), sent.sound[-1] + 1)  # type: ignore[misc]
         assert read_to.keys() == sent.undecodable.keys()
         assert not set(sent.sound[: len(SMALL)]) & set(found), "older records of the key are deleted"
     for log in cluster.logs().values():
@@ -191,13 +191,13 @@ def test_compaction_keeps_them_byte_for_byte_on_all_replicas(cluster: Cluster, s
     assert result.exit_code == 0, result.output
 
 
-def compacted_to(log: str) -> int:
+def compaction_end(log: str) -> int:
     """Return the offset below which a broker has compacted the topic, from its events."""
     lines = (line for line in log.splitlines() if '"log_compacted"' in line)
     return max((orjson.loads(line)["compacted_to"] for line in lines), default=0)
 
 
-def stored_at(address: str, sent: Sent) -> dict[int, bytes]:
+def fetch_undecodable(address: str, sent: Content) -> dict[int, bytes]:
     """Return the undecodable batches as served by a broker, without the fields that the leader stamps."""
     offset, found = 0, dict[int, bytes]()
     while offset < sent.sound[-1]:

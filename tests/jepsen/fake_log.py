@@ -1,4 +1,4 @@
-"""A log that lives in one process's memory and answers as a broker does: sound, or broken in one way on purpose.
+"""A log in the memory of this process that answers like a broker: correct, or broken in one way on purpose.
 
 All its nodes share one memory. A kill drops nothing, unless that is the way in which it is broken.
 """
@@ -26,7 +26,7 @@ FORGOTTEN = 5
 
 
 class FakeLog(WithoutFaults):
-    """A `System`. `bug` is None, or what it does wrong: see the methods."""
+    """System with an optional bug; `bug` is None or the wrong behaviour, which the methods show."""
 
     def __init__(self, bug: str | None = None, nodes: int = 2) -> None:
         self._bug, self._nodes = bug, nodes
@@ -147,7 +147,7 @@ class FakeLog(WithoutFaults):
         fields = await request.json()
         name = fields["topic_name"]
         if name in self._topics:
-            return _refused(400, 40002, f"topic {name!r} exists already")
+            return _refuse(400, 40002, f"topic {name!r} exists already")
         self._topics[name] = str(uuid4())
         for partition in range(fields["partitions_count"]):
             kept = self._records.get((name, partition), []) if self._bug == "keeps what was deleted" else []
@@ -157,21 +157,21 @@ class FakeLog(WithoutFaults):
     async def _describe(self, request: web.Request) -> web.Response:
         name = request.match_info["topic"]
         if name not in self._topics:
-            return _refused(404, 40403, "no such topic")
+            return _refuse(404, 40403, "no such topic")
         count = sum(topic == name for topic, _ in self._records)
         return web.json_response({"topic_id": self._topics[name], "partitions_count": count})
 
     async def _delete(self, request: web.Request) -> web.Response:
         name = request.match_info["topic"]
         if self._topics.pop(name, None) is None:
-            return _refused(404, 40403, "no such topic")
+            return _refuse(404, 40403, "no such topic")
         if self._bug == "deletes another one as well" and len(self._topics) > 1:
             self._topics.popitem()
         if self._bug != "keeps what was deleted":
             self._records = {place: records for place, records in self._records.items() if place[0] != name}
         return web.Response(status=204)
 
-    def _known(self, request: web.Request) -> tuple[str, int] | None:
+    def _requested_partition(self, request: web.Request) -> tuple[str, int] | None:
         """Return the partition of a request."""
         place = request.match_info["topic"], int(request.match_info["partition"])
         return place if place[0] in self._topics and place in self._records else None
@@ -187,17 +187,17 @@ class FakeLog(WithoutFaults):
             records += payloads
         return base
 
-    def _refuses(self) -> bool:
+    def _is_refusing(self) -> bool:
         return self._bug == "refuses everything" or (self._bug == "stores what it refuses" and self._requests % 20 == 0)
 
     async def _append_batches(self, request: web.Request) -> web.Response:
-        place = self._known(request)
+        place = self._requested_partition(request)
         if place is None:
-            return _refused(404, 40401, "no such topic")
+            return _refuse(404, 40401, "no such topic")
         payloads = [
             record.value or b"" for _, batch in split_batches(await request.read()) for record in read_records(batch)
         ]
-        refuses = self._refuses()
+        refuses = self._is_refusing()
         if self._bug == "refuses everything":
             return _unavailable()
         base = self._append(place, payloads)
@@ -221,15 +221,15 @@ class FakeLog(WithoutFaults):
         return web.json_response({"offsets": rows})
 
     async def _fetch(self, request: web.Request) -> web.Response:
-        offset, place = int(request.query["offset"]), self._known(request)
+        offset, place = int(request.query["offset"]), self._requested_partition(request)
         if place is None:
-            return _refused(404, 40401, "no such topic")
+            return _refuse(404, 40401, "no such topic")
         topic_id, records = self._topics[place[0]], self._records[place]
         if offset < self._starts[place] and self._bug == "skips what was deleted":
             offset = self._starts[place]
         elif offset < self._starts[place]:
             bounds = {"beginning_offset": self._starts[place], "end_offset": len(records)}
-            return _refused(400, 40002, f"offset {offset} is out of range", **bounds)
+            return _refuse(400, 40002, f"offset {offset} is out of range", **bounds)
         body = b""
         if offset < len(records):
             batch = build_batch(records[offset : offset + 100])
@@ -240,9 +240,9 @@ class FakeLog(WithoutFaults):
         return web.Response(body=body, content_type=BATCHES, headers={TOPIC_ID: topic_id})
 
     async def _trim(self, request: web.Request) -> web.Response:
-        place, before = self._known(request), int(request.query["before"])
+        place, before = self._requested_partition(request), int(request.query["before"])
         if place is None:
-            return _refused(404, 40401, "no such topic")
+            return _refuse(404, 40401, "no such topic")
         start = max(before, self._starts[place])
         if self._bug == "deletes more than was asked":
             start = len(self._records[place])
@@ -251,9 +251,9 @@ class FakeLog(WithoutFaults):
         return web.json_response({"log_start_offset": start})
 
     async def _offsets(self, request: web.Request) -> web.Response:
-        place = self._known(request)
+        place = self._requested_partition(request)
         if place is None:
-            return _refused(404, 40401, "no such topic")
+            return _refuse(404, 40401, "no such topic")
         self._requests += 1
         end = len(self._records[place])
         if self._bug == "tells an old end" and self._requests % 20 == 0:
@@ -276,8 +276,8 @@ class FakeLog(WithoutFaults):
 
 
 def _unavailable() -> web.Response:
-    return _refused(503, 50302, "not now")
+    return _refuse(503, 50302, "not now")
 
 
-def _refused(status: int, code: int, why: str, **more: int) -> web.Response:
+def _refuse(status: int, code: int, why: str, **more: int) -> web.Response:
     return web.json_response({"error_code": code, "message": why, "outcome": "failed", **more}, status=status)

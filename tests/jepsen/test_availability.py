@@ -1,4 +1,4 @@
-"""Times without writes."""
+"""Times without successful writes."""
 
 from jepsen.nemeses.fault import InjectedFault
 from jepsen.runner.availability import Availability, longest_gap
@@ -8,7 +8,7 @@ ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 S = 1_000_000_000
 
 
-def test_the_gap_reaches_from_the_write_before_to_the_write_behind() -> None:
+def test_a_gap_lasts_from_the_write_before_to_the_write_after() -> None:
     times = [1, 2, 3, 10, 11]
     assert longest_gap(times, 4, 5) == 7
     assert longest_gap(times, 2, 4) == 7
@@ -17,7 +17,7 @@ def test_the_gap_reaches_from_the_write_before_to_the_write_behind() -> None:
     assert longest_gap([], 12, 20) == 8
 
 
-def test_a_fault_is_charged_with_what_overlaps_it() -> None:
+def test_a_fault_accounts_for_the_gaps_that_overlap_it() -> None:
     figures = Availability()
     for second in (0, 1, 2, 8, 9):
         figures.note(second * S, "ok", ONE)

@@ -1,4 +1,4 @@
-"""`python -m jepsen test` with real brokers: a leader's death, Ctrl-C, exit codes."""
+"""`python -m jepsen test` with real brokers: a leader's crash, Ctrl-C, exit codes."""
 
 import json
 import os
@@ -14,17 +14,17 @@ import jepsen
 ROOT = Path(jepsen.__file__).parents[1]
 
 
-def command(*arguments: str, store: Path) -> list[str]:
+def build_command(*arguments: str, store: Path) -> list[str]:
     return [sys.executable, "-m", "jepsen", "test", "--store", str(store), *arguments]
 
 
-def one_run(store: Path) -> Path:
+def only_run(store: Path) -> Path:
     (found,) = store.iterdir()
     return found
 
 
-def processes_of(store: Path) -> list[str]:
-    """Return command lines of processes that use the store."""
+def list_processes(store: Path) -> list[str]:
+    """Return the command lines of processes that use the store."""
     lines = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -36,8 +36,8 @@ def processes_of(store: Path) -> list[str]:
     return lines
 
 
-def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
-    """Kinds of faults that a few seconds have room for; `make jepsen` and the suite have all of them."""
+def test_three_brokers_survive_several_kinds_of_faults(tmp_path: Path) -> None:
+    """These kinds fit into a few seconds; `make jepsen` and the suite have all of them."""
     faults = ("kill", "power", "pause", "stall", "cut", "packet")
     arguments = (
         "--faults",
@@ -53,7 +53,7 @@ def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
         "--json",
     )
     done = subprocess.run(
-        command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, text=True, timeout=240
+        build_command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)
@@ -62,29 +62,29 @@ def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
     assert all(each["fault"]["proof"] for each in results["faults"])
     assert results["acknowledged_records"] > 100
     assert results["anomalies"] == {}
-    run = one_run(tmp_path)
+    run = only_run(tmp_path)
     assert (run / "logs" / "node-3.log").stat().st_size > 0
     assert not (run / "data").exists(), "of a valid run only the findings are kept"
     assert json.loads((run / "timeline.json").read_text())["happened"]
     assert "VALID" in (run / "report.txt").read_text()
     assert (run / "index.html").stat().st_size > 0
-    assert processes_of(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 @pytest.mark.slow
-def test_a_scenario_is_played(tmp_path: Path) -> None:
+def test_a_scenario_runs(tmp_path: Path) -> None:
     arguments = (sys.executable, "-m", "jepsen", "suite", "--only", "f2", "--seed", "3", "--store", str(tmp_path))
     done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    suite = one_run(tmp_path)
+    suite = only_run(tmp_path)
     (row,) = json.loads((suite / "suite.json").read_text())
     assert (row["number"], row["verdict"]) == ("F2", "valid")
     assert (suite / row["folder"] / "history.jsonl").stat().st_size > 0
     assert (suite / "index.html").stat().st_size > 0
-    assert processes_of(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
-def test_a_scenario_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_scenario_lists_the_known_ones(tmp_path: Path) -> None:
     arguments = (sys.executable, "-m", "jepsen", "suite", "--only", "F99", "--store", str(tmp_path))
     done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
@@ -97,7 +97,7 @@ def test_a_scenario_that_there_is_not_is_refused_with_those_that_there_are(tmp_p
 def test_other_workloads_survive_kills_too(workload: str, tmp_path: Path) -> None:
     arguments = ("--workload", workload, "--faults", "kill", "--time", "12", "--clients", "2", "--rate", "150")
     done = subprocess.run(
-        command(*arguments, "--seed", "3", "--json", store=tmp_path),
+        build_command(*arguments, "--seed", "3", "--json", store=tmp_path),
         cwd=ROOT,
         check=False,
         capture_output=True,
@@ -118,7 +118,7 @@ def test_other_workloads_survive_kills_too(workload: str, tmp_path: Path) -> Non
 def test_ctrl_c_ends_every_process_and_keeps_the_history(tmp_path: Path) -> None:
     arguments = ("--faults", "pause", "--nodes", "1", "--clients", "2", "--time", "60", "--seed", "1")
     with subprocess.Popen(
-        command(*arguments, store=tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        build_command(*arguments, store=tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
         assert any("pause node 1" in line for line in running.stderr), "it says what happens"
@@ -126,17 +126,19 @@ def test_ctrl_c_ends_every_process_and_keeps_the_history(tmp_path: Path) -> None
         told, _ = running.communicate(timeout=60)
     assert running.returncode == 130, told
     assert "interrupted" in told
-    run = one_run(tmp_path)
+    run = only_run(tmp_path)
     assert (run / "history.jsonl").stat().st_size > 0
     assert json.loads((run / "results.json").read_text())["verdict"] == "unknown"
     assert (run / "data").exists()
-    assert processes_of(tmp_path) == []
+    assert list_processes(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     "arguments", [("--faults", "fire"), ("--nodes", "1", "--faults", "cut"), ("--workload", "tea")]
 )
 def test_contradictory_options_are_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    done = subprocess.run(command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, timeout=60)
+    done = subprocess.run(
+        build_command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, timeout=60
+    )
     assert done.returncode == 2
     assert b"Usage" in done.stderr

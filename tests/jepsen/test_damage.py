@@ -1,4 +1,4 @@
-"""Damage is at its reported place, and nowhere else; on the files of a real broker that was stopped."""
+"""Damage to the files of a stopped real broker is at its reported place, and nowhere else."""
 
 import filecmp
 import shutil
@@ -40,8 +40,8 @@ def data_dir(stopped: Path, tmp_path: Path) -> Path:
     return tmp_path / "1"
 
 
-def changed(one: Path, other: Path) -> dict[str, list[int]]:
-    """Return the positions at which bytes of common files differ.
+def changed_positions(one: Path, other: Path) -> dict[str, list[int]]:
+    """Return the positions at which the bytes of common files differ.
 
     A shorter file gives its length, a missing one -1."""
     names = {str(path.relative_to(root)) for root in (one, other) for path in root.rglob("*") if path.is_file()}
@@ -52,11 +52,11 @@ def changed(one: Path, other: Path) -> dict[str, list[int]]:
             found[name] = [-1]
         elif not filecmp.cmp(*pair, shallow=False):
             before, after = (path.read_bytes() for path in pair)
-            found[name] = differing(before, after) if len(before) == len(after) else [len(after)]
+            found[name] = changed_page_bytes(before, after) if len(before) == len(after) else [len(after)]
     return found
 
 
-def differing(before: bytes, after: bytes) -> list[int]:
+def changed_page_bytes(before: bytes, after: bytes) -> list[int]:
     size = 4096
     pages = [at for at in range(0, len(before), size) if before[at : at + size] != after[at : at + size]]
     return [at for page in pages for at in range(page, min(page + size, len(before))) if before[at] != after[at]]
@@ -77,7 +77,7 @@ def test_bits_flip_at_the_given_position(stopped: Path, data_dir: Path, kind: st
         name, _, rest = flip.partition(" at ")
         said.setdefault(name, []).append(int(rest.partition(":")[0].replace(",", "")))
     assert len(words) == 3
-    assert changed(stopped, data_dir) == {name: sorted(positions) for name, positions in said.items()}
+    assert changed_positions(stopped, data_dir) == {name: sorted(positions) for name, positions in said.items()}
     for name, positions in said.items():
         assert kind_of(PurePath(name)) == kind
         meant = (stopped / name).read_bytes()
@@ -86,12 +86,12 @@ def test_bits_flip_at_the_given_position(stopped: Path, data_dir: Path, kind: st
 
 
 @pytest.mark.parametrize(("act", "words"), [(truncate, "is cut to"), (delete, "is deleted")])
-def test_one_file_is_cut_or_deleted(stopped: Path, data_dir: Path, act: Act, words: str) -> None:
+def test_one_file_is_truncated_or_deleted(stopped: Path, data_dir: Path, act: Act, words: str) -> None:
     names = set()
     for seed in range(TRIES):
         said = act(data_dir, Random(seed), ("segment", "index"))
         assert words in said
-        [(name, where)] = changed(stopped, data_dir).items()
+        [(name, where)] = changed_positions(stopped, data_dir).items()
         assert said.startswith(name)
         assert where == [-1] if act is delete else where[0] < len((stopped / name).read_bytes().rstrip(b"\0"))
         names.add(name)
@@ -100,7 +100,7 @@ def test_one_file_is_cut_or_deleted(stopped: Path, data_dir: Path, act: Act, wor
     assert len({kind_of(PurePath(name)) for name in names}) == 2
 
 
-def test_without_anything_to_damage_nothing_is_recorded(tmp_path: Path) -> None:
+def test_without_files_no_damage_is_recorded(tmp_path: Path) -> None:
     assert not flip_bits(tmp_path, Random(1), 3)
     assert not truncate(tmp_path, Random(1))
     assert not delete(tmp_path, Random(1))
@@ -113,7 +113,7 @@ def test_a_wiped_directory_is_empty(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["", "orders/1"])
-def test_an_old_copy_comes_back(stopped: Path, data_dir: Path, tmp_path: Path, part: str) -> None:
+def test_an_old_copy_replaces_the_files(stopped: Path, data_dir: Path, tmp_path: Path, part: str) -> None:
     old = Snapshot(data_dir, tmp_path / "state", part)
     assert "are copied" in old.take()
     assert flip_bits(data_dir, Random(1), 2, ("segment",))
@@ -123,8 +123,8 @@ def test_an_old_copy_comes_back(stopped: Path, data_dir: Path, tmp_path: Path, p
     words = old.restore()
     assert words.startswith(f"{part or 'everything'} is as it was ")
     assert words.endswith(" 1 of them are missing")
-    assert set(changed(stopped, data_dir)) <= {"orders/0/00000000000000000000.log"}
-    assert not part or not changed(stopped / part, data_dir / part)
+    assert set(changed_positions(stopped, data_dir)) <= {"orders/0/00000000000000000000.log"}
+    assert not part or not changed_positions(stopped / part, data_dir / part)
     old.take()
     assert not old.restore(), "nothing has changed since"
 
@@ -144,5 +144,5 @@ def test_an_old_copy_comes_back(stopped: Path, data_dir: Path, tmp_path: Path, p
         (".raftlog/journal/00000000-0000-0000-0000-000000000001/00000001.journal", "journal"),
     ],
 )
-def test_kinds(name: str, kind: str | None) -> None:
+def test_files_are_classified_by_name(name: str, kind: str | None) -> None:
     assert kind_of(PurePath(name)) == kind

@@ -1,4 +1,4 @@
-"""Clients of Kafka's protocol: honest outcomes of deliveries, and which workloads they know."""
+"""Clients of Kafka's protocol: outcomes of deliveries, and the workloads that they support."""
 
 import asyncio
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ DELIVERED = SimpleNamespace(offset=lambda: 7)
 UNTOLD = SimpleNamespace(offset=lambda: None)
 
 
-def outcome(producer: LibrdkafkaProducer, error: KafkaError | None, message: Any) -> str | int:
+def delivery_outcome(producer: LibrdkafkaProducer, error: KafkaError | None, message: Any) -> str | int:
     delivery: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     producer._delivered(delivery, error, message)
     failure = delivery.exception()
@@ -31,16 +31,20 @@ def outcome(producer: LibrdkafkaProducer, error: KafkaError | None, message: Any
     return failure.outcome
 
 
-async def test_a_delivery_of_librdkafka_is_definite_after_one_attempt_only() -> None:
+async def test_a_failed_delivery_of_librdkafka_is_definite_only_after_one_attempt() -> None:
     library = Librdkafka(NOWHERE)
     once = library.new_plain_producer(PlainSettings("all", 100, is_compressed=False))
     often = library.new_producer(ProducerTimes(0, 100, 200))
     refused, timed_out, purged = (
         KafkaError(code) for code in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._MSG_TIMED_OUT, -152)
     )
-    assert [outcome(once, each, None) for each in (refused, timed_out, purged)] == ["failed", "unknown", "failed"]
-    assert [outcome(often, each, None) for each in (refused, timed_out, purged)] == ["unknown"] * 3
-    assert [outcome(often, None, each) for each in (DELIVERED, UNTOLD)] == [7, "unknown"]
+    assert [delivery_outcome(once, each, None) for each in (refused, timed_out, purged)] == [
+        "failed",
+        "unknown",
+        "failed",
+    ]
+    assert [delivery_outcome(often, each, None) for each in (refused, timed_out, purged)] == ["unknown"] * 3
+    assert [delivery_outcome(often, None, each) for each in (DELIVERED, UNTOLD)] == [7, "unknown"]
     await once.close(0)
     await often.close(0)
 
@@ -77,6 +81,6 @@ async def test_the_identity_of_a_member_is_read_from_librdkafka() -> None:
     await member.close()
 
 
-def test_clients_of_kafka_know_a_few_workloads() -> None:
+def test_clients_of_kafka_support_a_few_workloads() -> None:
     done = CliRunner().invoke(command, ["--client", "aiokafka", "--workload", "register"])
     assert (done.exit_code, "log, idempotent, groups" in done.stderr) == (2, True)

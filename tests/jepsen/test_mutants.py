@@ -1,4 +1,4 @@
-"""The tool that tries mutants: what it changes, and what it makes of tests that fail, pass and hang."""
+"""The mutation tool: its changes, and the outcomes for tests that fail, pass and hang."""
 
 from pathlib import Path
 
@@ -21,28 +21,30 @@ class Counter:
 """
 
 
-def mutant(**changes: str) -> Mutant:
+def make_mutant(**changes: str) -> Mutant:
     return Mutant("twice", "counting.py", "twice", "number + number", "number * number", ("test_twice.py",))._replace(
         **changes
     )
 
 
-def test_a_change_is_made_in_its_function_alone() -> None:
-    changed = mutant().applied_to(SOURCE)
+def test_a_change_is_made_only_in_its_function() -> None:
+    changed = make_mutant().applied_to(SOURCE)
     assert changed.count("number * number") == changed.count("number + number") == 1
     assert changed.index("number * number") < changed.index("class Counter")
-    assert mutant(function="Counter.twice").applied_to(SOURCE).index("number * number") > SOURCE.index("class Counter")
+    assert make_mutant(function="Counter.twice").applied_to(SOURCE).index("number * number") > SOURCE.index(
+        "class Counter"
+    )
 
 
 @pytest.mark.parametrize(
     "changes", [{"function": "thrice"}, {"old": "number - number"}, {"old": "number"}, {"new": "number +"}], ids=repr
 )
-def test_entries_without_space_are_refused(changes: dict[str, str]) -> None:
+def test_ambiguous_entries_are_refused(changes: dict[str, str]) -> None:
     with pytest.raises(NotApplicable, match="twice"):
-        mutant(**changes).applied_to(SOURCE)
+        make_mutant(**changes).applied_to(SOURCE)
 
 
-def test_every_mutant_of_the_catalogue_applies_and_names_tests_that_exist() -> None:
+def test_every_mutant_of_the_catalogue_applies_and_names_existing_tests() -> None:
     assert len({each.name for each in MUTANTS}) == len(MUTANTS)
     for each in MUTANTS:
         assert each.applied_to((TOP / each.file).read_text()) != (TOP / each.file).read_text()
@@ -51,7 +53,7 @@ def test_every_mutant_of_the_catalogue_applies_and_names_tests_that_exist() -> N
 
 
 class SmallCopy(Copy):
-    """A tree of two files."""
+    """Tree with a module and a test."""
 
     def __init__(self, directory: Path, test: str) -> None:
         self.directory = directory
@@ -67,24 +69,24 @@ class SmallCopy(Copy):
         ("return return", Outcome.BROKEN),
     ],
 )
-def test_a_mutant_is_tried_and_taken_back(tmp_path: Path, test: str, outcome: Outcome) -> None:
+def test_a_mutant_is_tested_and_reverted(tmp_path: Path, test: str, outcome: Outcome) -> None:
     copy = SmallCopy(tmp_path, test)
-    trial = try_mutant(mutant(), copy)
+    trial = try_mutant(make_mutant(), copy)
     assert trial.outcome is outcome, trial.detail
     assert copy.read("counting.py") == SOURCE
-    assert try_mutant(mutant(old="not there"), copy).outcome is Outcome.BROKEN
+    assert try_mutant(make_mutant(old="not there"), copy).outcome is Outcome.BROKEN
 
 
-def test_tests_that_hang_are_ended_and_do_not_count_as_noticing(tmp_path: Path) -> None:
+def test_hanging_tests_are_stopped_and_do_not_detect_a_mutant(tmp_path: Path) -> None:
     copy = SmallCopy(tmp_path, "import threading; threading.Event().wait()")
     trial = run_tests("hanging", ("test_twice.py",), copy, timeout_s=3.0)
     assert trial.outcome is Outcome.HUNG
-    assert not is_as_expected(mutant(), trial)
+    assert not is_as_expected(make_mutant(), trial)
 
 
-def test_a_proof_of_equivalence_turns_what_is_expected() -> None:
+def test_an_equivalent_mutant_is_expected_to_survive() -> None:
     survived, noticed = (Trial("twice", outcome, 1.0) for outcome in (Outcome.SURVIVED, Outcome.NOTICED))
-    assert is_as_expected(mutant(), noticed)
-    assert not is_as_expected(mutant(), survived)
-    assert is_as_expected(mutant(equivalent="because"), survived)
-    assert not is_as_expected(mutant(equivalent="because"), noticed)
+    assert is_as_expected(make_mutant(), noticed)
+    assert not is_as_expected(make_mutant(), survived)
+    assert is_as_expected(make_mutant(equivalent="because"), survived)
+    assert not is_as_expected(make_mutant(equivalent="because"), noticed)

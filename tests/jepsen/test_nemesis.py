@@ -1,4 +1,4 @@
-"""The nemesis: what is done is undone, and nothing is done to nodes that are down."""
+"""The nemesis: each fault is undone, and nodes that are down get no fault."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
 class Disk:
-    """Disk of one node; requests are recorded in `done`."""
+    """Disk of one node that records requests in `done`."""
 
     def __init__(self, node: int, done: list[str]) -> None:
         self._node, self._done = node, done
@@ -58,6 +58,8 @@ class Disk:
 
 
 class Clock:
+    """Clock of a node with offset and speed."""
+
     def __init__(self) -> None:
         self.offset_s, self.factor = 0.0, 1.0
 
@@ -72,6 +74,8 @@ class Clock:
 
 
 class Victims:
+    """Three nodes that record the effects of faults in `done`."""
+
     def __init__(self, leader: int | None = None) -> None:
         self.up = dict.fromkeys((1, 2, 3), True)
         self.addresses = {node: f"node{node}:80" for node in self.up}
@@ -116,7 +120,7 @@ class Victims:
         return f"node {node} was told"
 
     def end(self, node: int) -> None:
-        """Stop the node in an orderly way."""
+        """Stop the node in order."""
         self.ending.remove(node)
         self.up[node] = False
 
@@ -157,8 +161,8 @@ class Victims:
         return self._leader
 
 
-class Timed(Nemesis):
-    """Nemesis under the clock of the test."""
+class TimedNemesis(Nemesis):
+    """Nemesis whose clock the test sets."""
 
     def __init__(self, victims: Victims, faults: Sequence[Fault], note: Callable[[str, dict[str, Any]], None]) -> None:
         self.time_s = 0.0
@@ -169,18 +173,18 @@ class Timed(Nemesis):
         self.step()
 
 
-def nemesis(victims: Victims, *faults: Fault) -> tuple[Timed, list[str]]:
+def make_nemesis(victims: Victims, *faults: Fault) -> tuple[TimedNemesis, list[str]]:
     notes: list[str] = []
 
     def note(what: str, more: dict[str, Any]) -> None:
         notes.append(what)
 
-    return Timed(victims, faults, note), notes
+    return TimedNemesis(victims, faults, note), notes
 
 
 def test_a_fault_begins_and_ends_and_is_recorded_with_its_proof() -> None:
     victims = Victims()
-    work, notes = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
+    work, notes = make_nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
     work.step_at(0.9)
     assert victims.up[2]
     work.step_at(1.1)
@@ -193,10 +197,10 @@ def test_a_fault_begins_and_ends_and_is_recorded_with_its_proof() -> None:
     assert [(each.kind, each.begin_s, each.end_s) for each in work.happened] == [("kill", 1.1, 2.1)]
 
 
-def test_a_killed_node_counts_as_hurt_until_it_serves() -> None:
+def test_a_killed_node_counts_as_affected_until_it_serves() -> None:
     victims = Victims()
     victims.starting = {2}
-    work, _ = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)), Fault("pause", 1.0, 2.0, (1,)))
+    work, _ = make_nemesis(victims, Fault("kill", 1.0, 2.0, (2,)), Fault("pause", 1.0, 2.0, (1,)))
     for second in (1.0, 2.0, 5.0):
         work.step_at(second)
     assert [(each.kind, each.served_s) for each in work.happened] == [("pause", 2.0)]
@@ -205,9 +209,9 @@ def test_a_killed_node_counts_as_hurt_until_it_serves() -> None:
     assert [(each.kind, each.end_s, each.served_s) for each in work.happened][1:] == [("kill", 2.0, 6.0)]
 
 
-def test_a_fault_that_began_late_lasts_a_while_all_the_same() -> None:
+def test_a_fault_that_begins_late_still_has_a_duration() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
+    work, _ = make_nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
     work.step_at(5.0)
     work.step_at(5.1)
     assert not victims.up[2]
@@ -215,16 +219,18 @@ def test_a_fault_that_began_late_lasts_a_while_all_the_same() -> None:
     assert victims.up[2]
 
 
-def test_the_leader_of_the_moment_is_hit() -> None:
+def test_a_fault_of_the_leader_hits_the_present_leader() -> None:
     victims = Victims(leader=3)
-    work, _ = nemesis(victims, Fault("kill", 1.0, 2.0, (1,), of_leader=1))
+    work, _ = make_nemesis(victims, Fault("kill", 1.0, 2.0, (1,), of_leader=1))
     work.step_at(1.0)
     assert [node for node, is_up in victims.up.items() if not is_up] == [3]
 
 
-def test_a_node_that_is_down_already_is_left_alone() -> None:
+def test_a_node_that_is_already_down_gets_no_fault() -> None:
     victims = Victims()
-    work, notes = nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("kill", 2, 3, (1,)), Fault("pause", 2, 3, (1,)))
+    work, notes = make_nemesis(
+        victims, Fault("kill", 1, 4, (1,)), Fault("kill", 2, 3, (1,)), Fault("pause", 2, 3, (1,))
+    )
     for second in (1, 2, 3):
         work.step_at(second)
     assert not victims.up[1], "the end of a fault without an effect starts no node"
@@ -238,7 +244,7 @@ def test_a_node_that_is_down_already_is_left_alone() -> None:
 
 def test_the_end_of_a_cut_leaves_another_one_in_place() -> None:
     victims = Victims()
-    work, _ = nemesis(
+    work, _ = make_nemesis(
         victims,
         Fault("cut", 1, 3, (1,), "not heard", ((1, 2),)),
         Fault("cut", 2, 4, (3,), "not heard", ((3, 2),)),
@@ -250,9 +256,9 @@ def test_the_end_of_a_cut_leaves_another_one_in_place() -> None:
     assert victims.lost == ()
 
 
-def test_a_roll_restarts_one_after_another() -> None:
+def test_a_rolling_restart_restarts_one_node_after_another() -> None:
     victims = Victims()
-    work, notes = nemesis(victims, Fault("roll", 1, 60, (3, 1, 2)))
+    work, notes = make_nemesis(victims, Fault("roll", 1, 60, (3, 1, 2)))
     work.step_at(1)
     for second, node in ((2, 3), (10, 1), (20, 2)):
         work.step_at(second)
@@ -270,9 +276,9 @@ def test_a_roll_restarts_one_after_another() -> None:
     assert "roll nodes 3, 1, 2 begins" in notes
 
 
-def test_a_roll_waits_until_all_is_whole_and_ends_between_two_nodes() -> None:
+def test_a_rolling_restart_waits_for_a_healthy_cluster_and_ends_between_two_nodes() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("roll", 1, 10, (2, 3)))
+    work, _ = make_nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("roll", 1, 10, (2, 3)))
     for second in (1, 2, 3):
         work.step_at(second)
     assert victims.done == ["kill 1"]
@@ -288,9 +294,9 @@ def test_a_roll_waits_until_all_is_whole_and_ends_between_two_nodes() -> None:
     assert victims.done[-1] == "launch 2"
 
 
-def test_a_broker_killed_while_it_is_restarted_is_started_by_the_kill() -> None:
+def test_a_broker_killed_during_its_restart_is_started_by_the_kill() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("roll", 1, 3, (2,)), Fault("kill", 2, 8, (2,)))
+    work, _ = make_nemesis(victims, Fault("roll", 1, 3, (2,)), Fault("kill", 2, 8, (2,)))
     for second in (1, 1.5, 2, 3, 4):
         work.step_at(second)
     assert victims.done == ["terminate 2", "kill 2"]
@@ -298,9 +304,9 @@ def test_a_broker_killed_while_it_is_restarted_is_started_by_the_kill() -> None:
     assert victims.done[-1] == "launch 2"
 
 
-def test_orders_are_given_and_not_waited_for() -> None:
+def test_operators_requests_are_not_waited_for() -> None:
     victims = Victims()
-    work, notes = nemesis(
+    work, notes = make_nemesis(
         victims,
         Fault("members", 1, 1.3, (2,), "join", of_leader=0),
         Fault("members", 1.1, 1.4, (3,), "leave", of_leader=1),
@@ -313,10 +319,10 @@ def test_orders_are_given_and_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_finish_nothing_is_wrong(seed: int) -> None:
+def test_no_fault_remains_after_finish(seed: int) -> None:
     victims = Victims(leader=seed % 3 + 1)
     kinds = [kind for kind in KINDS if kind != "damage"]  # which wants files, as tests with real brokers have
-    work, _ = nemesis(victims, *draw_schedule(seed, kinds, (1, 2, 3), 60, 2))
+    work, _ = make_nemesis(victims, *draw_schedule(seed, kinds, (1, 2, 3), 60, 2))
     for tenth in range(100 + 20 * seed):
         work.step_at(tenth / 10)
         for node in list(victims.ending - victims.paused):
@@ -331,9 +337,9 @@ def test_after_finish_nothing_is_wrong(seed: int) -> None:
     assert work.under_way == []
 
 
-def test_all_lose_power_before_any_of_them_starts() -> None:
+def test_all_nodes_lose_power_before_any_of_them_starts() -> None:
     victims = Victims()
-    work, notes = nemesis(victims, Fault("power", 1, 2, (3, 1), seed=4))
+    work, notes = make_nemesis(victims, Fault("power", 1, 2, (3, 1), seed=4))
     work.step_at(1)
     assert victims.done == ["kill 3", "kill 1", "lose 3", "lose 1"]
     assert "dropped 2 pages" in notes[0]
@@ -341,9 +347,9 @@ def test_all_lose_power_before_any_of_them_starts() -> None:
     assert victims.done[4:] == ["launch 3", "launch 1"]
 
 
-def test_a_broker_with_a_failed_sync_is_restarted_and_one_that_only_waited_is_not() -> None:
+def test_a_broker_is_restarted_after_a_failed_sync_but_not_after_a_slow_one() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("sync", 1, 2, (1,), "slow"), Fault("sync", 1, 2, (2,), "one fails"))
+    work, _ = make_nemesis(victims, Fault("sync", 1, 2, (1,), "slow"), Fault("sync", 1, 2, (2,), "one fails"))
     for second in (1, 2, 3):
         work.step_at(second)
     assert victims.done == ["may end 2", "kill 2", "launch 2"]
@@ -353,7 +359,7 @@ def test_a_broker_with_a_failed_sync_is_restarted_and_one_that_only_waited_is_no
 def test_a_fault_without_an_effect_does_not_count_and_is_repeated() -> None:
     victims = Victims()
     victims.disks[1].is_idle = True
-    work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)))
+    work, _ = make_nemesis(victims, Fault("stall", 1, 2, (1,)))
     work.step_at(1)
     assert work.owed == {"stall"}
     work.step_at(2)
@@ -369,10 +375,10 @@ def test_a_fault_without_an_effect_does_not_count_and_is_repeated() -> None:
     assert work.under_way == [], "once is enough"
 
 
-def test_it_is_not_repeated_when_another_of_its_kind_is_due() -> None:
+def test_a_fault_is_not_repeated_when_another_of_its_kind_is_due() -> None:
     victims = Victims()
     victims.disks[1].is_idle = True
-    work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)), Fault("stall", 20, 21, (1,)))
+    work, _ = make_nemesis(victims, Fault("stall", 1, 2, (1,)), Fault("stall", 20, 21, (1,)))
     for second in (1, 2, 3, 4, 5):
         work.step_at(second)
     assert work.under_way == []
@@ -385,7 +391,7 @@ def test_effects_of_an_earlier_fault_prove_nothing(kind: FaultKind) -> None:
     victims = Victims()
     for is_idle, count in ((False, 1), (True, 0)):
         victims.disks[1].is_idle = is_idle
-        work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow"))
+        work, _ = make_nemesis(victims, Fault(kind, 1, 2, (1,), "slow"))
         for second in (1, 2, 2.5):
             work.step_at(second)
         assert len(work.happened) == count
@@ -397,7 +403,7 @@ def test_a_fault_that_cannot_begin_yet_is_postponed(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "journal").write_bytes(b"it is there")
     victims.starting = {3}
-    work, _ = nemesis(victims, Fault("damage", 1, 1.5, (1,), "wipe"), Fault("pause", 1.2, 1.4, (2,)))
+    work, _ = make_nemesis(victims, Fault("damage", 1, 1.5, (1,), "wipe"), Fault("pause", 1.2, 1.4, (2,)))
     for tenth in range(10, 31):
         work.step_at(tenth / 10)
     assert victims.done == [], "it is not the time for another loss"
@@ -419,12 +425,16 @@ def test_a_broker_that_has_left_is_no_target_but_a_leaving_one_is(tmp_path: Path
         victims.directories[node].mkdir()
         (victims.directories[node] / "journal").write_bytes(b"it is there")
     del victims.addresses[2], victims.directories[2]
-    work, _ = nemesis(victims, Fault("kill", 1, 2, (1,), of_leader=0), Fault("damage", 3, 4, (1,), "wipe", of_leader=0))
+    work, _ = make_nemesis(
+        victims, Fault("kill", 1, 2, (1,), of_leader=0), Fault("damage", 3, 4, (1,), "wipe", of_leader=0)
+    )
     for second in (1, 2, 3, 4, 5):
         work.step_at(second)
     assert [each.what for each in work.happened] == ["kill node 2", "damage, wipe: node 1"]
     victims.up[2] = False
-    work, _ = nemesis(victims, Fault("kill", 1, 2, (2, 1)), Fault("cut", 3, 4, (2,), "not heard", ((2, 3), (2, 1))))
+    work, _ = make_nemesis(
+        victims, Fault("kill", 1, 2, (2, 1)), Fault("cut", 3, 4, (2,), "not heard", ((2, 3), (2, 1)))
+    )
     work.step_at(1)
     assert work.under_way == ["kill nodes 3, 1"]
     work.step_at(2)
@@ -432,9 +442,9 @@ def test_a_broker_that_has_left_is_no_target_but_a_leaving_one_is(tmp_path: Path
     assert victims.lost == ((4, 3), (4, 1)), "no node that is cut off from it anyway takes its place"
 
 
-def test_an_order_of_which_nothing_came_is_given_again() -> None:
+def test_a_request_without_an_effect_is_repeated_in_another_form() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("members", 1, 1.3, (2,), "join", of_leader=0))
+    work, _ = make_nemesis(victims, Fault("members", 1, 1.3, (2,), "join", of_leader=0))
     for second in (1, 1.5, 2, 2.5):
         work.step_at(second)
     assert victims.done == ["join 2 t/0", "move 2 t/0"], "for which there is always something to be done"
@@ -448,7 +458,7 @@ def test_files_are_lost_one_after_another(tmp_path: Path) -> None:
         victims.directories[node] = tmp_path / str(node)
         victims.directories[node].mkdir()
         (victims.directories[node] / "journal").write_bytes(b"it is there")
-    work, _ = nemesis(victims, Fault("damage", 1, 6, (1,), "stale"), Fault("damage", 2, 3, (2,), "wipe"))
+    work, _ = make_nemesis(victims, Fault("damage", 1, 6, (1,), "stale"), Fault("damage", 2, 3, (2,), "wipe"))
     work.step_at(1)
     assert victims.is_healthy(), "it runs and works on a disk that is to become old"
     for tenth in range(20, 60):
@@ -470,7 +480,7 @@ def test_a_node_held_down_by_another_fault_is_not_started(
     victims.directories = {1: tmp_path}
     (tmp_path / "journal").write_bytes(b"it is there")
     shape = "wipe" if first == "damage" else "all fail"
-    work, _ = nemesis(victims, Fault(first, 1, 5, (1,), shape), Fault(second, 2, 3, (1,), shape))
+    work, _ = make_nemesis(victims, Fault(first, 1, 5, (1,), shape), Fault(second, 2, 3, (1,), shape))
     work.step_at(1)
     work.step_at(2)
     assert len(work.under_way) == 1 + both
@@ -478,7 +488,7 @@ def test_a_node_held_down_by_another_fault_is_not_started(
 
 def test_a_broker_that_has_left_is_not_restarted_and_not_waited_for() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("roll", 1, 60, (1, 2)))
+    work, _ = make_nemesis(victims, Fault("roll", 1, 60, (1, 2)))
     work.step_at(1)
     work.step_at(1.5)
     assert victims.done == ["terminate 1"]
@@ -496,9 +506,9 @@ def test_a_broker_that_has_left_is_not_restarted_and_not_waited_for() -> None:
     assert victims.done == ["terminate 1", "launch 1"]
 
 
-def test_a_kind_is_owed_until_its_victims_serve_again() -> None:
+def test_a_kind_of_fault_is_owed_until_its_nodes_serve_again() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("kill", 1, 2, (1,)))
+    work, _ = make_nemesis(victims, Fault("kill", 1, 2, (1,)))
     victims.starting = {1}
     for second in (1, 1.5, 2, 3):
         work.step_at(second)
@@ -508,16 +518,16 @@ def test_a_kind_is_owed_until_its_victims_serve_again() -> None:
     assert work.owed == set()
 
 
-def test_a_cut_of_gossip_alone_leaves_the_rest_open() -> None:
+def test_a_cut_of_gossip_leaves_other_traffic_open() -> None:
     victims = Victims()
-    work, _ = nemesis(victims, Fault("cut", 1, 2, (1,), "not heard", ((1, 2),), plane="gossip"))
+    work, _ = make_nemesis(victims, Fault("cut", 1, 2, (1,), "not heard", ((1, 2),), plane="gossip"))
     work.step_at(1)
     assert (victims.lost, victims.gossip_lost) == ((), ((1, 2),))
 
 
-def test_the_end_of_a_bad_day_leaves_another_one() -> None:
+def test_the_end_of_a_network_fault_leaves_another_one_in_place() -> None:
     victims = Victims()
-    work, _ = nemesis(
+    work, _ = make_nemesis(
         victims,
         Fault("packet", 1, 3, (1,), "slow", ((1, 2), (1, 3))),
         Fault("packet", 2, 4, (2,), "loss", ((1, 2),)),
@@ -528,14 +538,14 @@ def test_the_end_of_a_bad_day_leaves_another_one() -> None:
 
 
 @pytest.mark.parametrize("kind", ["power", "pause", "damage"])
-def test_a_blow_that_hit_nothing_did_not_happen(
+def test_a_fault_without_an_effect_is_not_recorded(
     kind: FaultKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victims = Victims()
     victims.directories = {1: tmp_path}
     monkeypatch.setattr(Disk, "lose_power", lambda *_: "")
     monkeypatch.setattr(Victims, "pause", lambda *_: "")
-    work, notes = nemesis(victims, Fault(kind, 1, 2, (1,), "flip" if kind == "damage" else ""))
+    work, notes = make_nemesis(victims, Fault(kind, 1, 2, (1,), "flip" if kind == "damage" else ""))
     work.step_at(1)
     work.step_at(2)
     assert len(notes) == 2
@@ -544,11 +554,11 @@ def test_a_blow_that_hit_nothing_did_not_happen(
 
 
 @pytest.mark.parametrize("is_changed", [True, False])
-def test_an_old_copy_of_what_is_the_same_is_none(is_changed: bool, tmp_path: Path) -> None:
+def test_an_old_copy_of_unchanged_files_is_no_fault(is_changed: bool, tmp_path: Path) -> None:
     victims = Victims()
     victims.directories = {1: tmp_path / "1"}
     (tmp_path / "1").mkdir()
-    work, _ = nemesis(victims, Fault("damage", 1, 2, (1,), "stale"))
+    work, _ = make_nemesis(victims, Fault("damage", 1, 2, (1,), "stale"))
     work.step_at(1)
     if is_changed:
         (tmp_path / "1" / "new").write_bytes(b"new")
@@ -559,11 +569,11 @@ def test_an_old_copy_of_what_is_the_same_is_none(is_changed: bool, tmp_path: Pat
 
 
 @pytest.mark.parametrize("serves_s", [4, None])
-def test_a_copy_is_old_only_once_its_broker_has_served(serves_s: float | None, tmp_path: Path) -> None:
+def test_an_old_copy_counts_only_if_the_broker_has_served_since(serves_s: float | None, tmp_path: Path) -> None:
     victims = Victims()
     victims.directories = {1: tmp_path / "1"}
     (tmp_path / "1").mkdir()
-    work, _ = nemesis(victims, Fault("damage", 1, 2, (1,), "stale"))
+    work, _ = make_nemesis(victims, Fault("damage", 1, 2, (1,), "stale"))
     work.step_at(1)
     victims.starting = {1}
     for second in (2, 3):
@@ -585,7 +595,7 @@ def test_a_copy_is_old_only_once_its_broker_has_served(serves_s: float | None, t
 def test_effects_of_another_fault_on_a_link_prove_nothing(kind: FaultKind, words: str) -> None:
     victims = Victims()
     victims.dropped_or_delayed = words
-    work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "packet" else "deaf", ((1, 2),)))
+    work, _ = make_nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "packet" else "deaf", ((1, 2),)))
     work.step_at(1)
     work.step_at(2)
     assert work.happened == []

@@ -10,28 +10,31 @@ from raftlog.types import TopicPartition
 PLACE = TopicPartition("t", 0)
 
 
-def batch(offset: int, *records: tuple[str, str | None]) -> bytes:
+def make_batch(offset: int, *records: tuple[str, str | None]) -> bytes:
     """Return a batch of records by key; a record without a value is a tombstone."""
     made = build_batch([NewRecord(None if value is None else value.encode(), key.encode()) for key, value in records])
     stamp(made, offset, 1)
     return bytes(made)
 
 
-WHOLE = [batch(0, ("a", "1"), ("b", "1")) + batch(2, ("a", "2"), ("c", "1")), batch(4, ("c", None), ("d", "1"))]
-COMPACTED = [batch(1, ("b", "1")) + batch(2, ("a", "2")), batch(5, ("d", "1"))]
+WHOLE = [
+    make_batch(0, ("a", "1"), ("b", "1")) + make_batch(2, ("a", "2"), ("c", "1")),
+    make_batch(4, ("c", None), ("d", "1")),
+]
+COMPACTED = [make_batch(1, ("b", "1")) + make_batch(2, ("a", "2")), make_batch(5, ("d", "1"))]
 
 
-def test_the_newest_record_of_each_key_is_what_counts() -> None:
+def test_the_newest_record_of_each_key_counts() -> None:
     found = newest_records(WHOLE, 0)
     assert found == {b"a": (2, b"2"), b"b": (1, b"1"), b"d": (5, b"1")}
     assert difference(found, newest_records(COMPACTED, 0)) is None
 
 
-def test_from_the_start_of_the_log_and_below_its_end() -> None:
+def test_records_outside_of_the_given_offsets_are_left_out() -> None:
     assert newest_records(WHOLE, 2, 4) == {b"a": (2, b"2"), b"c": (3, b"1")}
 
 
-def test_a_lost_value_another_offset_and_a_key_that_came_back_are_differences() -> None:
+def test_a_lost_value_another_offset_and_a_returned_key_are_differences() -> None:
     found = newest_records(WHOLE, 0)
     lost = newest_records(COMPACTED[:1], 0)
     moved = found | {b"b": (0, b"1")}
@@ -41,7 +44,7 @@ def test_a_lost_value_another_offset_and_a_key_that_came_back_are_differences() 
     assert "'c'" in (difference(found, resurrected) or "")
 
 
-def test_replicas_of_a_compacted_partition_are_compared_so(tmp_path: Path) -> None:
+def test_replicas_of_a_compacted_partition_are_compared_by_key(tmp_path: Path) -> None:
     for node, segments in ((1, WHOLE), (2, COMPACTED), (3, WHOLE)):
         directory = tmp_path / str(node) / "t" / "0"
         directory.mkdir(parents=True)
@@ -50,7 +53,7 @@ def test_replicas_of_a_compacted_partition_are_compared_so(tmp_path: Path) -> No
     data_dirs = {node: tmp_path / str(node) for node in (1, 2, 3)}
     assert compare_replicas(data_dirs, {PLACE: 6}, are_compacted=True) == []
     assert {finding.kind for finding in compare_replicas(data_dirs, {PLACE: 6})} == {"replicas-differ"}
-    (data_dirs[2] / "t" / "0" / f"{4:020d}.log").write_bytes(batch(5, ("d", "2")))
+    (data_dirs[2] / "t" / "0" / f"{4:020d}.log").write_bytes(make_batch(5, ("d", "2")))
     assert [finding.kind for finding in compare_replicas(data_dirs, {PLACE: 6}, are_compacted=True)] == [
         "replicas-differ",
         "replicas-differ",

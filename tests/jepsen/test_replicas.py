@@ -1,4 +1,4 @@
-"""Replicas' files: the same bytes pass, and every kind of difference is found."""
+"""Files of replicas: equal bytes pass, and every kind of difference is detected."""
 
 import shutil
 from pathlib import Path
@@ -26,78 +26,78 @@ def data_dirs(tmp_path: Path) -> dict[int, Path]:
     return {node: tmp_path / str(node) for node in (1, 2, 3)}
 
 
-def segments(data_dirs: dict[int, Path], node: int) -> list[Path]:
+def list_segments(data_dirs: dict[int, Path], node: int) -> list[Path]:
     found = sorted((data_dirs[node] / "t" / "0").glob("*.log"))
     assert len(found) > 2
     return found
 
 
-def kinds(data_dirs: dict[int, Path], end: int = RECORDS) -> set[str]:
+def anomaly_kinds(data_dirs: dict[int, Path], end: int = RECORDS) -> set[str]:
     return {finding.kind for finding in compare_replicas(data_dirs, {PLACE: end})}
 
 
-def test_the_same_bytes_pass(data_dirs: dict[int, Path]) -> None:
+def test_equal_bytes_pass(data_dirs: dict[int, Path]) -> None:
     assert check_replicas(data_dirs, {PLACE: RECORDS}) == []
 
 
-def test_a_byte_that_differs_is_found_by_comparison_and_by_its_checksum(data_dirs: dict[int, Path]) -> None:
-    with open(segments(data_dirs, 2)[1], "r+b") as file:
+def test_a_different_byte_is_detected_by_comparison_and_by_its_checksum(data_dirs: dict[int, Path]) -> None:
+    with open(list_segments(data_dirs, 2)[1], "r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x77")
     found = {finding.kind for finding in check_replicas(data_dirs, {PLACE: RECORDS})}
     assert found == {"replicas-differ", "damaged-log"}
 
 
-def test_a_replica_that_is_behind_is_no_difference_until_a_majority_is(data_dirs: dict[int, Path]) -> None:
+def test_a_replica_that_lags_is_no_difference_unless_a_majority_lags(data_dirs: dict[int, Path]) -> None:
     for node in (2, 3):
-        last = segments(data_dirs, node)[-1]
+        last = list_segments(data_dirs, node)[-1]
         content = last.read_bytes()
         size = sum(len(batch) for _, batch in list(split_batches(content))[:-1])
         last.write_bytes(content[:size])
-        assert ("too-few-copies" in kinds(data_dirs)) == (node == 3)
-        assert "replicas-differ" not in kinds(data_dirs)
+        assert ("too-few-copies" in anomaly_kinds(data_dirs)) == (node == 3)
+        assert "replicas-differ" not in anomaly_kinds(data_dirs)
 
 
-def test_records_behind_the_end_are_not_compared(data_dirs: dict[int, Path]) -> None:
-    last = segments(data_dirs, 2)[-1]
+def test_records_after_the_end_are_not_compared(data_dirs: dict[int, Path]) -> None:
+    last = list_segments(data_dirs, 2)[-1]
     end = int(last.stem)
     content = bytearray(last.read_bytes())
     content[-1] ^= 1
     last.write_bytes(content)
-    assert "replicas-differ" not in kinds(data_dirs, end)
-    assert "replicas-differ" in kinds(data_dirs)
+    assert "replicas-differ" not in anomaly_kinds(data_dirs, end)
+    assert "replicas-differ" in anomaly_kinds(data_dirs)
 
 
-def test_a_log_start_that_differs_is_compared_from_the_later_one(data_dirs: dict[int, Path]) -> None:
-    first = segments(data_dirs, 3)[0]
+def test_replicas_with_different_log_starts_are_compared_from_the_later_one(data_dirs: dict[int, Path]) -> None:
+    first = list_segments(data_dirs, 3)[0]
     for path in first.parent.glob(f"{first.stem}.*"):
         path.unlink()
-    assert "replicas-differ" not in kinds(data_dirs)
+    assert "replicas-differ" not in anomaly_kinds(data_dirs)
 
 
-def test_replicas_that_were_trimmed_at_different_moments_are_compared_where_two_of_them_have_data(
+def test_replicas_trimmed_at_different_moments_are_compared_where_two_of_them_have_data(
     data_dirs: dict[int, Path],
 ) -> None:
-    second, third = (int(path.stem) for path in segments(data_dirs, 1)[1:3])
+    second, third = (int(path.stem) for path in list_segments(data_dirs, 1)[1:3])
     for node, start in ((2, second + 1), (3, third + 1)):
         with Log.open(data_dirs[node] / "t" / "0", config=LogConfig(segment_bytes=4096)) as log:
             assert log.trim(start) == start
-    assert [int(segments(data_dirs, node)[0].stem) for node in (1, 2, 3)] == [0, second, third]
+    assert [int(list_segments(data_dirs, node)[0].stem) for node in (1, 2, 3)] == [0, second, third]
     assert check_replicas(data_dirs, {PLACE: RECORDS}) == []
-    segment = segments(data_dirs, 2)[0]
+    segment = list_segments(data_dirs, 2)[0]
     content = bytearray(segment.read_bytes())
     content[-1] ^= 1
     segment.write_bytes(content)
-    assert "replicas-differ" in kinds(data_dirs), "two of them have it, and the third one has not any more"
+    assert "replicas-differ" in anomaly_kinds(data_dirs), "two of them have it, and the third one has not any more"
 
 
-def test_a_segment_that_is_missing_in_the_middle_is_found(data_dirs: dict[int, Path]) -> None:
-    missing = segments(data_dirs, 3)[1]
+def test_a_missing_segment_in_the_middle_is_detected(data_dirs: dict[int, Path]) -> None:
+    missing = list_segments(data_dirs, 3)[1]
     for path in missing.parent.glob(f"{missing.stem}.*"):
         path.unlink()
-    assert "replicas-differ" in kinds(data_dirs)
+    assert "replicas-differ" in anomaly_kinds(data_dirs)
 
 
-def test_a_replica_that_is_missing_is_found(data_dirs: dict[int, Path]) -> None:
+def test_a_missing_replica_is_detected(data_dirs: dict[int, Path]) -> None:
     shutil.rmtree(data_dirs[3] / "t")
-    assert kinds(data_dirs) == {"missing-replica"}
+    assert anomaly_kinds(data_dirs) == {"missing-replica"}

@@ -1,4 +1,4 @@
-"""The page of a run, made from the folder of a small planted history, and the overview of a suite."""
+"""The page of a run, drawn from a small history with planted anomalies, and the overview of a suite."""
 
 import re
 from html.parser import HTMLParser
@@ -24,7 +24,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """The page as a browser understands it: every element is closed by the one that opened it."""
+    """Parsed page; checks that every element is closed by its own end tag."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -64,12 +64,12 @@ class Page(HTMLParser):
         self.text += "" if self._raw else data
 
 
-def page_of(folder: Path) -> Page:
+def draw_page(folder: Path) -> Page:
     assert write_page(folder) is None
     return Page((folder / INDEX).read_text())
 
 
-def planted() -> WrittenHistory:
+def make_planted_history() -> WrittenHistory:
     """Return a history with a lost write, a duplicate, a refusal, two unknown outcomes, a fault, a lagging consumer."""
     story = WrittenHistory()
     story.assign(9, 0)
@@ -86,21 +86,21 @@ def planted() -> WrittenHistory:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return folder_of_a_run(tmp_path)
+    return make_run_folder(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """Drawn once for those that only look."""
-    return page_of(folder_of_a_run(tmp_path_factory.mktemp("run")))
+    """Draw the page once for all tests that only read it."""
+    return draw_page(make_run_folder(tmp_path_factory.mktemp("run")))
 
 
-def folder_of_a_run(parent: Path) -> Path:
-    """Create a folder as `jepsen.runner` leaves it."""
+def make_run_folder(parent: Path) -> Path:
+    """Create a folder like those of `jepsen.runner`."""
     folder = parent / "20260101T000000-log-kill-seed7"
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "node-1.log").write_text("Traceback\n")
-    (folder / "history.jsonl").write_bytes(b"".join(write_lines(planted().ops)))
+    (folder / "history.jsonl").write_bytes(b"".join(write_lines(make_planted_history().ops)))
     checked = check_file(folder / "history.jsonl", drained=True)
     happened = {"kind": "kill", "what": "kill node 1", "begin_s": 8.0, "end_s": 10.0, "served_s": 11.5}
     fault = {**happened, "proof": f"node 1 ended with -9 {SCRIPT}"}
@@ -144,7 +144,7 @@ def test_the_page_shows_the_findings_and_their_proofs(page: Page) -> None:
     assert "The second paragraph." in page.text
     for kind in ("lost-write", "duplicate"):
         assert f"1 {kind}" in page.text
-    lost = next(op for op in planted().ops if op.type == "ok" and "71 at" in str(op))
+    lost = next(op for op in make_planted_history().ops if op.type == "ok" and "71 at" in str(op))
     assert str(lost) in page.text, "the entry"
     assert f'"time":{lost.time_ns}' in page.text, "and its line"
     assert page.text.index("value 71 was acknowledged") < page.text.index("value 70 stands at offsets 0 and 5")
@@ -159,7 +159,7 @@ def test_the_page_shows_the_findings_and_their_proofs(page: Page) -> None:
     assert len(page.labels) == len(headings), "each plot says in words what it shows"
 
 
-def test_the_page_stands_alone_and_trusts_nothing(page: Page) -> None:
+def test_the_page_loads_nothing_and_escapes_all_text(page: Page) -> None:
     assert SCRIPT in page.text, "it is shown"
     assert "script" not in page.tags
     outside = [link for link in page.links if not link.startswith(("#", "data:image/png;base64,"))]
@@ -176,16 +176,16 @@ def test_the_same_folder_gives_the_same_page(run: Path) -> None:
     assert (run / INDEX).read_bytes() == before
 
 
-def test_a_folder_of_before_is_drawn_with_what_it_has(run: Path) -> None:
+def test_a_folder_of_an_older_release_is_drawn_with_its_fields(run: Path) -> None:
     results = orjson.loads((run / "results.json").read_bytes())
     kept = ("verdict", "doubts", "anomalies", "findings", "options", "command", "commit")
     before = {name: results[name] for name in kept}
     before["quiet"] = {"seconds": 3.0, "sends": 41, "succeeded": 40, "share": 40 / 41}
     (run / "results.json").write_bytes(orjson.dumps(before))
-    assert "97.56 %" in page_of(run).text
+    assert "97.56 %" in draw_page(run).text
     (run / "timeline.json").unlink()
     (run / "history.jsonl").unlink()
-    page = page_of(run)
+    page = draw_page(run)
     assert "lost-write" in page.text
     assert page.labels == []
 
@@ -196,7 +196,7 @@ def test_without_the_libraries_one_line_names_the_missing_package(run: Path, mon
     assert not (run / INDEX).exists()
 
 
-def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_another_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"no results\.json"):
         write_page(tmp_path)
     (tmp_path / "results.json").write_text("{}")
@@ -225,7 +225,7 @@ def test_the_overview_of_a_suite_links_its_runs(run: Path) -> None:
         {**entry, "number": 3, "folder": "../../etc", "verdict": "unknown", "doubts": ["nothing was polled"]},
     ]
     (run.parent / "suite.json").write_bytes(orjson.dumps(suite))
-    page = page_of(run.parent)
+    page = draw_page(run.parent)
     assert page.links == [f"{run.name}/index.html"]
     assert SCRIPT in page.text
     assert "3 lost-write" in page.text
@@ -250,16 +250,16 @@ def test_a_band_has_a_short_label(kind: str, what: str, label: str) -> None:
     assert label_of(kind, what) == label
 
 
-def band(begin_s: float, served_s: float) -> Band:
+def make_band(begin_s: float, served_s: float) -> Band:
     return Band("kill", "1", begin_s, served_s, served_s, "")
 
 
-def test_faults_of_one_kind_at_the_same_time_have_lanes_of_their_own() -> None:
-    bands = [band(0, 4), band(1, 2), band(2, 3), band(5, 6)]
+def test_simultaneous_faults_of_one_kind_have_separate_lanes() -> None:
+    bands = [make_band(0, 4), make_band(1, 2), make_band(2, 3), make_band(5, 6)]
     assert [lane for lane, _ in lanes(bands)] == [0, 1, 1, 0]
 
 
-def test_every_status_has_its_own_look() -> None:
+def test_every_status_has_a_colour_of_its_own() -> None:
     assert set(LOOKS) == set(STATUSES)
     assert len({look.colour for look in LOOKS.values()}) == len(STATUSES)
 

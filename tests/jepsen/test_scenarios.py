@@ -1,4 +1,4 @@
-"""Scenarios: the catalogue, what a script's stage notes and demands, and how long the load goes on under it."""
+"""Scenarios: the catalogue, notes and expectations of a script, and the duration of its load."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ from tests.jepsen.fake_log import FakeLog
 OPTIONS = RunOptions("plain", ("kill",), 0.5, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
 
 
-def test_the_catalogue() -> None:
-    """One scenario a number, each with load enough, in a time that a suite can afford."""
+def test_the_catalogue_is_complete_and_short_enough() -> None:
+    """Each number has one scenario, with enough load and within the time of a suite."""
     mine = (*crash.SCENARIOS, *disk.SCENARIOS, *pauses.SCENARIOS)
     assert {each.number for each in mine} == {f"F{n}" for n in (*range(1, 20), *range(29, 33))}
     for number, scenario in SCENARIOS.items():
@@ -34,7 +34,7 @@ def test_the_catalogue() -> None:
         assert scenario.seconds <= 45, number
 
 
-def test_a_script_is_played_under_load_to_its_end_and_what_it_expects_in_vain_is_found(tmp_path: Path) -> None:
+def test_a_script_runs_under_load_and_its_failed_expectation_is_reported(tmp_path: Path) -> None:
     def script(stage: Stage) -> None:
         stage.wait(3 * OPTIONS.seconds)
         with stage.fault("kill", 2):
@@ -80,7 +80,7 @@ OUTCOME = Outcome(
 
 
 @pytest.fixture
-def checked(tmp_path: Path) -> CheckResult:
+def empty_result(tmp_path: Path) -> CheckResult:
     """Return the result of an empty history."""
     history = tmp_path / "history.jsonl"
     history.touch()
@@ -88,7 +88,7 @@ def checked(tmp_path: Path) -> CheckResult:
 
 
 @pytest.mark.parametrize(("resumed_s", "holds"), [(4.5, True), (5.5, False)])
-def test_the_bound_of_time_without_writes(checked: CheckResult, resumed_s: float, holds: bool) -> None:
+def test_the_time_without_writes_is_bounded(empty_result: CheckResult, resumed_s: float, holds: bool) -> None:
     for at_s in (1.0, 2.0, resumed_s, 9.0):
-        checked.availability.note(round(at_s * 1e9), "ok", PLACE)
-    assert (not list(WriteGapBound(3.0)(OPTIONS, OUTCOME, checked))) is holds
+        empty_result.availability.note(round(at_s * 1e9), "ok", PLACE)
+    assert (not list(WriteGapBound(3.0)(OPTIONS, OUTCOME, empty_result))) is holds

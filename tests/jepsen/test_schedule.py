@@ -1,4 +1,4 @@
-"""The schedule of faults: the same for the same seed, bounded, of everything that was asked for."""
+"""The schedule of faults: equal for equal seeds, bounded, and with every requested kind."""
 
 import re
 from itertools import pairwise
@@ -17,7 +17,7 @@ THREE = (1, 2, 3)
 seeds = st.integers(0, 1 << 31)
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_the_same_seed_draws_the_same_schedule() -> None:
     assert draw_schedule(7, KINDS, THREE, 60, 6) == draw_schedule(7, KINDS, THREE, 60, 6)
     assert draw_schedule(7, KINDS, THREE, 60, 6) != draw_schedule(8, KINDS, THREE, 60, 6)
 
@@ -28,7 +28,7 @@ def test_without_kinds_there_are_no_faults() -> None:
 
 @given(seeds, st.sets(st.sampled_from(KINDS), min_size=1), st.integers(2, 7), st.floats(4, 120))
 @settings(deadline=None, max_examples=200)
-def test_every_fault_lies_in_its_bounds(seed: int, kinds: set[str], count: int, length_s: float) -> None:
+def test_every_fault_is_within_its_bounds(seed: int, kinds: set[str], count: int, length_s: float) -> None:
     nodes = tuple(range(1, count + 1))
     wanted = [kind for kind in KINDS if kind in kinds]
     faults = draw_schedule(seed, wanted, nodes, length_s, 6)
@@ -52,7 +52,7 @@ def test_a_minute_has_faults_of_every_kind(seed: int) -> None:
     assert {fault.kind for fault in draw_schedule(seed, KINDS, THREE, 60, 6)} == set(KINDS)
 
 
-def test_a_quarter_of_a_long_test_is_quiet_and_leaders_are_meant() -> None:
+def test_a_long_schedule_has_quiet_time_and_faults_of_leaders() -> None:
     faults = draw_schedule(1, KINDS, THREE, 10_000, 6)
     busy_s, until = 0.0, 0.0
     for fault in faults:
@@ -65,7 +65,7 @@ def test_a_quarter_of_a_long_test_is_quiet_and_leaders_are_meant() -> None:
 
 
 @pytest.mark.parametrize("shape", list(SHAPES))
-def test_each_shape_cuts_something_and_leaves_something(shape: str) -> None:
+def test_each_shape_cuts_some_links_and_leaves_others(shape: str) -> None:
     nodes = range(1, max(3, SHAPES_NODES_MIN[shape]) + 1)
     links = SHAPES[shape](list(nodes))
     everything = {(a, b) for a in nodes for b in nodes if a != b}
@@ -83,7 +83,7 @@ def test_in_a_ring_every_node_reaches_a_majority() -> None:
     assert len(set(heard)) == len(nodes)
 
 
-def test_a_fault_that_means_a_leader_changes_places_with_it() -> None:
+def test_a_fault_of_a_leader_swaps_its_node_with_the_leader() -> None:
     cut = Fault("cut", 1, 2, (3,), "not heard", ((3, 1), (3, 2)), 0)
     assert cut.aimed_at(1).links == ((1, 3), (1, 2))
     assert cut.aimed_at(3) == cut
@@ -92,7 +92,7 @@ def test_a_fault_that_means_a_leader_changes_places_with_it() -> None:
     assert kill.aimed_at(2).nodes == (2, 1)
 
 
-def test_every_kind_of_fault_has_its_facts_and_its_line_in_the_document() -> None:
+def test_every_kind_of_fault_has_a_row_in_code_and_document() -> None:
     assert tuple(FACTS) == KINDS
     document = (Path(__file__).parents[2] / "docs" / "JEPSEN.md").read_text()
     listed = document.partition("## Faults")[2].partition("**Power losses.**")[0]

@@ -1,4 +1,4 @@
-"""The whole pipeline (client processes, nemesis, merge, drain, checkers) detects broken logs, passes correct ones."""
+"""The whole pipeline (clients, nemesis, merge, drain, checkers) detects broken logs and passes correct ones."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +15,14 @@ from tests.jepsen.fake_log import FakeLog
 SECONDS = 3.0
 
 
-def checked(bug: str | None, directory: Path) -> tuple[dict[str, Any], Store]:
+def run_and_check(bug: str | None, directory: Path) -> tuple[dict[str, Any], Store]:
     options = RunOptions("plain", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
     store = Store(directory, options)
     return run(options, FakeLog(bug), store, lambda *_told: None), store
 
 
-def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> None:
-    results, store = checked(None, tmp_path)
+def test_a_correct_log_passes_and_the_store_has_everything(tmp_path: Path) -> None:
+    results, store = run_and_check(None, tmp_path)
     assert results["verdict"] == "valid", results["findings"]
     assert exit_code(results) == 0
     assert results["outcomes"]["send"]["ok"] > 50
@@ -41,7 +41,7 @@ def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> No
     assert "drawn in" in (store.path / "report.txt").read_text()
 
 
-class Restless(FakeLog):
+class SlowToPause(FakeLog):
     """Log whose nodes cannot be paused until `SECONDS` after the first attempt."""
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class Restless(FakeLog):
         return "it stands still" if time.monotonic() >= self._still_at else ""
 
 
-def test_a_load_goes_on_until_something_was_seen_of_every_kind(tmp_path: Path) -> None:
+def test_a_load_continues_until_every_kind_of_fault_had_an_effect(tmp_path: Path) -> None:
     options = RunOptions("plain", ("pause",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
     store = Store(tmp_path, options)
-    results = run(options, Restless(), store, lambda *_told: None)
+    results = run(options, SlowToPause(), store, lambda *_told: None)
     assert results["verdict"] == "valid", results["doubts"]
     (seen,) = [each["fault"] for each in results["faults"]]
     assert "it stands still" in seen["proof"]
@@ -78,7 +78,7 @@ EXPECTED = {
 
 def test_broken_logs_are_detected(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(EXPECTED)) as pool:
-        found = dict(zip(EXPECTED, pool.map(lambda bug: checked(bug, tmp_path / bug), EXPECTED), strict=True))
+        found = dict(zip(EXPECTED, pool.map(lambda bug: run_and_check(bug, tmp_path / bug), EXPECTED), strict=True))
     for bug, (results, store) in found.items():
         assert results["verdict"] == "invalid", bug
         assert exit_code(results) == 1
@@ -88,7 +88,7 @@ def test_broken_logs_are_detected(tmp_path: Path) -> None:
     assert any("were acknowledged" in doubt for doubt in doubts), "it would not pass without the drain either"
 
 
-def test_a_system_that_does_not_start_is_no_verdict_about_it(tmp_path: Path) -> None:
+def test_a_system_that_does_not_start_gets_no_verdict(tmp_path: Path) -> None:
     class NeverStarts(FakeLog):
         def start(self) -> None:
             raise SystemFailed("the port is in use")

@@ -1,4 +1,4 @@
-"""Workloads on logs in memory: sound ones pass, and what each is made to find is found. Clients that are killed."""
+"""Workloads on logs in memory: correct logs pass, each targeted bug is detected; and clients that are killed."""
 
 import asyncio
 import subprocess
@@ -50,14 +50,14 @@ AT_ONCE = 5
 """Runs that share the machine: more of them leave too few operations for each in its time."""
 
 
-def judged(workload: str, bug: str | None, directory: Path) -> dict[str, Any]:
+def run_workload(workload: str, bug: str | None, directory: Path) -> dict[str, Any]:
     options = RunOptions(workload, (), SECONDS, nodes=2, clients=1, rate=200.0, seed=5, recovery_s=1.5)
     return run(options, FakeLog(bug), Store(directory, options), lambda *_told: None)
 
 
-def test_errors_that_workloads_target_are_found(tmp_path: Path) -> None:
+def test_bugs_that_workloads_target_are_detected(tmp_path: Path) -> None:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = dict(zip(RUNS, pool.map(lambda each: judged(*each, tmp_path / f"{each}"), RUNS), strict=True))
+        results = dict(zip(RUNS, pool.map(lambda each: run_workload(*each, tmp_path / f"{each}"), RUNS), strict=True))
     for case, expected in RUNS.items():
         found = results[case]["anomalies"]
         assert expected <= set(found), (case, found)
@@ -75,7 +75,7 @@ def test_a_refused_reader_continues_at_the_log_start_and_a_drain_begins_there(tm
     times = iter(range(1_000_000))
     history = HistoryWriter(tmp_path / "history", lambda: next(times))
     try:
-        ends = asyncio.run(read_what_is_left(log, history))
+        ends = asyncio.run(read_after_trim(log, history))
     finally:
         history.close()
         log.close()
@@ -87,8 +87,8 @@ def test_a_refused_reader_continues_at_the_log_start_and_a_drain_begins_there(tm
     assert check_history(ops).counts == ({} if bug is None else {"poll-skip": 1})
 
 
-async def read_what_is_left(log: FakeLog, history: HistoryWriter) -> dict[TopicPartition, int]:
-    """Return ten records, of which seven are deleted, and one more later."""
+async def read_after_trim(log: FakeLog, history: HistoryWriter) -> dict[TopicPartition, int]:
+    """Produce ten records, delete seven of them and add one; return the log starts after reading the rest."""
     async with BrokerClient(list(log.addresses.values())) as client:
         await client.create_topic(PLACE.topic, 1)
     async with Access(log.addresses) as access:
@@ -105,7 +105,7 @@ async def read_what_is_left(log: FakeLog, history: HistoryWriter) -> dict[TopicP
         return (await Drain(access, history, [PLACE], 7, 5.0).run()).ends
 
 
-def line(kind: str, value: dict[str, Any] | list[Any], type_: str = "ok", **more: Any) -> bytes:
+def make_line(kind: str, value: dict[str, Any] | list[Any], type_: str = "ok", **more: Any) -> bytes:
     return orjson.dumps(
         {"time": 1, "process": 1, "type": type_, "kind": kind, "value": value, **more}, option=orjson.OPT_APPEND_NEWLINE
     )
@@ -124,28 +124,28 @@ def test_a_send_belongs_to_the_partition_that_answered_or_showed_it(
     answer: dict[str, Any], shown: str | None, home: str
 ) -> None:
     send = {"partition": "t@a/0", "values": [7, 8], "offsets": []}
-    lines = [line("send", send, "invoke"), line("send", send, **answer), line("list", {"ranges": []})]
+    lines = [make_line("send", send, "invoke"), make_line("send", send, **answer), make_line("list", {"ranges": []})]
     if shown is not None:
-        lines.append(line("poll", [{"partition": shown, "offsets": [3, 4], "values": [7, 8]}]))
+        lines.append(make_line("poll", [{"partition": shown, "offsets": [3, 4], "values": [7, 8]}]))
     put_right = list(resolved(reversed(lines), lines))
     assert [orjson.loads(each)["value"]["partition"] for each in put_right[:2]] == [home, home]
     assert put_right[2:] == lines[2:]
 
 
-def test_a_client_that_is_killed_leaves_its_operations_open_and_another_one_goes_on(tmp_path: Path) -> None:
+def test_a_killed_client_leaves_its_operations_open_and_another_one_continues(tmp_path: Path) -> None:
     options = RunOptions("plain", (), SECONDS, nodes=2, clients=1, rate=200.0, seed=5)
     store, log = Store(tmp_path, options), FakeLog()
     log.start()
-    asyncio.run(create(list(log.addresses.values()), options.plan))
+    asyncio.run(create_topics(list(log.addresses.values()), options.plan))
     begin_ns = MERGED_CLOCK()
     load = Load(options, log.addresses, store, begin_ns)
     try:
         load.wait_ready()
         load.begin(Period(begin_ns, MERGED_CLOCK() + 60 * 10**9))
-        await_ok(load, 20)
+        wait_for_ok(load, 20)
         proof = load.crash(1)
         before = load.listen()["ok"]
-        await_ok(load, before + 20)
+        wait_for_ok(load, before + 20)
         load.end()
         total = load.wait()
     finally:
@@ -178,13 +178,13 @@ def test_figures_at_the_end_of_an_interrupted_run_leave_no_traceback(
     assert (store.logs / "client-1.log").read_text() == ""
 
 
-async def create(addresses: list[str], plan: Plan) -> None:
+async def create_topics(addresses: list[str], plan: Plan) -> None:
     async with BrokerClient(addresses) as client:
         for topic, partitions in plan.partitions.items():
             await client.create_topic(topic, partitions)
 
 
-def await_ok(load: Load, count: int) -> None:
+def wait_for_ok(load: Load, count: int) -> None:
     until = time.monotonic() + 30
     while load.listen().get("ok", 0) < count:
         assert time.monotonic() < until, load.listen()

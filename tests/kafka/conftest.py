@@ -1,4 +1,4 @@
-"""Connections without sockets, ended with the test."""
+"""Fixtures: connections without sockets, which end with the test."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +10,7 @@ from tests.kafka.harness import Edge
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _loaded_schemas() -> None:
+def _load_schemas() -> None:
     schemas.load()
 
 

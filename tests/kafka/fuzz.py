@@ -1,4 +1,4 @@
-"""Frames of any kind against the edge: each is answered, or ends its connection with an event and a reason.
+"""Arbitrary frames to the Kafka listener: each is answered, or closes its connection with an event and a reason.
 
 `python -m tests.kafka.fuzz --frames 1000000 --seed 1` runs long; a failure prints the seed and the frame."""
 
@@ -17,8 +17,8 @@ from raftlog.api.kafka.settings import DEFAULTS
 from raftlog.api.kafka.wire import schemas
 from raftlog.partitions.counters import KafkaCounters
 from raftlog.runtime.memory_budget import MemoryBudget
-from tests.kafka.harness import MIB, RecordingTransport, answers_in, feed, framed, request
-from tests.kafka.messages import encoded, filled
+from tests.kafka.harness import MIB, RecordingTransport, feed, make_frame, make_request, parse_answers
+from tests.kafka.messages import draw_request, encode
 
 SLOW_S = 1.0
 """One frame of at most a few KiB that holds the loop for longer is a defect."""
@@ -26,7 +26,7 @@ _BYTES = (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 class FuzzResult(NamedTuple):
-    """Counts of frames by their end."""
+    """Counts of frames by outcome."""
 
     answered: int
     closed: int
@@ -41,19 +41,19 @@ class Corpus:
         for key in ApiKey:
             for version in range(schemas.request_class(key).max_version + 1):
                 for _ in range(3):
-                    body = encoded(filled(key, version, rng), version)
-                    self.frames.append(request(key, version, body, rng.randrange(1 << 31)))
+                    body = encode(draw_request(key, version, rng), version)
+                    self.frames.append(make_request(key, version, body, rng.randrange(1 << 31)))
 
     def draw(self, rng: random.Random) -> bytes:
-        """Return a frame: valid, changed, cut, with a wrong length, or of noise."""
+        """Return a frame: valid, changed, truncated, with a wrong length, or random bytes."""
         frame = bytearray(rng.choice(self.frames))
         kind = rng.randrange(6)
         if kind == 0:
             return bytes(frame)
         if kind == 1:
-            return framed(rng.randbytes(rng.randrange(200)))
+            return make_frame(rng.randbytes(rng.randrange(200)))
         if kind == 2:
-            return framed(bytes(frame[4 : rng.randrange(4, len(frame) + 1)]))
+            return make_frame(bytes(frame[4 : rng.randrange(4, len(frame) + 1)]))
         if kind == 3:
             return rng.choice((rng.randrange(1 << 32), len(frame))).to_bytes(4, "big") + bytes(frame[4:])
         for _ in range(rng.randrange(1, 6)):
@@ -62,7 +62,7 @@ class Corpus:
         if kind == 4:
             place = rng.randrange(4, len(frame))
             frame[place:place] = rng.randbytes(rng.randrange(1, 9))
-            return framed(bytes(frame[4:]))
+            return make_frame(bytes(frame[4:]))
         return bytes(frame)
 
 
@@ -70,8 +70,8 @@ async def answer_nothing(request: KafkaRequest) -> None:
     """Handle a request of which only the decoding is tested."""
 
 
-def all_apis() -> list[KafkaApi]:
-    """Return all APIs by their schemas."""
+def list_apis() -> list[KafkaApi]:
+    """Return all APIs, described by their schemas."""
     own = (ApiKey.API_VERSIONS,)
     return [
         KafkaApi(key, (0, schemas.request_class(key).max_version), answer_nothing) for key in ApiKey if key not in own
@@ -79,12 +79,12 @@ def all_apis() -> list[KafkaApi]:
 
 
 async def fuzz(frames: int, seed: int) -> FuzzResult:
-    """Send drawn frames, each to a connection of its own once the last one was closed."""
+    """Send drawn frames, each on a new connection if the last one was closed."""
     schemas.load()
     rng = random.Random(seed)
     corpus = Corpus(rng)
     connections = KafkaConnections(
-        "kafka", DEFAULTS, Dispatcher(all_apis(), KafkaCounters()), MemoryBudget(64 * MIB), MemoryBudget(MIB)
+        "kafka", DEFAULTS, Dispatcher(list_apis(), KafkaCounters()), MemoryBudget(64 * MIB), MemoryBudget(MIB)
     )
     answered = closed = unanswered = 0
     transport: RecordingTransport | None = None
@@ -97,7 +97,7 @@ async def fuzz(frames: int, seed: int) -> FuzzResult:
         began, before = time.thread_time(), connections.dispatcher.counters.closed
         try:
             feed(connection, data, rng.choice((None, None, 1, 7)))
-            answers = answers_in(transport.written)
+            answers = parse_answers(transport.written)
         except Exception as error:
             raise AssertionError(f"seed {seed}, frame {number}: {data.hex()}") from error
         assert time.thread_time() - began < SLOW_S, f"seed {seed}, frame {number} is slow: {data.hex()}"
@@ -123,7 +123,7 @@ async def fuzz(frames: int, seed: int) -> FuzzResult:
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the fuzzer from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))

@@ -1,4 +1,4 @@
-"""Connections of the Kafka listener without sockets: a transport that records, handlers that wait for the test."""
+"""Connections of the Kafka listener without sockets: a recording transport, and handlers that the test completes."""
 
 import asyncio
 from struct import Struct
@@ -17,22 +17,22 @@ MIB = 1 << 20
 _HEAD = Struct(">hhi")
 
 
-def framed(content: bytes) -> bytes:
+def make_frame(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-def request(
+def make_request(
     key: int, version: int, body: bytes = b"", correlation_id: int = 0, client_id: bytes | None = b"tester"
 ) -> bytes:
-    """Return the frame of a request, with header v2 where its version is flexible."""
+    """Return the frame of a request, with header v2 if its version is flexible."""
     name = b"\xff\xff" if client_id is None else len(client_id).to_bytes(2, "big") + client_id
     known = key in set(ApiKey)
     tagged = b"\0" if (known and is_flexible(ApiKey(key), version)) else b""
-    return framed(_HEAD.pack(key, version, correlation_id) + name + tagged + body)
+    return make_frame(_HEAD.pack(key, version, correlation_id) + name + tagged + body)
 
 
 class RecordingTransport(asyncio.Transport):
-    """Transport of a client whose end is the test: `unsent` bytes stay in its buffer."""
+    """Transport to a client that the test controls; `unsent` bytes stay in its buffer."""
 
     def __init__(self, protocol: KafkaConnection) -> None:
         super().__init__({"peername": ("192.0.2.7", 40_000)})
@@ -74,7 +74,7 @@ class RecordingTransport(asyncio.Transport):
 
 
 class Edge:
-    """A listener's connections, with handlers for Produce (pipelined), Fetch and Heartbeat that the test ends."""
+    """Connections of a listener, with handlers for Produce (pipelined), Fetch and Heartbeat that the test completes."""
 
     def __init__(self, settings: KafkaSettings = DEFAULTS, requests: int = 64 * MIB, answers: int = 64 * MIB) -> None:
         self.seen: list[KafkaRequest] = []
@@ -118,7 +118,7 @@ class Edge:
 
 
 def feed(connection: KafkaConnection, data: bytes, piece: int | None = None) -> bytes:
-    """Deliver bytes as an event loop does, in pieces; return those that are not taken because reading is paused."""
+    """Deliver bytes in pieces like an event loop; return the rest that is not read because reading is paused."""
     transport = connection.transport
     while data and transport is not None and transport.is_reading and not transport.is_closing():
         buffer = connection.get_buffer(-1)
@@ -131,13 +131,13 @@ def feed(connection: KafkaConnection, data: bytes, piece: int | None = None) -> 
 
 
 async def settle() -> None:
-    """Let everything run that is ready."""
+    """Let all tasks run that are ready."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-def answers_in(data: bytes) -> list[tuple[int, bytes]]:
-    """Return correlation id and rest of each answer."""
+def parse_answers(data: bytes) -> list[tuple[int, bytes]]:
+    """Return correlation id and content of each answer."""
     found = []
     while data:
         size = int.from_bytes(data[:4], "big")

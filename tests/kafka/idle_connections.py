@@ -13,7 +13,7 @@ from raftlog.api.kafka.listener import KafkaListener
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
-from tests.kafka.harness import request
+from tests.kafka.harness import make_request
 
 
 def resident_bytes() -> int:
@@ -22,14 +22,14 @@ def resident_bytes() -> int:
 
 
 async def open_connections(count: int, port: int) -> list[socket.socket]:
-    """Open connections of which each has had a request and its answer."""
+    """Open connections, each of which has received the answer to one request."""
     loop = asyncio.get_running_loop()
     opened = []
     for _ in range(count):
         client = socket.socket()
         client.setblocking(False)
         await loop.sock_connect(client, ("127.0.0.1", port))
-        await loop.sock_sendall(client, request(ApiKey.API_VERSIONS, 0))
+        await loop.sock_sendall(client, make_request(ApiKey.API_VERSIONS, 0))
         assert await loop.sock_recv(client, 4096)
         opened.append(client)
     return opened

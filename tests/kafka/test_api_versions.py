@@ -1,11 +1,11 @@
-"""ApiVersions and the headers, byte by byte and by kafka-python's classes; versions that are refused."""
+"""ApiVersions and the headers, byte by byte and by kafka-python's classes; and refused versions."""
 
 import pytest
 
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.wire import headers, schemas
 from raftlog.api.kafka.wire.errors import MalformedRequest
-from tests.kafka.harness import Edge, answers_in, feed, framed, request, settle
+from tests.kafka.harness import Edge, feed, make_frame, make_request, parse_answers, settle
 
 LISTED = [(0, 0, 9), (1, 4, 12), (2, 1, 6), (3, 0, 9), (12, 0, 4), (14, 0, 5), (18, 0, 3)]
 ROWS = b"".join(b"".join(number.to_bytes(2, "big") for number in row) for row in LISTED)
@@ -23,16 +23,16 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("version", ANSWERS)
-async def test_answers_byte_by_byte(edge: Edge, version: int) -> None:
+async def test_answers_are_encoded_as_documented(edge: Edge, version: int) -> None:
     connection, transport = edge.connect()
     body = SOFTWARE if version >= 3 else b""
-    feed(connection, request(ApiKey.API_VERSIONS, version, body, correlation_id=7))
-    assert answers_in(transport.written) == [(7, ANSWERS[version])]
+    feed(connection, make_request(ApiKey.API_VERSIONS, version, body, correlation_id=7))
+    assert parse_answers(transport.written) == [(7, ANSWERS[version])]
     assert not transport.is_closed
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_kafka_python_reads_the_answers(edge: Edge, version: int) -> None:
+async def test_kafka_python_decodes_the_answers(edge: Edge, version: int) -> None:
     connection, transport = edge.connect()
     message = schemas.request_class(ApiKey.API_VERSIONS)(
         version=version, client_software_name="kafka-python", client_software_version="3.0.12"
@@ -47,10 +47,10 @@ async def test_kafka_python_reads_the_answers(edge: Edge, version: int) -> None:
 
 
 @pytest.mark.parametrize("software", [b"\x01\x021\0", b"\x02a\x01\0", b"\x03a \x021\0", b"\x03-a\x021\0"])
-async def test_software_without_a_proper_name_is_refused(edge: Edge, software: bytes) -> None:
+async def test_invalid_names_of_client_software_are_refused(edge: Edge, software: bytes) -> None:
     connection, transport = edge.connect()
-    feed(connection, request(ApiKey.API_VERSIONS, 3, software))
-    assert answers_in(transport.written) == [(0, b"\0\x2a" + b"\x01" + b"\0\0\0\0" + b"\0")]
+    feed(connection, make_request(ApiKey.API_VERSIONS, 3, software))
+    assert parse_answers(transport.written) == [(0, b"\0\x2a" + b"\x01" + b"\0\0\0\0" + b"\0")]
     assert not transport.is_closed
 
 
@@ -72,13 +72,13 @@ async def test_old_versions_of_produce_are_listed_and_refused(edge: Edge, versio
             )
         ],
     )
-    feed(connection, request(0, version, bytes(message.encode())))
+    feed(connection, make_request(0, version, bytes(message.encode())))
     await settle()
     assert edge.seen == []
     if acks == 0:
         assert transport.written == b""
         return
-    found = schemas.answer_class(ApiKey.PRODUCE).decode(answers_in(transport.written)[0][1], version=version)
+    found = schemas.answer_class(ApiKey.PRODUCE).decode(parse_answers(transport.written)[0][1], version=version)
     partitions = [(row.index, row.error_code, row.base_offset) for row in found.responses[0].partition_responses]
     assert (found.responses[0].name, partitions) == ("orders", [(0, 35, -1), (3, 35, -1)])
     assert not transport.is_closed
@@ -101,20 +101,20 @@ async def test_flexible_versions_have_tagged_headers(
             else {"client_software_name": "a", "client_software_version": "1"}
         ),
     )
-    frame = request(key, version, bytes(message.encode()))
+    frame = make_request(key, version, bytes(message.encode()))
     tags = b"\x02\x00\x01x\x63\x00"
     body = frame[4 + 8 + 2 + len(b"tester") :]
     if is_request_tagged:
-        frame = framed(frame[4 : len(frame) - len(body)] + tags + body[1:])
+        frame = make_frame(frame[4 : len(frame) - len(body)] + tags + body[1:])
     feed(connection, frame)
     if key is ApiKey.HEARTBEAT:
         await settle()
         edge.waiting[0].set_result(schemas.answer_class(key)(version=version, error_code=27))
         await settle()
-        body = answers_in(transport.written)[0][1]
+        body = parse_answers(transport.written)[0][1]
         assert (body[:1] == b"\0" and len(body) == 8) == is_answer_tagged
     else:
-        assert answers_in(transport.written) == [(0, ANSWERS[3])]
+        assert parse_answers(transport.written) == [(0, ANSWERS[3])]
 
 
 @pytest.mark.parametrize("size", range(10))
@@ -123,6 +123,6 @@ def test_short_headers_are_refused(size: int) -> None:
         headers.read_head(memoryview(bytes(size)))
 
 
-def test_an_answer_names_its_length() -> None:
+def test_an_answer_begins_with_its_length() -> None:
     assert headers.answer_head(-1, 3, is_tagged=False) == b"\0\0\0\7\xff\xff\xff\xff"
     assert headers.answer_head(1, 3, is_tagged=True) == b"\0\0\0\x08\0\0\0\1\0"

@@ -11,24 +11,24 @@ from raftlog.api.kafka.connection import ANSWER_BYTES_PER_S_MIN, STALL_S, UNCHAR
 from raftlog.api.kafka.settings import KafkaSettings
 from raftlog.api.kafka.wire import schemas
 from raftlog.errors import NotLeader
-from tests.kafka.harness import MIB, Edge, answers_in, feed, framed, request, settle
+from tests.kafka.harness import MIB, Edge, feed, make_frame, make_request, parse_answers, settle
 
 PRODUCE, FETCH, OFFSETS, HEARTBEAT = ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT
 
 
-def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+def close_reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.why for record in caplog.records if record.message == "kafka_connection_closed"]
 
 
 @pytest.mark.parametrize("piece", range(1, 60))
-async def test_every_split_gives_the_same_requests(edge: Edge, piece: int) -> None:
+async def test_requests_do_not_depend_on_the_pieces_of_the_input(edge: Edge, piece: int) -> None:
     edge.is_immediate = True
     connection, transport = edge.connect()
     bodies = [b"", b"a", b"bcd" * 9, b""]
-    data = b"".join(request(PRODUCE, 3, body, number) for number, body in enumerate(bodies))
+    data = b"".join(make_request(PRODUCE, 3, body, number) for number, body in enumerate(bodies))
     assert feed(connection, data, piece) == b""
     await settle()
-    assert answers_in(transport.written) == list(enumerate(bodies))
+    assert parse_answers(transport.written) == list(enumerate(bodies))
     assert [each.message for each in edge.seen] == bodies
 
 
@@ -37,7 +37,7 @@ async def test_every_split_gives_the_same_requests(edge: Edge, piece: int) -> No
 async def test_large_frames_hold_memory_until_their_answer(edge: Edge, size: int, piece: int) -> None:
     connection, transport = edge.connect()
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    feed(connection, request(PRODUCE, 3, body, 1) + request(PRODUCE, 3, b"next", 2), piece)
+    feed(connection, make_request(PRODUCE, 3, body, 1) + make_request(PRODUCE, 3, b"next", 2), piece)
     await settle()
     assert [each.message for each in edge.seen] == [body, b"next"]
     assert (edge.requests.used >= size) == (size > 4096 - 20), "only small frames are free"
@@ -45,10 +45,10 @@ async def test_large_frames_hold_memory_until_their_answer(edge: Edge, size: int
     edge.waiting[0].set_result(b"done")
     await settle()
     assert edge.requests.used == 0
-    assert answers_in(transport.written) == [(1, b"done")]
+    assert parse_answers(transport.written) == [(1, b"done")]
 
 
-async def test_an_announced_length_takes_no_memory(edge: Edge) -> None:
+async def test_an_announced_length_reserves_no_memory(edge: Edge) -> None:
     connection, transport = edge.connect()
     feed(connection, (100 * MIB).to_bytes(4, "big") + bytes(10))
     assert edge.requests.used == 0
@@ -59,7 +59,7 @@ async def test_an_announced_length_takes_no_memory(edge: Edge) -> None:
 
 async def test_pipelined_requests_begin_at_once_and_are_answered_in_order(edge: Edge) -> None:
     connection, transport = edge.connect()
-    feed(connection, b"".join(request(PRODUCE, 3, b"%d" % number, number) for number in range(5)))
+    feed(connection, b"".join(make_request(PRODUCE, 3, b"%d" % number, number) for number in range(5)))
     await settle()
     assert [each.message for each in edge.seen] == [b"0", b"1", b"2", b"3", b"4"]
     for number in (3, 1, 4, 2):
@@ -68,13 +68,13 @@ async def test_pipelined_requests_begin_at_once_and_are_answered_in_order(edge: 
     assert transport.written == b""
     edge.waiting[0].set_result(b"0")
     await settle()
-    assert answers_in(transport.written) == [(number, b"%d" % number) for number in range(5)]
+    assert parse_answers(transport.written) == [(number, b"%d" % number) for number in range(5)]
     assert transport.writes == 1
 
 
 async def test_other_requests_wait_for_all_earlier_ones(edge: Edge) -> None:
     connection, transport = edge.connect()
-    data = [request(PRODUCE, 3, b"a", 1), request(FETCH, 4, b"b", 2), request(PRODUCE, 3, b"c", 3)]
+    data = [make_request(PRODUCE, 3, b"a", 1), make_request(FETCH, 4, b"b", 2), make_request(PRODUCE, 3, b"c", 3)]
     feed(connection, b"".join(data))
     await settle()
     assert [each.message for each in edge.seen] == [b"a"]
@@ -84,13 +84,13 @@ async def test_other_requests_wait_for_all_earlier_ones(edge: Edge) -> None:
         edge.waiting[number].set_result(b"done")
         await settle()
     assert [each.message for each in edge.seen] == [b"a", b"b", b"c"]
-    assert [number for number, _ in answers_in(transport.written)] == [1, 2, 3]
+    assert [number for number, _ in parse_answers(transport.written)] == [1, 2, 3]
     assert transport.is_reading
 
 
 async def test_two_pipelined_apis_share_the_order(edge: Edge) -> None:
     connection, _ = edge.connect()
-    feed(connection, request(PRODUCE, 3, b"a") + request(OFFSETS, 1, b"b"))
+    feed(connection, make_request(PRODUCE, 3, b"a") + make_request(OFFSETS, 1, b"b"))
     await settle()
     assert [each.key for each in edge.seen] == [PRODUCE, OFFSETS]
 
@@ -98,7 +98,7 @@ async def test_two_pipelined_apis_share_the_order(edge: Edge) -> None:
 async def test_the_number_of_begun_requests_is_bounded(make_edge) -> None:
     edge: Edge = make_edge(settings=KafkaSettings(pipelined_requests_max=3))
     connection, transport = edge.connect()
-    left = feed(connection, b"".join(request(PRODUCE, 3, b"%d" % number, number) for number in range(10)))
+    left = feed(connection, b"".join(make_request(PRODUCE, 3, b"%d" % number, number) for number in range(10)))
     await settle()
     assert len(edge.seen) == 3
     assert not transport.is_reading
@@ -108,24 +108,24 @@ async def test_the_number_of_begun_requests_is_bounded(make_edge) -> None:
         left = feed(connection, left)
         await settle()
         assert len(edge.seen) == min(10, number + 4)
-    assert [number for number, _ in answers_in(transport.written)] == list(range(10))
+    assert [number for number, _ in parse_answers(transport.written)] == list(range(10))
 
 
-async def test_no_answer_is_no_gap_in_the_order(edge: Edge) -> None:
+async def test_a_request_without_an_answer_does_not_block_later_ones(edge: Edge) -> None:
     connection, transport = edge.connect()
-    feed(connection, request(PRODUCE, 3, b"", 1) + request(PRODUCE, 3, b"", 2))
+    feed(connection, make_request(PRODUCE, 3, b"", 1) + make_request(PRODUCE, 3, b"", 2))
     await settle()
     edge.waiting[0].set_result(None)
     edge.waiting[1].set_result(b"b")
     await settle()
-    assert answers_in(transport.written) == [(2, b"b")]
+    assert parse_answers(transport.written) == [(2, b"b")]
 
 
-async def test_the_client_of_a_request_is_that_of_its_header(edge: Edge) -> None:
+async def test_the_client_id_of_a_request_is_that_of_its_header(edge: Edge) -> None:
     edge.is_immediate = True
     connection, _ = edge.connect()
     for name in (b"one", b"one", b"two", None, b""):
-        feed(connection, request(FETCH, 4, client_id=name))
+        feed(connection, make_request(FETCH, 4, client_id=name))
     assert [each.caller.client_id for each in edge.seen] == ["one", "one", "two", "", ""]
     assert edge.seen[0].caller is edge.seen[1].caller
     assert edge.seen[0].caller[2:] == ("192.0.2.7", "kafka")
@@ -133,42 +133,42 @@ async def test_the_client_of_a_request_is_that_of_its_header(edge: Edge) -> None
 
 REFUSED = {
     "negative": (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
-    "empty": (framed(b""), "shorter than a request header"),
-    "short": (framed(bytes(9)), "shorter than a request header"),
+    "empty": (make_frame(b""), "shorter than a request header"),
+    "short": (make_frame(bytes(9)), "shorter than a request header"),
     "another protocol": (b"GET / HTTP/1.1\r\n\r\n", "is the client one for Kafka's protocol"),
-    "unknown API": (request(999, 0), "the API 999 v0 is not served"),
-    "negative API": (request(-1, 0), "the API -1 v0 is not served"),
-    "unknown version": (request(HEARTBEAT, 5), "Heartbeat v5 is not served"),
-    "negative version": (request(HEARTBEAT, -1), "Heartbeat v-1 is not served"),
-    "API without handlers": (request(ApiKey.JOIN_GROUP, 0), "JoinGroup v0 is not served"),
-    "long client id": (framed(b"\0\x0c\0\0\0\0\0\0\0\x09ab"), "a client id of 9 bytes"),
-    "negative client id": (framed(b"\0\x0c\0\0\0\0\0\0\xff\xfeab"), "a client id of -2 bytes"),
-    "client id in no encoding": (request(HEARTBEAT, 0, client_id=b"\xff\xfe"), "the client id is not UTF-8"),
-    "tags end early": (framed(request(HEARTBEAT, 4)[4:-1] + b"\x01\x00\x09"), "9 bytes at byte 19"),
-    "body ends early": (request(HEARTBEAT, 0, b"\0\x05ab"), "5 bytes at byte 2"),
+    "unknown API": (make_request(999, 0), "the API 999 v0 is not served"),
+    "negative API": (make_request(-1, 0), "the API -1 v0 is not served"),
+    "unknown version": (make_request(HEARTBEAT, 5), "Heartbeat v5 is not served"),
+    "negative version": (make_request(HEARTBEAT, -1), "Heartbeat v-1 is not served"),
+    "API without handlers": (make_request(ApiKey.JOIN_GROUP, 0), "JoinGroup v0 is not served"),
+    "long client id": (make_frame(b"\0\x0c\0\0\0\0\0\0\0\x09ab"), "a client id of 9 bytes"),
+    "negative client id": (make_frame(b"\0\x0c\0\0\0\0\0\0\xff\xfeab"), "a client id of -2 bytes"),
+    "client id in no encoding": (make_request(HEARTBEAT, 0, client_id=b"\xff\xfe"), "the client id is not UTF-8"),
+    "tags end early": (make_frame(make_request(HEARTBEAT, 4)[4:-1] + b"\x01\x00\x09"), "9 bytes at byte 19"),
+    "body ends early": (make_request(HEARTBEAT, 0, b"\0\x05ab"), "5 bytes at byte 2"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_input_that_is_refused_closes_the_connection_with_one_event(
+async def test_refused_input_closes_the_connection_with_one_event(
     edge: Edge, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     data, reason = REFUSED[name]
     caplog.set_level(logging.WARNING)
     connection, transport = edge.connect()
     other, other_transport = edge.connect()
-    feed(connection, request(PRODUCE, 3, b"first", 1))
+    feed(connection, make_request(PRODUCE, 3, b"first", 1))
     await settle()
     edge.waiting[0].set_result(b"first")
-    feed(connection, data + request(PRODUCE, 3, b"never"))
+    feed(connection, data + make_request(PRODUCE, 3, b"never"))
     await settle()
-    assert answers_in(transport.written) == [(1, b"first")], "earlier requests are answered"
+    assert parse_answers(transport.written) == [(1, b"first")], "earlier requests are answered"
     assert transport.is_closed
     assert len(edge.seen) == 1
-    assert len(reasons(caplog)) == 1
-    assert reason in reasons(caplog)[0]
+    assert len(close_reasons(caplog)) == 1
+    assert reason in close_reasons(caplog)[0]
     assert edge.counters.closed == 1
-    feed(other, request(PRODUCE, 3, b"other"))
+    feed(other, make_request(PRODUCE, 3, b"other"))
     await settle()
     assert edge.seen[-1].message == b"other"
     assert not other_transport.is_closed
@@ -176,7 +176,7 @@ async def test_input_that_is_refused_closes_the_connection_with_one_event(
 
 async def test_a_failed_handler_ends_its_connection_only(edge: Edge, caplog: pytest.LogCaptureFixture) -> None:
     connection, transport = edge.connect()
-    feed(connection, b"".join(request(PRODUCE, 3, b"", number) for number in (1, 2, 3)))
+    feed(connection, b"".join(make_request(PRODUCE, 3, b"", number) for number in (1, 2, 3)))
     await settle()
     edge.waiting[2].set_result(b"c")
     edge.waiting[1].set_result(KeyError("defect"))
@@ -184,7 +184,7 @@ async def test_a_failed_handler_ends_its_connection_only(edge: Edge, caplog: pyt
     assert not transport.is_closed, "the first request may still be answered"
     edge.waiting[0].set_result(b"a")
     await settle()
-    assert answers_in(transport.written) == [(1, b"a")], "no answer may take the place of another"
+    assert parse_answers(transport.written) == [(1, b"a")], "no answer may take the place of another"
     assert transport.is_closed
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [KeyError]
     assert edge.counters.errors["Produce"] == 1
@@ -194,7 +194,7 @@ async def test_a_broken_invariant_reaches_the_loop(edge: Edge) -> None:
     found: list[dict] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: found.append(context))
     connection, transport = edge.connect()
-    feed(connection, request(PRODUCE, 3))
+    feed(connection, make_request(PRODUCE, 3))
     await settle()
     edge.waiting[0].set_result(AssertionError("3 > 2"))
     await settle()
@@ -202,25 +202,25 @@ async def test_a_broken_invariant_reaches_the_loop(edge: Edge) -> None:
     assert transport.is_closed
 
 
-async def test_an_error_without_a_place_in_the_answer_ends_the_connection(
+async def test_an_error_without_a_field_in_the_answer_closes_the_connection(
     edge: Edge, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection, transport = edge.connect()
-    feed(connection, request(PRODUCE, 3))
+    feed(connection, make_request(PRODUCE, 3))
     await settle()
     edge.waiting[0].set_result(NotLeader("elsewhere"))
     await settle()
     assert transport.is_closed
-    assert "its answer has no error code" in reasons(caplog)[0]
+    assert "its answer has no error code" in close_reasons(caplog)[0]
 
 
-async def test_budget_without_memory_pauses_reading(make_edge) -> None:
+async def test_reading_pauses_without_free_memory(make_edge) -> None:
     edge: Edge = make_edge(requests=MIB)
     first, _ = edge.connect()
     second, second_transport = edge.connect()
-    feed(first, request(PRODUCE, 3, bytes(MIB - 100_000), 1))
+    feed(first, make_request(PRODUCE, 3, bytes(MIB - 100_000), 1))
     await settle()
-    left = feed(second, request(PRODUCE, 3, bytes(300_000), 2) + request(PRODUCE, 3, b"x", 3))
+    left = feed(second, make_request(PRODUCE, 3, bytes(300_000), 2) + make_request(PRODUCE, 3, b"x", 3))
     assert not second_transport.is_reading
     assert edge.requests.used <= MIB
     assert edge.requests.waiting_count == 1
@@ -235,12 +235,12 @@ async def test_budget_without_memory_pauses_reading(make_edge) -> None:
     assert edge.requests.used == 0
 
 
-async def test_a_connection_that_ends_gives_its_memory_back(make_edge) -> None:
+async def test_a_closed_connection_releases_its_memory(make_edge) -> None:
     edge: Edge = make_edge(requests=MIB)
     first, first_transport = edge.connect()
     second, second_transport = edge.connect()
-    feed(first, request(PRODUCE, 3, bytes(MIB), 1)[:-1])
-    feed(second, request(PRODUCE, 3, bytes(300_000), 2))
+    feed(first, make_request(PRODUCE, 3, bytes(MIB), 1)[:-1])
+    feed(second, make_request(PRODUCE, 3, bytes(300_000), 2))
     assert edge.requests.waiting_count == 1
     second_transport.close()
     first_transport.close()
@@ -249,9 +249,9 @@ async def test_a_connection_that_ends_gives_its_memory_back(make_edge) -> None:
     assert edge.counters.connections == 0
 
 
-async def test_small_pipelined_frames_are_charged_from_a_bound_on(edge: Edge) -> None:
+async def test_small_pipelined_frames_count_towards_the_budget_from_a_bound_on(edge: Edge) -> None:
     connection, _ = edge.connect()
-    feed(connection, b"".join(request(PRODUCE, 3, bytes(2000), number) for number in range(20)))
+    feed(connection, b"".join(make_request(PRODUCE, 3, bytes(2000), number) for number in range(20)))
     await settle()
     assert len(edge.seen) == 20
     assert edge.requests.used >= 20 * 2000 - 16 * 1024
@@ -261,21 +261,21 @@ async def test_small_pipelined_frames_are_charged_from_a_bound_on(edge: Edge) ->
     assert edge.requests.used == 0
 
 
-async def test_a_reader_that_does_not_read_gets_no_further_answers(edge: Edge) -> None:
+async def test_a_client_that_does_not_read_gets_no_further_answers(edge: Edge) -> None:
     edge.is_immediate = True
     connection, transport = edge.connect()
     connection.pause_writing()
-    left = feed(connection, request(FETCH, 4, b"a", 1) + request(FETCH, 4, b"b", 2))
+    left = feed(connection, make_request(FETCH, 4, b"a", 1) + make_request(FETCH, 4, b"b", 2))
     assert edge.seen == []
     assert not transport.is_reading
     connection.resume_writing()
     feed(connection, left)
-    assert answers_in(transport.written) == [(1, b"a"), (2, b"b")]
+    assert parse_answers(transport.written) == [(1, b"a"), (2, b"b")]
 
 
 async def test_large_answers_hold_memory_until_they_are_read(edge: Edge) -> None:
     connection, transport = edge.connect()
-    feed(connection, request(FETCH, 4))
+    feed(connection, make_request(FETCH, 4))
     connection.pause_writing()
     edge.waiting[0].set_result(bytes(2 * UNCHARGED_ANSWER_BYTES_MAX))
     await settle()
@@ -284,10 +284,10 @@ async def test_large_answers_hold_memory_until_they_are_read(edge: Edge) -> None
     assert edge.answers.used == 0
 
 
-async def test_a_stalled_reader_is_cut_off(edge: Edge, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stalled_reader_is_disconnected(edge: Edge, caplog: pytest.LogCaptureFixture) -> None:
     edge.is_immediate = True
     connection, transport = edge.connect()
-    feed(connection, request(FETCH, 4, bytes(1000)))
+    feed(connection, make_request(FETCH, 4, bytes(1000)))
     now = asyncio.get_running_loop().time()
     transport.unsent = 900
     connection.sweep(now)
@@ -298,14 +298,14 @@ async def test_a_stalled_reader_is_cut_off(edge: Edge, caplog: pytest.LogCapture
     assert not transport.is_closed
     connection.sweep(now + 2 * STALL_S + 2)
     assert transport.is_closed
-    assert reasons(caplog) == ["800 bytes of answers are not read, or too slowly, for 60 s"]
+    assert close_reasons(caplog) == ["800 bytes of answers are not read, or too slowly, for 60 s"]
 
 
-async def test_a_reader_that_holds_memory_has_to_read(edge: Edge) -> None:
+async def test_a_client_that_holds_memory_must_read(edge: Edge) -> None:
     edge.is_immediate = True
     connection, transport = edge.connect()
     now = asyncio.get_running_loop().time() + 10 * STALL_S
-    feed(connection, request(FETCH, 4, bytes(10 * MIB)))
+    feed(connection, make_request(FETCH, 4, bytes(10 * MIB)))
     transport.unsent = 9 * MIB
     connection.sweep(now)
     assert not transport.is_closed, "the answer is new"
@@ -326,7 +326,7 @@ async def test_an_idle_connection_is_closed_without_an_event(make_edge, caplog: 
     edge: Edge = make_edge(settings=KafkaSettings(idle_ms_max=60_000))
     connection, transport = edge.connect()
     now = asyncio.get_running_loop().time()
-    feed(connection, request(FETCH, 4))
+    feed(connection, make_request(FETCH, 4))
     await settle()
     await edge.connections.sweep(now + 100)
     await edge.connections.sweep(now + 200)
@@ -337,12 +337,12 @@ async def test_an_idle_connection_is_closed_without_an_event(make_edge, caplog: 
     assert not transport.is_closed
     await edge.connections.sweep(now + 261)
     assert transport.is_closed
-    assert reasons(caplog) == []
+    assert close_reasons(caplog) == []
 
 
-async def test_a_frame_that_holds_memory_has_to_arrive(edge: Edge, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_frame_that_holds_memory_must_arrive_in_time(edge: Edge, caplog: pytest.LogCaptureFixture) -> None:
     connection, transport = edge.connect()
-    feed(connection, request(PRODUCE, 3, bytes(MIB))[:20_000])
+    feed(connection, make_request(PRODUCE, 3, bytes(MIB))[:20_000])
     now = asyncio.get_running_loop().time()
     connection.sweep(now + 5)
     feed(connection, bytes(90_000))
@@ -351,7 +351,7 @@ async def test_a_frame_that_holds_memory_has_to_arrive(edge: Edge, caplog: pytes
     feed(connection, bytes(1_000))
     connection.sweep(now + 15)
     assert transport.is_closed
-    assert "less than 16384 bytes in a second" in reasons(caplog)[0]
+    assert "less than 16384 bytes in a second" in close_reasons(caplog)[0]
     await settle()
     assert edge.requests.used == 0
 
@@ -364,10 +364,10 @@ async def test_connections_beyond_the_bound_are_closed(make_edge) -> None:
     assert (edge.counters.connections, edge.counters.connections_refused) == (2, 1)
 
 
-async def test_what_waits_for_others_is_cancelled_when_its_client_leaves(edge: Edge) -> None:
+async def test_waiting_requests_are_cancelled_when_their_client_disconnects(edge: Edge) -> None:
     for key in (FETCH, ApiKey.SYNC_GROUP, PRODUCE):
         connection, transport = edge.connect()
-        feed(connection, request(key, 4))
+        feed(connection, make_request(key, 4))
         await settle()
         transport.close()
         await settle()
@@ -377,16 +377,16 @@ async def test_what_waits_for_others_is_cancelled_when_its_client_leaves(edge: E
 async def test_a_large_request_is_decoded_in_a_thread(make_edge, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, decode = [], schemas.decode
 
-    def decoded(*arguments):
+    def decode_and_note(*arguments):
         threads.append(threading.current_thread() is threading.main_thread())
         return decode(*arguments)
 
-    monkeypatch.setattr(schemas, "decode", decoded)
+    monkeypatch.setattr(schemas, "decode", decode_and_note)
     edge: Edge = make_edge()
     connection, _ = edge.connect()
     for count in (1, 10_000):
         body = count.to_bytes(4, "big") + b"\0\5topic" * count + b"\0"
-        feed(connection, request(ApiKey.METADATA, 4, body, count))
+        feed(connection, make_request(ApiKey.METADATA, 4, body, count))
         while len(edge.waiting) == 0:
             await asyncio.sleep(0)
         assert len(edge.seen[-1].message.topics) == count
@@ -396,10 +396,10 @@ async def test_a_large_request_is_decoded_in_a_thread(make_edge, monkeypatch: py
     assert threads == [True, False]
 
 
-async def test_a_stop_answers_what_was_begun(edge: Edge) -> None:
+async def test_a_stop_answers_requests_that_have_begun(edge: Edge) -> None:
     busy, busy_transport = edge.connect()
     _, idle_transport = edge.connect()
-    feed(busy, request(FETCH, 4, b"", 1))
+    feed(busy, make_request(FETCH, 4, b"", 1))
     await settle()
     stopping = asyncio.ensure_future(edge.connections.stop(5.0, 0.0))
     await settle()
@@ -408,18 +408,18 @@ async def test_a_stop_answers_what_was_begun(edge: Edge) -> None:
     assert not busy_transport.is_half_closed
     edge.waiting[0].set_result(b"last")
     await settle()
-    assert answers_in(busy_transport.written) == [(1, b"last")]
+    assert parse_answers(busy_transport.written) == [(1, b"last")]
     assert busy_transport.is_half_closed
-    feed(busy, request(FETCH, 4))
+    feed(busy, make_request(FETCH, 4))
     assert len(edge.seen) == 1, "nothing begins after the last answer"
     idle_transport.close()
     busy_transport.close()
     await stopping
 
 
-async def test_a_stop_cuts_off_what_does_not_end(edge: Edge) -> None:
+async def test_a_stop_closes_connections_whose_requests_do_not_end(edge: Edge) -> None:
     connection, transport = edge.connect()
-    feed(connection, request(PRODUCE, 3))
+    feed(connection, make_request(PRODUCE, 3))
     await settle()
     await edge.connections.stop(0.02, 0.0)
     assert transport.is_closed

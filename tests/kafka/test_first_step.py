@@ -1,4 +1,4 @@
-"""Coroutines that begin without a task."""
+"""Coroutines that run their first step without a task."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -26,7 +26,7 @@ async def test_a_coroutine_that_does_not_wait_needs_no_task() -> None:
     assert asyncio.current_task() is outer
 
 
-async def test_results_and_errors_reach_the_place_that_waits() -> None:
+async def test_results_and_errors_are_delivered_to_the_waiter() -> None:
     futures = [asyncio.get_running_loop().create_future() for _ in range(4)]
     seen: list[object] = []
 
@@ -130,7 +130,7 @@ async def test_a_cancelled_task_cancels_the_coroutine() -> None:
     assert ends == ["ended"]
 
 
-async def test_a_first_step_that_cancels_itself_is_cancelled_where_it_waits() -> None:
+async def test_a_first_step_that_cancels_itself_raises_at_the_waiter() -> None:
     async def work() -> None:
         current = asyncio.current_task()
         assert current is not None

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer; `python -m tests.kafka.fuzz` runs long."""
+"""A short run of the fuzzer; `python -m tests.kafka.fuzz` runs longer."""
 
 import logging
 
@@ -8,7 +8,7 @@ from tests.kafka.fuzz import fuzz
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_any_frame_is_answered_or_ends_its_connection(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_any_frame_is_answered_or_closes_its_connection(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     result = await fuzz(3_000, seed)
     assert result.answered > 10

@@ -18,7 +18,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.memory_budget import MemoryBudget
-from tests.kafka.harness import MIB, answers_in, request
+from tests.kafka.harness import MIB, make_request, parse_answers
 from tests.small_journal import SMALL_JOURNAL
 
 CONNECTIONS = 2_000
@@ -33,7 +33,7 @@ async def broker(tmp_path) -> AsyncIterator[Broker]:
     await broker.close()
 
 
-def listener_of(broker: Broker, port: int = 0, **settings: Any) -> KafkaListener:
+def make_listener(broker: Broker, port: int = 0, **settings: Any) -> KafkaListener:
     return KafkaListener(broker, "127.0.0.1", port, "", MemoryBudget(MIB), settings=KafkaSettings(**settings))
 
 
@@ -42,14 +42,14 @@ def port_of(listener: KafkaListener) -> int:
 
 
 async def test_a_listener_serves_its_address_until_it_stops(broker: Broker) -> None:
-    listener = listener_of(broker)
+    listener = make_listener(broker)
     await listener.start()
     assert listener.advertised == listener.address
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-    writer.write(request(ApiKey.API_VERSIONS, 0, correlation_id=5))
+    writer.write(make_request(ApiKey.API_VERSIONS, 0, correlation_id=5))
     size = int.from_bytes(await reader.readexactly(4), "big")
     answer = size.to_bytes(4, "big") + await reader.readexactly(size)
-    assert answers_in(answer)[0][0] == 5
+    assert parse_answers(answer)[0][0] == 5
     stopping = asyncio.ensure_future(listener.stop(5.0, 0.0))
     assert await reader.read() == b""
     writer.close()
@@ -58,14 +58,14 @@ async def test_a_listener_serves_its_address_until_it_stops(broker: Broker) -> N
         await asyncio.open_connection("127.0.0.1", port_of(listener))
 
 
-async def test_stop_does_nothing_before_start(broker: Broker) -> None:
-    await listener_of(broker).stop(1.0, 1.0)
+async def test_stop_before_start_does_nothing(broker: Broker) -> None:
+    await make_listener(broker).stop(1.0, 1.0)
 
 
-async def test_a_taken_address_is_refused(broker: Broker) -> None:
-    first = listener_of(broker)
+async def test_an_address_in_use_is_refused(broker: Broker) -> None:
+    first = make_listener(broker)
     await first.start()
-    second = listener_of(broker, port_of(first))
+    second = make_listener(broker, port_of(first))
     with pytest.raises(InvalidArgument, match="another program listens there"):
         await second.start()
     await second.stop(0, 0)
@@ -78,17 +78,17 @@ async def test_a_host_without_address_is_refused(broker: Broker) -> None:
         await listener.start()
 
 
-async def test_an_advertised_address_is_kept(broker: Broker) -> None:
+async def test_an_advertised_address_is_unchanged(broker: Broker) -> None:
     listener = KafkaListener(broker, "127.0.0.1", 0, "kafka.example:9092", MemoryBudget(MIB), "outside")
     assert (listener.name, listener.advertised) == ("outside", "kafka.example:9092")
 
 
 async def test_metrics_count_requests(broker: Broker) -> None:
     counters = broker.measuring.counters.kafka
-    listener = listener_of(broker)
+    listener = make_listener(broker)
     await listener.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-    sent = request(ApiKey.API_VERSIONS, 0)
+    sent = make_request(ApiKey.API_VERSIONS, 0)
     writer.write(sent)
     answer = await reader.readexactly(4)
     assert counters.requests["ApiVersions"] == 1
@@ -119,15 +119,15 @@ def test_the_listener_works_under_uvloop(tmp_path) -> None:
     async def run() -> bytes:
         broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path), driver=SMALL_JOURNAL))
         await broker.start("127.0.0.1:1")
-        listener = listener_of(broker)
+        listener = make_listener(broker)
         await listener.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
-        writer.write(request(ApiKey.API_VERSIONS, 0) * 100 + b"\xff\xff\xff\xff")
+        writer.write(make_request(ApiKey.API_VERSIONS, 0) * 100 + b"\xff\xff\xff\xff")
         found = await reader.read()
         writer.close()
         await listener.stop(1.0, 0.0)
         await broker.close()
         return found
 
-    assert len(answers_in(uvloop.run(run()))) == 100
+    assert len(parse_answers(uvloop.run(run()))) == 100
     gc.collect()

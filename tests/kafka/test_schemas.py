@@ -1,4 +1,4 @@
-"""Decoding of requests by Kafka's schemas: as kafka-python encodes them, and anything else."""
+"""Decoding of requests by Kafka's schemas: as kafka-python encodes them, and of invalid bytes."""
 
 import random
 import time
@@ -14,7 +14,7 @@ from raftlog.api.kafka.wire.errors import MalformedRequest
 from raftlog.api.kafka.wire.headers import FLEXIBLE_FROM, NEVER
 from raftlog.api.kafka.wire.reader import ELEMENTS_MAX, RequestReader
 from raftlog.api.kafka.wire.schemas import LARGE_ELEMENTS
-from tests.kafka.messages import encoded, filled
+from tests.kafka.messages import draw_request, encode
 
 
 def versions_of(key: ApiKey) -> range:
@@ -22,7 +22,7 @@ def versions_of(key: ApiKey) -> range:
 
 
 @pytest.mark.parametrize("key", ApiKey)
-def test_the_table_of_flexible_versions_is_that_of_the_schemas(key: ApiKey) -> None:
+def test_the_table_of_flexible_versions_matches_the_schemas(key: ApiKey) -> None:
     for found in (schemas.request_class(key), schemas.answer_class(key)):
         first = found._flexible_versions[0] if found._flexible_versions != (-1, -1) else NEVER
         assert first == FLEXIBLE_FROM[key], found
@@ -33,27 +33,27 @@ def test_every_field_of_every_version_is_decoded(key: ApiKey) -> None:
     rng = random.Random(int(key))
     for version in versions_of(key):
         for _ in range(5):
-            message = filled(key, version, rng)
-            data = bytearray(encoded(message, version))
+            message = draw_request(key, version, rng)
+            data = bytearray(encode(message, version))
             found = schemas.decode(key, memoryview(data), version)
             data[:] = bytes(len(data))
             assert found == message, (key, version)
 
 
 @pytest.mark.parametrize("key", ApiKey)
-def test_no_prefix_is_accepted_and_bytes_after_the_request_are_ignored(key: ApiKey) -> None:
+def test_truncated_requests_are_refused_and_bytes_after_a_request_are_ignored(key: ApiKey) -> None:
     rng = random.Random(int(key))
     for version in versions_of(key):
-        message = filled(key, version, rng)
-        data = encoded(message, version)
+        message = draw_request(key, version, rng)
+        data = encode(message, version)
         for size in range(len(data)):
             with pytest.raises(MalformedRequest):
                 schemas.decode(key, memoryview(data)[:size], version)
         assert schemas.decode(key, memoryview(data + b"\0"), version) == message
 
 
-def test_librdkafkas_request_for_all_topics_is_understood() -> None:
-    """Decode bytes of librdkafka 2.16: it writes a null array of four bytes, where a compact one has one."""
+def test_librdkafkas_request_for_all_topics_is_decoded() -> None:
+    """Librdkafka 2.16 writes a null array of four bytes, where a compact one has one byte."""
     body = memoryview(bytes.fromhex("0000000001000000"))
     assert schemas.decode(ApiKey.METADATA, body, 9).topics is None
 
@@ -62,7 +62,7 @@ def test_librdkafkas_request_for_all_topics_is_understood() -> None:
 def test_changed_bytes_are_decoded_or_refused(key: ApiKey) -> None:
     rng = random.Random(int(key))
     for version in versions_of(key):
-        data = encoded(filled(key, version, rng), version)
+        data = encode(draw_request(key, version, rng), version)
         for _ in range(40):
             changed = bytearray(data)
             for _ in range(rng.randrange(1, 4)):
@@ -93,7 +93,7 @@ MALFORMED: dict[str, tuple[ApiKey, int, bytes]] = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_lies_are_refused_at_once(name: str) -> None:
+def test_wrong_lengths_are_refused_at_once(name: str) -> None:
     key, version, body = MALFORMED[name]
     tracemalloc.start()
     began = time.process_time()
@@ -109,7 +109,7 @@ def test_unknown_tags_are_skipped() -> None:
     assert schemas.decode(ApiKey.METADATA, memoryview(body), 9).topics == []
 
 
-def test_the_elements_of_a_request_are_bounded_together() -> None:
+def test_the_number_of_elements_of_a_request_is_bounded() -> None:
     count = ELEMENTS_MAX + 1
     body = count.to_bytes(4, "big") + b"\0\0" * count + b"\0"
     with pytest.raises(MalformedRequest, match=f"more than {ELEMENTS_MAX} elements"):
@@ -121,7 +121,7 @@ def test_the_elements_of_a_request_are_bounded_together() -> None:
 
 
 @pytest.mark.parametrize(("key", "version", "is_there"), [(ApiKey.HEARTBEAT, 0, True), (ApiKey.FETCH, 4, False)])
-def test_failures_need_a_field_for_the_code(key: ApiKey, version: int, is_there: bool) -> None:
+def test_failures_exist_where_the_answer_has_an_error_code(key: ApiKey, version: int, is_there: bool) -> None:
     answer: Any = schemas.failure(key, version, 7)
     assert (answer is not None) == is_there
     if is_there:
@@ -129,17 +129,17 @@ def test_failures_need_a_field_for_the_code(key: ApiKey, version: int, is_there:
         assert found.error_code == 7
 
 
-def test_answers_with_many_elements_are_large() -> None:
+def test_answers_with_many_elements_count_as_large() -> None:
     answer = schemas.answer_class(ApiKey.METADATA)
     topic = answer.MetadataResponseTopic
     partition = topic.MetadataResponsePartition
 
-    def metadata(topics: int, partitions: int) -> Any:
+    def metadata_answer(topics: int, partitions: int) -> Any:
         rows = [topic(name="t", partitions=[partition(partition_index=0)] * partitions)] * topics
         return answer(brokers=[], topics=rows)
 
-    assert not schemas.is_large(metadata(1, 1))
-    assert not schemas.is_large(metadata(20, 9))
-    assert schemas.is_large(metadata(20, 10))
-    assert schemas.is_large(metadata(1, LARGE_ELEMENTS))
-    assert schemas.is_large(metadata(LARGE_ELEMENTS + 1, 0))
+    assert not schemas.is_large(metadata_answer(1, 1))
+    assert not schemas.is_large(metadata_answer(20, 9))
+    assert schemas.is_large(metadata_answer(20, 10))
+    assert schemas.is_large(metadata_answer(1, LARGE_ELEMENTS))
+    assert schemas.is_large(metadata_answer(LARGE_ELEMENTS + 1, 0))

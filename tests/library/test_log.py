@@ -47,7 +47,7 @@ def test_an_undecodable_batch_ends_reading_and_the_error_has_the_next_offset(tmp
         assert log.verify().is_sound
 
 
-def test_appended_records_are_there_after_reopening(tmp_path: Path) -> None:
+def test_appended_records_are_read_after_reopening(tmp_path: Path) -> None:
     with raftlog.Log.open(tmp_path / "log") as log:
         assert log.append([b"a", b"b"]) == 0
         assert (
@@ -62,7 +62,7 @@ def test_appended_records_are_there_after_reopening(tmp_path: Path) -> None:
         assert log.report.batches_scanned == 0
 
 
-def test_reading_from_start_end_and_time(tmp_path: Path) -> None:
+def test_reading_begins_at_the_start_the_end_or_a_time(tmp_path: Path) -> None:
     with raftlog.Log.open(tmp_path / "log") as log:
         for number in range(10):
             log.append([NewRecord(b"%d" % number, timestamp=1000 + number)])
@@ -92,7 +92,7 @@ def test_records_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
         assert log.end_offset == 0
 
 
-def test_ready_made_batches_are_stamped_and_kept_as_they_are(tmp_path: Path) -> None:
+def test_prepared_batches_are_stamped_and_otherwise_unchanged(tmp_path: Path) -> None:
     bodies = [build_batch([b"x", b"y"], Compression.ZSTD), build_batch([b"z"])]
     with raftlog.Log.open(tmp_path / "log") as log:
         log.append([b"first"])
@@ -105,14 +105,14 @@ def test_ready_made_batches_are_stamped_and_kept_as_they_are(tmp_path: Path) -> 
         assert log.end_offset == 4
 
 
-def test_oversize_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+def test_too_large_records_are_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     with raftlog.Log.open(tmp_path / "log", LogConfig(max_message_bytes=2000)) as log:
         with pytest.raises(RecordTooLarge):
             log.append([bytes(3000)])
         assert log.append([b"ok"]) == 0
 
 
-def test_truncate_and_trim(tmp_path: Path) -> None:
+def test_the_log_can_be_truncated_and_trimmed(tmp_path: Path) -> None:
     with raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:
         for number in range(50):
             log.append([b"%03d" % number + bytes(200)] * 2)
@@ -134,11 +134,13 @@ def test_truncate_and_trim(tmp_path: Path) -> None:
         assert values(log)[-1] == b"new"
 
 
-def test_many_threads_share_syncs_and_every_answer_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_syncs_and_every_append_returns_its_own_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     syncs = 0
     real = os.fdatasync
 
-    def counted(descriptor: int) -> None:
+    def count_sync(descriptor: int) -> None:
         nonlocal syncs
         syncs += 1
         real(descriptor)
@@ -146,7 +148,7 @@ def test_many_threads_share_syncs_and_every_answer_is_right(tmp_path: Path, monk
     threads, each = 16, 60
     offsets: dict[bytes, int] = {}
     with raftlog.Log.open(tmp_path / "log") as log:
-        monkeypatch.setattr(os, "fdatasync", counted)
+        monkeypatch.setattr(os, "fdatasync", count_sync)
 
         def append(number: int) -> None:
             for count in range(each):
@@ -164,7 +166,7 @@ def test_many_threads_share_syncs_and_every_answer_is_right(tmp_path: Path, monk
         assert 0 < syncs < threads * each
 
 
-def test_coalesced_appends_respect_the_largest_batch_and_keep_their_errors_apart(tmp_path: Path) -> None:
+def test_coalesced_appends_respect_the_largest_batch_and_fail_separately(tmp_path: Path) -> None:
     errors: list[Exception] = []
     with raftlog.Log.open(tmp_path / "log", LogConfig(max_message_bytes=1024)) as log:
 
@@ -206,7 +208,7 @@ def test_readers_follow_while_a_writer_writes(tmp_path: Path) -> None:
     assert seen == [list(range(300))] * 2
 
 
-def test_follow_ends_when_idle_and_when_closed(tmp_path: Path) -> None:
+def test_follow_ends_after_idle_time_and_when_the_log_is_closed(tmp_path: Path) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     log.append([b"a"])
     assert [record.value for record in log.follow(0, idle_timeout_s=0.01)] == [b"a"]
@@ -238,7 +240,7 @@ def test_a_relaxed_policy_answers_before_the_sync_and_flush_waits_for_it(tmp_pat
         assert log.end_offset == 1001
 
 
-def test_a_closed_log_refuses_by_name(tmp_path: Path) -> None:
+def test_a_closed_log_is_named_in_the_error(tmp_path: Path) -> None:
     log = raftlog.Log.open(tmp_path / "log")
     log.close()
     log.close()
@@ -284,7 +286,7 @@ while True:
 """
 
 
-def test_kill_9_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+def test_kill_9_loses_no_acknowledged_record(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     answered = -1
     for round_number in range(5):
@@ -305,7 +307,7 @@ def test_kill_9_loses_nothing_that_was_answered(tmp_path: Path) -> None:
             assert log.verify().is_sound
 
 
-def test_verify_finds_a_flipped_bit_on_disk(tmp_path: Path) -> None:
+def test_verify_detects_a_flipped_bit(tmp_path: Path) -> None:
     with raftlog.Log.open(tmp_path / "log") as log:
         for _ in range(20):
             log.append([b"v" * 100])
@@ -320,7 +322,7 @@ def test_verify_finds_a_flipped_bit_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_clone_beside_a_program_does_not_shadow_the_package(tmp_path: Path) -> None:
-    """A directory `raftlog` without modules is a namespace package, which wins over an import hook."""
+    """A directory `raftlog` without modules is a namespace package, which takes precedence over an import hook."""
     (tmp_path / "raftlog" / "docs").mkdir(parents=True)
     program = tmp_path / "program.py"
     program.write_text("import raftlog; print(raftlog.Log.__name__)")

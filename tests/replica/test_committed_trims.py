@@ -11,7 +11,7 @@ from raftlog.runtime.log.control_entries import TrimEntry, decode_trim, encode_t
 from raftlog.runtime.replica.partition_replica import Committed, CommittedEntry, PartitionReplica
 from raftlog.storage.recovery import read_roll
 from raftlog.types import Index, Offset
-from tests.layouts import layout
+from tests.layouts import read_layout
 from tests.replica.worlds import ask, base_offsets, others, result
 from tests.runtime.drivers import SMALL, World, is_of_journal
 
@@ -84,8 +84,8 @@ def test_a_segment_rolls_when_its_roll_is_old_and_it_holds_a_record() -> None:
 
 def test_a_trim_entry_is_as_documented() -> None:
     packed = encode_trim(TrimEntry(Offset(1 << 40), Index(77)))
-    assert layout("trim").decode(packed) == {"version": 1, "log_start_offset": 1 << 40, "snapshot_index": 77}
-    assert layout("trim").size == len(packed)
+    assert read_layout("trim").decode(packed) == {"version": 1, "log_start_offset": 1 << 40, "snapshot_index": 77}
+    assert read_layout("trim").size == len(packed)
     assert decode_trim(packed) == (1 << 40, 77)
     for damaged in (b"", packed[:-1], packed + b"x", b"\x02" + packed[1:]):
         with pytest.raises(FormatError, match="trim entry"):

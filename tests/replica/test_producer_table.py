@@ -26,7 +26,7 @@ from raftlog.partitions.replica.producers import (
 )
 from raftlog.records import BatchHeader, read_header
 from raftlog.types import Index, Offset
-from tests.layouts import layout
+from tests.layouts import read_layout
 from tests.replica.producing import batch_of
 
 SENT = st.tuples(
@@ -149,7 +149,7 @@ def test_a_snapshot_has_the_bytes_of_the_document() -> None:
     for sequence in range(7):
         table.append(header_of(5, 3, sequence, 1), Offset(100 + sequence))
     [payload] = table.snapshot(Index(9))
-    head, producer, batch = layout("snapshot"), layout("producer"), layout("producer batch")
+    head, producer, batch = read_layout("snapshot"), read_layout("producer"), read_layout("producer batch")
     assert head.decode(payload[: head.size]) == {
         "version": 1,
         "subject": 2,
@@ -165,7 +165,7 @@ def test_a_snapshot_has_the_bytes_of_the_document() -> None:
     assert len(rest) == 5 * batch.size
     assert batch.decode(rest[: batch.size]) == {"base_sequence": 2, "last_sequence": 2, "base_offset": 102}
     marks = encode_expired([(5, 3)])
-    mark, expired = layout("expire_producers"), layout("expired producer")
+    mark, expired = read_layout("expire_producers"), read_layout("expired producer")
     assert mark.decode(marks[: mark.size]) == {"version": 1, "count": 1}
     assert expired.decode(marks[mark.size :]) == {"producer_id": 5, "producer_epoch": 3}
 
@@ -176,7 +176,7 @@ def test_expired_ids_follow_the_first_piece_of_a_snapshot() -> None:
         table.append(header_of(producer, 0, 0, 1), Offset(producer))
     table.expire(encode_expired([(producer, 0) for producer in (3, 4, 5, 9)]))
     pieces = list(table.snapshot(Index(9)))
-    ranges, head = layout("expired ids"), layout("snapshot")
+    ranges, head = read_layout("expired ids"), read_layout("snapshot")
     rest = pieces[0][-(4 + 2 * ranges.size) :]
     assert rest[:4] == (2).to_bytes(4)
     assert ranges.decode(rest[4 : 4 + ranges.size]) == {"first": 3, "last": 5}

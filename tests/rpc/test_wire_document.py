@@ -35,7 +35,7 @@ from raftlog.runtime.rpc.handshake import (
 )
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Buffer, Index, NodeId, Term
-from tests.layouts import DOCUMENT, layout, table_after
+from tests.layouts import DOCUMENT, read_layout, table_after
 
 CONFIG = RpcConfig()
 DISK = uuid.UUID(int=7)
@@ -46,7 +46,7 @@ CODES = {"int32": "i", "int64": "q", "bool": "?", "uint32": "I"}
 def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
     """Return kind, body and payload of a frame, by the table alone."""
     data = b"".join(frame)
-    head = layout("rpc frame head")
+    head = read_layout("rpc frame head")
     fields = head.decode(data)
     body_end = head.size + fields["body_length"]
     assert len(data) == body_end + fields["payload_length"]
@@ -56,7 +56,7 @@ def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
-    assert layout("rpc frame head").size == HEAD_SIZE
+    assert read_layout("rpc frame head").size == HEAD_SIZE
     assert f"at most {CONFIG.frame_bytes_max >> 20} MiB, during the handshake" in SECTION
     assert f"at most {CONFIG.hello_bytes_max >> 10} KiB" in SECTION
     assert f"(at most {REFUSAL_BYTES_MAX:,} bytes)" in SECTION

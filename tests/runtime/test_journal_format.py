@@ -39,7 +39,7 @@ from raftlog.runtime.journal.operations import (
 from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, Offset, Term
-from tests.layouts import DOCUMENT, layout, table_after
+from tests.layouts import DOCUMENT, read_layout, table_after
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of, row_of
 
 SIZES = {
@@ -52,14 +52,14 @@ SIZES = {
 
 
 def decode(name: str, data: bytes, position: int = 0) -> dict[str, Any]:
-    return layout(name).decode(data, position)
+    return read_layout(name).decode(data, position)
 
 
 def test_every_table_has_the_size_of_the_code() -> None:
     section = DOCUMENT.split("## 13. ")[1].split("## 14. ")[0]
     assert re.findall(r"<!-- layout: (.+) -->", section) == list(SIZES)
     for name, size in SIZES.items():
-        assert layout(name).size == size
+        assert read_layout(name).size == size
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:

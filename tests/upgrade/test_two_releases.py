@@ -18,7 +18,7 @@ from raftlog.errors import RaftlogError
 from raftlog.records import NewRecord, build_batch
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.types import TopicPartition
-from tests.integration.cluster_load import stored
+from tests.integration.cluster_load import read_values
 from tests.upgrade.releases import Release, releases, write_wheel
 
 
@@ -98,7 +98,7 @@ def test_one_by_one_to_the_later_release(two: tuple[Release, Release]) -> None:
         asyncio.run(use_through(cluster.addresses[2], "after"))
         for node in cluster.nodes.values():
             for topic in ("before", "mixed-1", "mixed-2", "mixed-3", "after"):
-                assert stored(node.http, topic) == [7]
+                assert read_values(node.http, topic) == [7]
         if new.level > old.level:
             node = cluster.nodes[3]
             assert node.stop() == 0

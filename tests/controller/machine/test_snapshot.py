@@ -36,7 +36,7 @@ from tests.controller.machine.fleet import (
     state_contents,
     topic_id,
 )
-from tests.layouts import layout
+from tests.layouts import read_layout
 
 
 def make_busy_cluster() -> CommandLog:
@@ -69,7 +69,7 @@ def read_map(fields: object) -> ControllerState:
 def test_pieces_are_bounded_and_can_be_restored(piece_bytes: int) -> None:
     scribe = make_busy_cluster()
     payloads = list(snapshot_payloads(scribe.state, Index(77), piece_bytes))
-    table = layout("snapshot")
+    table = read_layout("snapshot")
     assert table.size == HEADER.size
     for number, payload in enumerate(payloads):
         assert len(payload) <= HEADER.size + piece_bytes
@@ -187,7 +187,7 @@ def test_a_damaged_piece_never_becomes_another_state(data: st.DataObject) -> Non
         return
 
 
-_TELL = """
+_PRINT_SNAPSHOT = """
 from random import Random
 from raftlog.partitions.controller.machine import PlacementCandidate, place, snapshot_payloads
 from raftlog.types import Index
@@ -203,7 +203,7 @@ def test_hash_seeds_do_not_change_a_snapshot() -> None:
     root = Path(__file__).parents[3]
     told = {
         subprocess.run(
-            [sys.executable, "-c", _TELL],
+            [sys.executable, "-c", _PRINT_SNAPSHOT],
             env={**os.environ, "PYTHONHASHSEED": seed},
             cwd=root,
             check=True,

@@ -1,4 +1,4 @@
-"""`python -m jepsen.control`: the library's losses are detected, and it passes without their cause."""
+"""`python -m jepsen.control`: losses by the library are detected, and it passes without their cause."""
 
 import json
 import subprocess
@@ -34,11 +34,11 @@ def run(store: Path, *arguments: str) -> dict[str, Any]:
     return results
 
 
-def proof_of(results: dict[str, Any]) -> str:
+def find_proof(results: dict[str, Any]) -> str:
     return str(results["faults"][0]["fault"]["proof"])
 
 
-def test_a_power_cut_takes_what_was_never_synced_and_nothing_from_synced_files(tmp_path: Path) -> None:
+def test_a_power_loss_removes_unsynced_files_and_keeps_synced_ones(tmp_path: Path) -> None:
     asked = ("--case", "power", "--time", "5", "--seed", "1")
     with ThreadPoolExecutor() as pool:
         twin = pool.submit(run, tmp_path / "repaired", *asked, "--repaired")
@@ -46,11 +46,11 @@ def test_a_power_cut_takes_what_was_never_synced_and_nothing_from_synced_files(t
     assert results["verdict"] == "invalid"
     assert LOSSES.intersection(results["anomalies"])
     assert "never syncs" in results["explanation"]
-    assert "had synced 0 times" in proof_of(results)
+    assert "had synced 0 times" in find_proof(results)
     assert " 0 were not there in the end" not in results["explanation"]
     assert repaired["anomalies"] == {}
     assert repaired["verdict"] == "valid"
-    assert "had synced 0 times" not in proof_of(repaired)
+    assert "had synced 0 times" not in find_proof(repaired)
     assert " 0 were not there in the end" in repaired["explanation"]
 
 

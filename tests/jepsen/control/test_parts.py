@@ -1,4 +1,4 @@
-"""Parts of the control: wires, the worst part of a stream, and the repaired journal."""
+"""Parts of the control: the relay, the worst prefix of a stream, and the repaired journal."""
 
 import socket
 import struct
@@ -18,21 +18,21 @@ from jepsen.control.repaired import PatientJournal
 from raftlog.testing.ports import address_of, listen
 
 
-def framed(message: Any) -> bytes:
+def frame(message: Any) -> bytes:
     data = zlib.compress(pickle.dumps(message))
     return struct.pack("i", len(data)) + data
 
 
-def append(previous: int, count: int) -> bytes:
+def append_entries(previous: int, count: int) -> bytes:
     entries = [(b"command", previous + 1 + number, 1) for number in range(count)]
-    return framed({"type": "append_entries", "prevLogIdx": previous, "entries": entries})
+    return frame({"type": "append_entries", "prevLogIdx": previous, "entries": entries})
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
 @pytest.mark.parametrize("passed", [0, 3, 30, 61])
-def test_the_worst_part_ends_behind_the_message_that_leaves_the_shortest_log(passed: int, step: int) -> None:
-    first, again, rest = append(90, 30), append(100, 5), append(105, 15)
-    said = first + again + rest + framed({"type": "request_vote"})
+def test_the_worst_prefix_ends_after_the_message_that_leaves_the_shortest_log(passed: int, step: int) -> None:
+    first, again, rest = append_entries(90, 30), append_entries(100, 5), append_entries(105, 15)
+    said = first + again + rest + frame({"type": "request_vote"})
     stream = Stream()
     for at in range(0, len(said), step):
         stream.feed(said[at : at + step])
@@ -42,8 +42,8 @@ def test_the_worst_part_ends_behind_the_message_that_leaves_the_shortest_log(pas
     assert stream.worst() == Part(len(rest), 120)
 
 
-def test_an_acknowledgement_counts_once_it_was_passed_on() -> None:
-    stream, answer = Stream(), framed({"type": "next_node_idx", "next_node_idx": 8, "success": True})
+def test_an_acknowledgement_counts_once_it_was_forwarded() -> None:
+    stream, answer = Stream(), frame({"type": "next_node_idx", "next_node_idx": 8, "success": True})
     stream.feed(answer)
     stream.note_passed(len(answer) - 1)
     assert stream.acknowledged == 0
@@ -62,7 +62,7 @@ def journal(tmp_path: Path) -> Iterator[PatientJournal]:
     journal._destroy()
 
 
-def test_a_patient_journal_keeps_what_matches(journal: PatientJournal, tmp_path: Path) -> None:
+def test_a_patient_journal_keeps_matching_entries(journal: PatientJournal, tmp_path: Path) -> None:
     journal.deleteEntriesFrom(1)
     journal.add(b"command", 2, 1)
     journal.settle()
@@ -71,7 +71,7 @@ def test_a_patient_journal_keeps_what_matches(journal: PatientJournal, tmp_path:
     assert entries_in(tmp_path / "journal") == 6
 
 
-def test_a_patient_journal_cuts_where_another_term_is_offered(journal: PatientJournal, tmp_path: Path) -> None:
+def test_a_patient_journal_is_truncated_where_the_terms_differ(journal: PatientJournal, tmp_path: Path) -> None:
     journal.deleteEntriesFrom(1)
     journal.add(b"command", 2, 1)
     journal.add(b"other", 3, 2)
@@ -81,7 +81,7 @@ def test_a_patient_journal_cuts_where_another_term_is_offered(journal: PatientJo
 
 
 class Wire:
-    """Node 1 has called node 2 through the relay."""
+    """Relay with a connection from node 1 to node 2."""
 
     def __init__(self) -> None:
         self._listening = listen()
@@ -102,7 +102,7 @@ def wire() -> Iterator[Wire]:
         yield wire
 
 
-def received(called: socket.socket) -> bytes:
+def receive_all(called: socket.socket) -> bytes:
     """Receive until the end of the connection."""
     parts = []
     with suppress(ConnectionResetError):
@@ -111,25 +111,25 @@ def received(called: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def test_bytes_go_both_ways_in_order_and_so_does_the_end(wire: Wire) -> None:
+def test_bytes_and_the_end_are_forwarded_in_both_directions(wire: Wire) -> None:
     wire.called.sendall(b"back")
     assert wire.caller.recv(100) == b"back"
     wire.caller.sendall(b"to and ")
     wire.relay.set_delay(0.05)
     wire.caller.sendall(b"fro")
     wire.caller.close()
-    assert received(wire.called) == b"to and fro"
+    assert receive_all(wire.called) == b"to and fro"
 
 
 def test_messages_in_flight_at_a_crash_arrive_in_part(wire: Wire) -> None:
     wire.relay.set_delay(30)
-    first, rest = append(100, 5), append(105, 15)
+    first, rest = append_entries(100, 5), append_entries(105, 15)
     wire.caller.sendall(first + rest)
     while wire.relay.under_way((1, 2)) < len(first + rest):
         pass
     assert f"{len(first)} arrived" in wire.relay.die(1)
-    assert received(wire.called) == first
-    assert received(wire.caller) == b""
+    assert receive_all(wire.called) == first
+    assert receive_all(wire.caller) == b""
 
 
 def test_a_cut_link_drops_bytes_and_its_connections_end_with_the_cut(wire: Wire) -> None:
@@ -141,14 +141,14 @@ def test_a_cut_link_drops_bytes_and_its_connections_end_with_the_cut(wire: Wire)
     wire.called.sendall(b"the other way is open")
     assert wire.caller.recv(100) == b"the other way is open"
     wire.relay.cut([])
-    assert received(wire.called) == b""
+    assert receive_all(wire.called) == b""
 
 
-def test_with_patience_a_machine_dies_when_it_leaves_others_without_what_they_acknowledged(wire: Wire) -> None:
-    wire.called.sendall(framed({"type": "next_node_idx", "next_node_idx": 200, "success": True}))
+def test_a_patient_crash_waits_until_others_lack_acknowledged_entries(wire: Wire) -> None:
+    wire.called.sendall(frame({"type": "next_node_idx", "next_node_idx": 200, "success": True}))
     assert wire.caller.recv(1000)
     wire.relay.set_delay(30)
-    first = append(100, 5)
-    wire.caller.sendall(first + append(105, 15))
+    first = append_entries(100, 5)
+    wire.caller.sendall(first + append_entries(105, 15))
     assert f"{len(first)} arrived" in wire.relay.die(1, patience_s=1000)
-    assert received(wire.called) == first
+    assert receive_all(wire.called) == first

@@ -1,4 +1,4 @@
-"""Small programs that are run under the shim until they kill themselves, and draws that are no chance."""
+"""Small programs that run under the shim until they kill themselves, and random generators with fixed results."""
 
 import signal
 import subprocess
@@ -46,8 +46,8 @@ def sync_directory(path="."):
 """
 
 
-class Worst(Random):
-    """Choices by which no unsynced data survives."""
+class NothingSurvives(Random):
+    """Random generator with whose choices no unsynced data survives."""
 
     def random(self) -> float:
         return 0.9
@@ -59,8 +59,8 @@ class Worst(Random):
         return a
 
 
-class Best(Random):
-    """Choices by which all unsynced data survives."""
+class EverythingSurvives(Random):
+    """Random generator with whose choices all unsynced data survives."""
 
     def random(self) -> float:
         return 0.1
@@ -76,10 +76,10 @@ def node_disk(directory: Path, **options: Any) -> NodeDisk:
     return NodeDisk(directory / "data", directory / "state", **options)
 
 
-def run(
+def run_program(
     directory: Path, disk: NodeDisk, program: str, *arguments: str, prelude: str = "", prepare: Sequence[Any] = ()
 ) -> str:
-    """Run a program in the data directory; return its output until it was killed.
+    """Run a program in the data directory until it is killed; return its output.
 
     `prelude` is code before the program; `prepare` switches faults on before it starts.
     """
@@ -102,7 +102,7 @@ def run(
     return done.stdout
 
 
-def content(directory: Path) -> dict[str, bytes]:
-    """Return all files of the data directory, by their names in it."""
+def read_files(directory: Path) -> dict[str, bytes]:
+    """Return the content of all files of the data directory by name."""
     data = directory / "data"
     return {str(path.relative_to(data)): path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file()}

@@ -1,4 +1,4 @@
-"""Programs at random, on a real disk under the shim and on the simulated one: the power takes the same from both.
+"""Random programs on a real disk under the shim and on the simulated disk: both lose the same in a power loss.
 
 Draws that are no chance take all that may go, or nothing; so what is left is to be the same, byte by byte.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
-from tests.jepsen.disk.programs import Best, Worst, content, node_disk, run
+from tests.jepsen.disk.programs import EverythingSurvives, NothingSurvives, node_disk, read_files, run_program
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -56,7 +56,7 @@ for what, *of in json.loads(sys.argv[1]):
 """
 
 
-def drawn(random: Random) -> Program:
+def draw_program(random: Random) -> Program:
     program: Program = [["mkdir", "x"], ["mkdir", "y"], *(["create", name] for name in NAMES[::2])]
     for _ in range(OPERATIONS):
         name, other = random.sample(NAMES, 2)
@@ -78,7 +78,7 @@ def drawn(random: Random) -> Program:
     return program
 
 
-def simulate(disk: SimulatedDisk, program: Program) -> None:
+def run_simulated(disk: SimulatedDisk, program: Program) -> None:
     for what, *of in program:
         paths = [f"/{each}" for each in of if isinstance(each, str)]
         try:
@@ -127,29 +127,29 @@ KEPT: list[list[Program]] = [
 
 
 @pytest.mark.parametrize("lives", KEPT)
-def test_programs_that_once_distinguished_the_disks(lives: list[Program], tmp_path: Path) -> None:
-    compare(lives, Worst(), tmp_path)
+def test_the_disks_agree_on_programs_that_once_distinguished_them(lives: list[Program], tmp_path: Path) -> None:
+    compare(lives, NothingSurvives(), tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_power_takes_what_it_takes_from_the_simulated_disk(seed: int, tmp_path: Path) -> None:
+def test_a_power_loss_has_the_same_effect_on_both_disks(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
-    draws = random.choice([Worst(), Best()])
-    compare([drawn(random) for _ in range(3)], draws, tmp_path)
+    draws = random.choice([NothingSurvives(), EverythingSurvives()])
+    compare([draw_program(random) for _ in range(3)], draws, tmp_path)
 
 
 def compare(lives: list[Program], draws: Random, tmp_path: Path) -> None:
-    """Compare the two disks over several lives of a program.
+    """Compare the two disks over several runs of a program.
 
     The last life ends with a loss of power, and so does the first of three; others are only killed."""
     simulated, disk = SimulatedDisk(draws), node_disk(tmp_path)
     for life, program in enumerate(lives):
-        simulate(simulated, program)
-        run(tmp_path, disk, PROGRAM, json.dumps(program))
+        run_simulated(simulated, program)
+        run_program(tmp_path, disk, PROGRAM, json.dumps(program))
         if life != len(lives) - 1 and (life or len(lives) == 2):
             simulated.process_crash()  # and no loss of power
         else:
             simulated.power_loss()
             disk.lose_power(draws)
         there = {path.removeprefix("/"): data for path, data in simulated.snapshot().items()}
-        assert content(tmp_path) == there, f"life {life}"
+        assert read_files(tmp_path) == there, f"life {life}"

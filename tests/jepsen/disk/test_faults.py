@@ -1,4 +1,4 @@
-"""Faults of the disk that are switched while a program runs under the shim, and what it counts of them."""
+"""Disk faults that are switched on and off while a program runs under the shim, and the counts of their effects."""
 
 import errno
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 from jepsen.disk import NodeDisk
 from jepsen.disk.shim_library import CannotBeBuilt, library
-from tests.jepsen.disk.programs import content, node_disk, run
+from tests.jepsen.disk.programs import node_disk, read_files, run_program
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -18,7 +18,7 @@ def disk(tmp_path: Path) -> NodeDisk:
     return node_disk(tmp_path)
 
 
-def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -> None:
+def test_a_full_disk_accepts_only_writes_that_fit(tmp_path: Path, disk: NodeDisk) -> None:
     (tmp_path / "data/a").write_bytes(b"o" * 5000)
     program = """
     import shutil
@@ -32,15 +32,15 @@ def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -
     attempt(os.pwrite, a, b"n", 50_000)         # a hole
     attempt(os.posix_fallocate, a, 0, 200_000)
     """
-    printed = run(tmp_path, disk, program, prepare=[disk.fill])
+    printed = run_program(tmp_path, disk, program, prepare=[disk.fill])
     full = str(errno.ENOSPC)
     assert printed.split() == ["0", "ok", full, full, full, "ok", full, full]
     assert (disk.seen().refused, disk.seen().reported_full) == (5, 1)
-    assert content(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
-    assert run(tmp_path, disk, "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
+    assert read_files(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
+    assert run_program(tmp_path, disk, "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
 
 
-def test_syncs_fail_as_often_as_they_shall(tmp_path: Path, disk: NodeDisk) -> None:
+def test_the_requested_number_of_syncs_fails(tmp_path: Path, disk: NodeDisk) -> None:
     program = """
     a, outside = opened('a', b"content"), opened('../outside')
     for sync in os.fsync, os.fdatasync, os.fsync:
@@ -48,10 +48,10 @@ def test_syncs_fail_as_often_as_they_shall(tmp_path: Path, disk: NodeDisk) -> No
         attempt(sync, a)
     """
     io_error = str(errno.EIO)
-    printed = run(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(2)])
+    printed = run_program(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(2)])
     assert printed.split() == ["ok", io_error, "ok", io_error, "ok", "ok"]
     assert (disk.seen().syncs, disk.seen().failed) == (3, 2)
-    printed = run(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(-1)])
+    printed = run_program(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(-1)])
     assert printed.split() == ["ok", io_error] * 3
 
 
@@ -70,11 +70,11 @@ def test_syncs_and_the_wait_for_events_take_longer(tmp_path: Path, disk: NodeDis
     slept(events.poll, 0)
     """
     faults = [lambda: disk.slow_syncs(0.05), lambda: disk.stall_loop(0.06)]
-    printed = run(tmp_path, disk, program, prepare=faults)
+    printed = run_program(tmp_path, disk, program, prepare=faults)
     assert printed.split()[:1] + printed.split()[2:3] == ["True", "True"]
     seen = disk.seen()
     assert (seen.delayed, seen.delayed_ms, seen.stalls, seen.stalled_ms) == (1, 50, 1, 60)
-    run(tmp_path, disk, "pass")
+    run_program(tmp_path, disk, "pass")
     assert disk.seen() == (0,) * 8, "a launch begins anew"
 
 
@@ -85,8 +85,8 @@ def test_without_a_compiler_the_error_names_the_package(tmp_path: Path, monkeypa
         library.__wrapped__()
 
 
-def test_a_disk_may_be_full_without_saying_so(tmp_path: Path, disk: NodeDisk) -> None:
+def test_a_disk_may_be_full_while_it_reports_free_space(tmp_path: Path, disk: NodeDisk) -> None:
     program = "import shutil; print(shutil.disk_usage('.').free > 0); attempt(os.write, opened('b'), b'n')"
-    printed = run(tmp_path, disk, program, prepare=[lambda: disk.fill(secretly=True)])
+    printed = run_program(tmp_path, disk, program, prepare=[lambda: disk.fill(secretly=True)])
     assert printed.split() == ["True", str(errno.ENOSPC)]
     assert (disk.seen().refused, disk.seen().reported_full) == (1, 0)

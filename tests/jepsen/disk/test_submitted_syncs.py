@@ -1,4 +1,4 @@
-"""Syncs that a program submits by Linux AIO, under the shim: lost, slow and failing as those of a thread are."""
+"""Syncs submitted by Linux AIO under the shim: lost, slow and failing like those of a thread."""
 
 import errno
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jepsen.disk import NodeDisk
-from tests.jepsen.disk.programs import Worst, content, node_disk, run
+from tests.jepsen.disk.programs import NothingSurvives, node_disk, read_files, run_program
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -43,28 +43,28 @@ def test_a_submitted_sync_makes_a_file_durable(tmp_path: Path, disk: NodeDisk) -
         os.pwrite(descriptor, NEW, 0)
     asyncio.run(submit(a))
     """
-    assert run(tmp_path, disk, program, prelude=PRELUDE) == "None\n"
-    disk.lose_power(Worst())
-    assert content(tmp_path) == {"a": NEW, "b": OLD}
+    assert run_program(tmp_path, disk, program, prelude=PRELUDE) == "None\n"
+    disk.lose_power(NothingSurvives())
+    assert read_files(tmp_path) == {"a": NEW, "b": OLD}
 
 
 def test_submitted_syncs_fail_and_are_lost(tmp_path: Path, disk: NodeDisk) -> None:
     failing = [lambda: disk.fail_syncs(-1)]
     (tmp_path / "data/a").write_bytes(OLD)
     program = "a = opened('a', NEW); asyncio.run(submit(a)); asyncio.run(submit(a))"
-    assert run(tmp_path, disk, program, prelude=PRELUDE, prepare=failing).split() == [str(errno.EIO)] * 2
+    assert run_program(tmp_path, disk, program, prelude=PRELUDE, prepare=failing).split() == [str(errno.EIO)] * 2
     assert disk.seen().failed == 2
-    disk.lose_power(Worst())
-    assert content(tmp_path) == {"a": OLD}
+    disk.lose_power(NothingSurvives())
+    assert read_files(tmp_path) == {"a": OLD}
 
 
-def test_submitted_syncs_take_longer_beside_each_other(tmp_path: Path, disk: NodeDisk) -> None:
+def test_submitted_syncs_are_slowed_concurrently(tmp_path: Path, disk: NodeDisk) -> None:
     program = """
     files = [opened(str(number), OLD) for number in range(8)]
     begin = time.monotonic()
     asyncio.run(submit(*files))
     print(0.2 <= time.monotonic() - begin < 8 * 0.2)
     """
-    printed = run(tmp_path, disk, program, prelude=PRELUDE, prepare=[lambda: disk.slow_syncs(0.2)])
+    printed = run_program(tmp_path, disk, program, prelude=PRELUDE, prepare=[lambda: disk.slow_syncs(0.2)])
     assert printed.split() == ["None"] * 8 + ["True"]
     assert (disk.seen().syncs, disk.seen().delayed) == (8, 8)

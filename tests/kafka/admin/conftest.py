@@ -31,23 +31,23 @@ class Admin:
         return range(first, last + 1)
 
     async def call(self, key: ApiKey, version: int | None = None, **fields: Any) -> Any:
-        """Send a request; structures are dicts. Return the answer as the client decodes it."""
+        """Send a request, whose structures are dicts; return the answer as the client decodes it."""
         api = self.apis[key]
         version = api.versions[1] if version is None else version
-        body = made(schemas.request_class(key), fields).encode(version=version)
+        body = make_message(schemas.request_class(key), fields).encode(version=version)
         message = schemas.decode(key=key, version=version, body=memoryview(body))
         answer = await api.handle(KafkaRequest(key, version, message, CALLER))
         encoded = b"".join(schemas.encode(answer, version))
         return schemas.answer_class(key).decode(encoded, version=version)
 
 
-def made(kind: Any, fields: dict[str, Any]) -> Any:
-    """Return a message of this class whose nested structures are given as dicts."""
+def make_message(kind: Any, fields: dict[str, Any]) -> Any:
+    """Return a message of this class from fields whose nested structures are dicts."""
     values = {}
     for name, value in fields.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             inner = kind._struct.fields[name].array_of.data_class
-            values[name] = [made(inner, each) for each in value]
+            values[name] = [make_message(inner, each) for each in value]
         else:
             values[name] = value
     return kind(**values)
@@ -55,7 +55,7 @@ def made(kind: Any, fields: dict[str, Any]) -> Any:
 
 @pytest.fixture
 async def lone(tmp_path: Path) -> AsyncIterator[Admin]:
-    """Return the handlers of a lone broker."""
+    """Return the handlers of a single broker."""
     async with brokers_in(tmp_path, 1) as brokers:
         await brokers.start()
         yield Admin(brokers[1], KafkaSettings(auto_create_topics=True))

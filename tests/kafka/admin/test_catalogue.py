@@ -1,4 +1,4 @@
-"""Catalogue of configurations: every name of Kafka is known, and what is described can be set back."""
+"""Catalogue of configurations: every name of Kafka is known, and described values can be set again."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_every_fixed_name_has_a_reason_for_its_refusal() -> None:
 
 
 @pytest.mark.parametrize("config", [TopicConfig(), TopicConfig(flush_messages=1 << 40, flush_ms=7, retention_ms=None)])
-def test_described_values_can_be_set_back(config: TopicConfig) -> None:
+def test_described_values_can_be_set_again(config: TopicConfig) -> None:
     described = {name: to_kafka(name, value) for name, value in config.as_strings().items()}
     described |= {name: known.fixed for name, known in TOPIC_NAMES.items() if known.fixed is not None}
     assert set(described) == set(TOPIC_NAMES)
@@ -82,7 +82,7 @@ def test_described_values_can_be_set_back(config: TopicConfig) -> None:
         ("retention.ms", "soon", "soon"),
     ],
 )
-def test_kafkas_values_become_values_of_settings(name: str, value: str, text: str) -> None:
+def test_kafkas_values_are_converted_to_settings(name: str, value: str, text: str) -> None:
     assert from_kafka(name, value) == text
 
 
@@ -99,11 +99,11 @@ def test_kafkas_values_become_values_of_settings(name: str, value: str, text: st
         ("leader.replication.throttled.replicas", " , "),
     ],
 )
-def test_values_that_mean_the_same_are_accepted(name: str, value: str) -> None:
+def test_values_with_the_same_meaning_are_accepted(name: str, value: str) -> None:
     assert checked_overrides([(name, value)]) == {}
 
 
-def test_unknown_names_are_answered_with_the_nearest() -> None:
+def test_the_error_for_an_unknown_name_has_the_nearest() -> None:
     with pytest.raises(AdminRefusal, match=r"did you mean 'min\.insync\.replicas'"):
         topic_name("min.insync.replica")
     with pytest.raises(AdminRefusal):

@@ -14,7 +14,7 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def resource(kind: int, name: str, **fields: Any) -> dict[str, Any]:
+def resource_fields(kind: int, name: str, **fields: Any) -> dict[str, Any]:
     return {"resource_type": kind, "resource_name": name, **fields}
 
 
@@ -24,20 +24,20 @@ async def describe(
     fields: dict[str, Any] = {"include_synonyms": True}
     if version is None or version >= 3:
         fields["include_documentation"] = True
-    resources = [resource(kind, name, configuration_keys=keys)]
+    resources = [resource_fields(kind, name, configuration_keys=keys)]
     answer = await admin.call(ApiKey.DESCRIBE_CONFIGS, version, resources=resources, **fields)
     (result,) = answer.results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
 
 
-async def values(admin: Admin, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
+async def describe_values(admin: Admin, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
     return {each.name: (each.value, each.config_source) for each in (await describe(admin, kind, name)).configs}
 
 
 async def replace(admin: Admin, kind: int, name: str, *, version: int | None = None, **configs: str | None) -> Any:
     rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
-    resources = [resource(kind, name, configs=rows)]
+    resources = [resource_fields(kind, name, configs=rows)]
     answer = await admin.call(ApiKey.ALTER_CONFIGS, version, resources=resources, validate_only=False)
     (result,) = answer.responses
     return result
@@ -52,7 +52,7 @@ async def change(
     validate_only: bool = False,
 ) -> Any:
     rows = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
-    resources = [resource(kind, name, configs=rows)]
+    resources = [resource_fields(kind, name, configs=rows)]
     answer = await admin.call(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, version, resources=resources, validate_only=validate_only
     )
@@ -92,8 +92,8 @@ async def test_only_requested_names_are_described(admin: Admin) -> None:
 
 async def test_brokers_are_described(admin: Admin) -> None:
     described = (await describe(admin, BROKER, "1")).configs
-    assert {each.name for each in described if not each.read_only} == set(await values(admin, BROKER, ""))
-    found = await values(admin, BROKER, "1")
+    assert {each.name for each in described if not each.read_only} == set(await describe_values(admin, BROKER, ""))
+    found = await describe_values(admin, BROKER, "1")
     assert found["num.partitions"] == ("1", 5)
     assert found["default.replication.factor"] == ("1", 5)
     assert found["auto.create.topics.enable"] == ("true", 4)
@@ -101,7 +101,7 @@ async def test_brokers_are_described(admin: Admin) -> None:
     assert found["broker.rack"] == (None, 5)
     assert found["log.dirs"][1] == 4
     assert found["balancer.mode"] == ("continuous", 5)
-    assert set(await values(admin, BROKER, "")) == {
+    assert set(await describe_values(admin, BROKER, "")) == {
         "balancer.mode",
         "balancer.moves.max",
         "catch.up.bytes.per.s",
@@ -130,29 +130,29 @@ async def test_unknown_resources_are_refused(admin: Admin, kind: int, name: str,
         assert (result.error_code, bool(result.error_message)) == (code, True)
 
 
-async def test_described_configurations_can_be_set_back(admin: Admin) -> None:
+async def test_described_configurations_can_be_set_again(admin: Admin) -> None:
     for kind, name in ((TOPIC, "t"), (BROKER, "1"), (BROKER, "")):
-        before = await values(admin, kind, name)
+        before = await describe_values(admin, kind, name)
         known = {key: value for key, (value, _) in before.items() if value is not None}
         result = await replace(admin, kind, name, **known)
         assert (result.error_code, result.error_message) == (0, None)
         result = await change(admin, kind, name, *((key, SET, value) for key, value in known.items()))
         assert (result.error_code, result.error_message) == (0, None)
-        after = await values(admin, kind, name)
+        after = await describe_values(admin, kind, name)
         assert {key: value for key, (value, _) in after.items()} == {key: value for key, (value, _) in before.items()}
         result = await change(admin, kind, name, *((key, DELETE, None) for key in before))
         assert (result.error_code, result.error_message) == (0, None)
-    assert (await values(admin, TOPIC, "t"))["retention.ms"] == ("604800000", 5)
+    assert (await describe_values(admin, TOPIC, "t"))["retention.ms"] == ("604800000", 5)
 
 
 async def test_a_replacement_unsets_the_other_settings(admin: Admin) -> None:
     for version in admin.versions(ApiKey.ALTER_CONFIGS):
         result = await replace(admin, TOPIC, "t", version=version, segment_ms=str(1000 + version))
         assert (result.error_code, result.error_message) == (0, None)
-        found = await values(admin, TOPIC, "t")
+        found = await describe_values(admin, TOPIC, "t")
         assert (found["segment.ms"], found["retention.ms"]) == ((str(1000 + version), 1), ("604800000", 5))
     assert (await replace(admin, TOPIC, "t")).error_code == 0
-    assert (await values(admin, TOPIC, "t"))["segment.ms"] == ("604800000", 5)
+    assert (await describe_values(admin, TOPIC, "t"))["segment.ms"] == ("604800000", 5)
 
 
 async def test_changes_set_delete_append_and_subtract(admin: Admin) -> None:
@@ -167,22 +167,22 @@ async def test_changes_set_delete_append_and_subtract(admin: Admin) -> None:
             version=version,
         )
         assert (result.error_code, result.error_message) == (0, None)
-        found = await values(admin, TOPIC, "t")
+        found = await describe_values(admin, TOPIC, "t")
         assert (found["segment.ms"], found["retention.ms"]) == (("5000", 1), ("604800000", 5))
         assert found["cleanup.policy"] == ("delete,compact", 1)
         result = await change(admin, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete, none"), version=version)
-        assert (await values(admin, TOPIC, "t"))["cleanup.policy"] == ("compact", 1)
+        assert (await describe_values(admin, TOPIC, "t"))["cleanup.policy"] == ("compact", 1)
         await change(admin, TOPIC, "t", ("cleanup.policy", DELETE, None))
 
 
 async def test_validation_changes_nothing(admin: Admin) -> None:
-    before = await values(admin, TOPIC, "t")
+    before = await describe_values(admin, TOPIC, "t")
     result = await change(admin, TOPIC, "t", ("retention.ms", SET, "7"), validate_only=True)
     assert result.error_code == 0
     result = await change(admin, BROKER, "", ("leaders.balance", SET, "false"), validate_only=True)
     assert result.error_code == 0
-    assert await values(admin, TOPIC, "t") == before
-    assert (await values(admin, BROKER, ""))["leaders.balance"] == ("true", 5)
+    assert await describe_values(admin, TOPIC, "t") == before
+    assert (await describe_values(admin, BROKER, ""))["leaders.balance"] == ("true", 5)
 
 
 BAD_CHANGES = [
@@ -208,8 +208,12 @@ BAD_CHANGES = [
 ]
 
 
-async def test_bad_changes_are_refused_and_nothing_is_done(admin: Admin) -> None:
-    before = await values(admin, TOPIC, "t"), await values(admin, BROKER, ""), logging.getLogger("raftlog").level
+async def test_invalid_changes_are_refused_and_change_nothing(admin: Admin) -> None:
+    before = (
+        await describe_values(admin, TOPIC, "t"),
+        await describe_values(admin, BROKER, ""),
+        logging.getLogger("raftlog").level,
+    )
     for kind, name, bad, code, message in BAD_CHANGES:
         good = {TOPIC: ("segment.ms", SET, "5"), BROKER: ("balancer.moves.max", SET, "16"), LOGGER: None}[kind]
         result = await change(admin, kind, name, *([] if good is None else [good]), bad)
@@ -217,16 +221,20 @@ async def test_bad_changes_are_refused_and_nothing_is_done(admin: Admin) -> None
         assert message in result.error_message
     twice = await change(admin, TOPIC, "t", ("segment.ms", SET, "5"), ("segment.ms", DELETE, None))
     assert (twice.error_code, twice.error_message) == (42, "segment.ms is given twice; change it once")
-    after = await values(admin, TOPIC, "t"), await values(admin, BROKER, ""), logging.getLogger("raftlog").level
+    after = (
+        await describe_values(admin, TOPIC, "t"),
+        await describe_values(admin, BROKER, ""),
+        logging.getLogger("raftlog").level,
+    )
     assert after == before
 
 
 async def test_a_resource_named_twice_is_not_changed(admin: Admin) -> None:
     rows = [{"name": "retention.ms", "config_operation": SET, "value": "5"}]
-    resources = [resource(TOPIC, "t", configs=rows), resource(TOPIC, "t", configs=rows)]
+    resources = [resource_fields(TOPIC, "t", configs=rows), resource_fields(TOPIC, "t", configs=rows)]
     answer = await admin.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=resources, validate_only=False)
     assert [each.error_code for each in answer.responses] == [42, 42]
-    assert (await values(admin, TOPIC, "t"))["retention.ms"] == ("60000", 1)
+    assert (await describe_values(admin, TOPIC, "t"))["retention.ms"] == ("60000", 1)
 
 
 async def test_settings_of_the_cluster_are_altered(admin: Admin) -> None:
@@ -238,18 +246,18 @@ async def test_settings_of_the_cluster_are_altered(admin: Admin) -> None:
     assert [(each.value, each.source) for each in row.synonyms] == [("false", 3), ("true", 5)]
     result = await replace(admin, BROKER, "", balancer_moves_max="4")
     assert (result.error_code, result.error_message) == (0, None)
-    found = await values(admin, BROKER, "")
+    found = await describe_values(admin, BROKER, "")
     assert (found["leaders.balance"], found["balancer.moves.max"]) == (("true", 5), ("4", 3))
 
 
 async def test_levels_of_loggers_are_described_and_changed(admin: Admin) -> None:
     name = "raftlog.api.kafka.handlers.admin.loggers"
-    before = await values(admin, LOGGER, "1")
+    before = await describe_values(admin, LOGGER, "1")
     assert before[name][1] == 6
     try:
         assert (await change(admin, LOGGER, "1", (name, SET, "error"))).error_code == 0
-        assert (await values(admin, LOGGER, "1"))[name] == ("ERROR", 6)
+        assert (await describe_values(admin, LOGGER, "1"))[name] == ("ERROR", 6)
         assert logging.getLogger(name).level == logging.ERROR
     finally:
         assert (await change(admin, LOGGER, "1", (name, DELETE, None))).error_code == 0
-    assert await values(admin, LOGGER, "1") == before
+    assert await describe_values(admin, LOGGER, "1") == before

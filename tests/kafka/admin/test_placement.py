@@ -52,7 +52,9 @@ async def reassign(admin: Admin, *orders: tuple[str, int, list[int] | None]) -> 
     ]
 
 
-async def pending(admin: Admin, topics: Any = None) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+async def list_pending(
+    admin: Admin, topics: Any = None
+) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
     answer = await admin.call(ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=topics, timeout_ms=10_000)
     assert (answer.error_code, answer.error_message) == (0, None)
     return {
@@ -107,7 +109,7 @@ async def test_partitions_are_reassigned(unplanned: Brokers) -> None:
     assert assigned(unplanned[2], "t") == [2, 1]
     await until(lambda: voters(unplanned[2], "t") == {1, 2})
     assert await reassign(admin, ("t", 0, None)) == [("t", 0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)]
-    assert await pending(admin) == {}
+    assert await list_pending(admin) == {}
 
 
 async def test_pending_reassignments_are_listed_and_cancelled(unplanned: Brokers) -> None:
@@ -118,9 +120,9 @@ async def test_pending_reassignments_are_listed_and_cancelled(unplanned: Brokers
     await until(lambda: not unplanned[1].node.is_alive(3))
     assert await reassign(admin, ("t", 0, [1, 3])) == [("t", 0, 0)]
     listed = {("t", 0): ([1, 3, 2], [3], [2])}
-    assert await pending(admin) == listed
-    assert await pending(admin, [{"name": "t", "partition_indexes": [0]}]) == listed
-    assert await pending(admin, [{"name": "t", "partition_indexes": [1]}]) == {}
+    assert await list_pending(admin) == listed
+    assert await list_pending(admin, [{"name": "t", "partition_indexes": [0]}]) == listed
+    assert await list_pending(admin, [{"name": "t", "partition_indexes": [1]}]) == {}
     assert await reassign(admin, ("t", 0, None)) == [("t", 0, 0)]
     assert assigned(unplanned[1], "t") == [1, 2]
 
@@ -137,7 +139,7 @@ BAD_ORDERS = [
 ]
 
 
-async def test_bad_reassignments_are_refused(unplanned: Brokers) -> None:
+async def test_invalid_reassignments_are_refused(unplanned: Brokers) -> None:
     admin = Admin(unplanned[1], DEFAULTS)
     for order, code in BAD_ORDERS:
         assert await reassign(admin, order) == [(*order[:2], code)]

@@ -21,7 +21,7 @@ from raftlog.client import Consumer, Producer
 from raftlog.records import NewRecord
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
-from tests.kafka.clients.stored import BEGINNING, WITHIN_S, FromEnd, Offset, Position, Since, Stored, Unsent
+from tests.kafka.clients.stored import BEGINNING, WITHIN_S, FromEnd, Offset, Position, Since, StoredRecord, UnsentRecord
 
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
 Result = TypeVar("Result")
@@ -43,12 +43,17 @@ class Driver:
         self.bootstrap, self.addresses = cluster.kafka, cluster.addresses
 
     def write(
-        self, topic: str, records: Sequence[Unsent], codec: str = "none", acks: str = "all", is_idempotent: bool = False
+        self,
+        topic: str,
+        records: Sequence[UnsentRecord],
+        codec: str = "none",
+        acks: str = "all",
+        is_idempotent: bool = False,
     ) -> None:
         """Write records, and wait until they are acknowledged."""
         raise NotImplementedError
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         """Return the first `count` records from a position on."""
         raise NotImplementedError
 
@@ -60,16 +65,21 @@ class Kcat(Driver):
     has_null_headers = False
 
     def write(
-        self, topic: str, records: Sequence[Unsent], codec: str = "none", acks: str = "all", is_idempotent: bool = False
+        self,
+        topic: str,
+        records: Sequence[UnsentRecord],
+        codec: str = "none",
+        acks: str = "all",
+        is_idempotent: bool = False,
     ) -> None:
-        """Write records with a process for each change of the headers: all lines of one have the same."""
+        """Write records, with one process per change of the headers: all lines of a process have the same."""
         settings = ["-z", codec, "-X", f"acks={acks}", "-X", f"enable.idempotence={str(is_idempotent).lower()}"]
         for headers, group in itertools.groupby(records, lambda record: record.headers):
             flags = list(itertools.chain(*(("-H", f"{name}={(value or b'').decode()}") for name, value in headers)))
             lines = b"".join(_line(record) for record in group)
             self.run("-P", "-t", topic, "-p", "0", "-Z", "-K", "|", *settings, *flags, sent=lines)
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         """Read with `-o`."""
         match start:
             case FromEnd(last):
@@ -80,9 +90,9 @@ class Kcat(Driver):
                 begin = "beginning" if start == BEGINNING else str(offset)
         return self.lines("-C", "-t", topic, "-p", "0", "-o", begin, "-c", str(count))
 
-    def lines(self, *flags: str) -> list[Stored]:
+    def lines(self, *flags: str) -> list[StoredRecord]:
         """Run a consumer; return the records that it prints."""
-        return [_printed(json.loads(line)) for line in self.run(*flags, "-J", "-q").splitlines()]
+        return [_parse_line(json.loads(line)) for line in self.run(*flags, "-J", "-q").splitlines()]
 
     def run(self, *flags: str, sent: bytes = b"") -> bytes:
         """Run kcat; return its output."""
@@ -92,28 +102,28 @@ class Kcat(Driver):
         return done.stdout
 
 
-def _line(record: Unsent) -> bytes:
+def _line(record: UnsentRecord) -> bytes:
     """Return the input of kcat for a record; with `-Z` an empty value is null."""
     return (b"" if record.key is None else record.key + b"|") + (record.value or b"") + b"\n"
 
 
-def _printed(line: dict[str, Any]) -> Stored:
+def _parse_line(line: dict[str, Any]) -> StoredRecord:
     names = line.get("headers", [])
-    headers = tuple((name, _utf8(value)) for name, value in zip(names[::2], names[1::2], strict=True))
-    return Stored(line["offset"], _utf8(line["key"]), _utf8(line["payload"]), headers, line["ts"])
+    headers = tuple((name, _to_utf8(value)) for name, value in zip(names[::2], names[1::2], strict=True))
+    return StoredRecord(line["offset"], _to_utf8(line["key"]), _to_utf8(line["payload"]), headers, line["ts"])
 
 
-def _utf8(text: str | None) -> bytes | None:
+def _to_utf8(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
 class Librdkafka(Driver):
-    """confluent-kafka."""
+    """Producer and consumer of confluent-kafka."""
 
     def write(
         self,
         topic: str,
-        records: Sequence[Unsent],
+        records: Sequence[UnsentRecord],
         codec: str = "none",
         acks: str = "all",
         is_idempotent: bool = False,
@@ -142,7 +152,7 @@ class Librdkafka(Driver):
         assert producer.flush(WITHIN_S) == 0
         assert errors == [None] * len(records)
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         """Read an assigned partition."""
         consumer = librdkafka.Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none"})
         try:
@@ -165,25 +175,32 @@ class Librdkafka(Driver):
             consumer.close()
 
 
-def from_librdkafka(message: librdkafka.Message) -> Stored:
+def from_librdkafka(message: librdkafka.Message) -> StoredRecord:
     """Return a message of confluent-kafka as a record."""
     assert message.error() is None, message.error()
     headers = tuple(message.headers() or ())
-    return Stored(message.offset(), message.key(), message.value(), headers, message.timestamp()[1])
+    return StoredRecord(message.offset(), message.key(), message.value(), headers, message.timestamp()[1])
 
 
 class Aiokafka(Driver):
-    """aiokafka."""
+    """Producer and consumer of aiokafka."""
 
     has_null_headers = False
 
     def write(
-        self, topic: str, records: Sequence[Unsent], codec: str = "none", acks: str = "all", is_idempotent: bool = False
+        self,
+        topic: str,
+        records: Sequence[UnsentRecord],
+        codec: str = "none",
+        acks: str = "all",
+        is_idempotent: bool = False,
     ) -> None:
         """Write records in one batch."""
         _run(self._write(topic, records, codec, acks, is_idempotent))
 
-    async def _write(self, topic: str, records: Sequence[Unsent], codec: str, acks: str, is_idempotent: bool) -> None:
+    async def _write(
+        self, topic: str, records: Sequence[UnsentRecord], codec: str, acks: str, is_idempotent: bool
+    ) -> None:
         async with AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
             compression_type=None if codec == "none" else codec,
@@ -194,11 +211,11 @@ class Aiokafka(Driver):
             for key, value, headers, timestamp in records:
                 await producer.send(topic, value, key, 0, timestamp, list(headers))
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         """Read an assigned partition."""
         return _run(self._read(topic, start, count))
 
-    async def _read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    async def _read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         place = AiokafkaPartition(topic, 0)
         async with AIOKafkaConsumer(bootstrap_servers=self.bootstrap) as consumer:
             consumer.assign([place])
@@ -215,13 +232,18 @@ class Aiokafka(Driver):
 
 
 class KafkaPython(Driver):
-    """kafka-python 3; other codecs than gzip need further packages."""
+    """Producer and consumer of kafka-python 3; codecs other than gzip need further packages."""
 
     codecs = ("none", "gzip")
     has_null_headers = False
 
     def write(
-        self, topic: str, records: Sequence[Unsent], codec: str = "none", acks: str = "all", is_idempotent: bool = False
+        self,
+        topic: str,
+        records: Sequence[UnsentRecord],
+        codec: str = "none",
+        acks: str = "all",
+        is_idempotent: bool = False,
     ) -> None:
         """Write records in one batch."""
         producer = kafka.KafkaProducer(
@@ -236,7 +258,7 @@ class KafkaPython(Driver):
         producer.flush(WITHIN_S)
         producer.close()
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         """Read an assigned partition."""
         place = kafka.TopicPartition(topic, 0)
         consumer = kafka.KafkaConsumer(bootstrap_servers=self.bootstrap, consumer_timeout_ms=1_000 * WITHIN_S)
@@ -256,32 +278,39 @@ class KafkaPython(Driver):
             consumer.close()
 
 
-def from_python(record: Any) -> Stored:
+def from_python(record: Any) -> StoredRecord:
     """Return a record of aiokafka, of kafka-python or of `raftlog.client`."""
-    return Stored(record.offset, record.key, record.value, tuple(record.headers), record.timestamp)
+    return StoredRecord(record.offset, record.key, record.value, tuple(record.headers), record.timestamp)
 
 
 class Raftlog(Driver):
-    """`raftlog.client`."""
+    """Producer and consumer of `raftlog.client`."""
 
     def write(
-        self, topic: str, records: Sequence[Unsent], codec: str = "none", acks: str = "all", is_idempotent: bool = False
+        self,
+        topic: str,
+        records: Sequence[UnsentRecord],
+        codec: str = "none",
+        acks: str = "all",
+        is_idempotent: bool = False,
     ) -> None:
         """Write records in one batch."""
         _run(self._write(topic, records, codec, acks, is_idempotent))
 
-    async def _write(self, topic: str, records: Sequence[Unsent], codec: str, acks: str, is_idempotent: bool) -> None:
+    async def _write(
+        self, topic: str, records: Sequence[UnsentRecord], codec: str, acks: str, is_idempotent: bool
+    ) -> None:
         options: Any = {"compression": codec, "acks": acks, "idempotent": is_idempotent}
         async with Producer(self.addresses, **options) as producer:
             new = [NewRecord(value, key, timestamp, headers) for key, value, headers, timestamp in records]
             for delivery in await producer.send_batch(topic, 0, new):
                 await delivery
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         """Read an assigned partition."""
         return _run(self._read(topic, start, count))
 
-    async def _read(self, topic: str, start: Position, count: int) -> list[Stored]:
+    async def _read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
         async with Consumer(self.addresses) as consumer:
             await consumer.assign([(topic, 0)])
             match start:
@@ -300,20 +329,25 @@ class Raftlog(Driver):
 
 
 class Http(Driver):
-    """The paths of Confluent's REST Proxy, with base64."""
+    """HTTP requests of Confluent's REST Proxy, with base64."""
 
     is_idempotent = False
     codecs = ("none",)
 
     def write(
-        self, topic: str, records: Sequence[Unsent], codec: str = "none", acks: str = "all", is_idempotent: bool = False
+        self,
+        topic: str,
+        records: Sequence[UnsentRecord],
+        codec: str = "none",
+        acks: str = "all",
+        is_idempotent: bool = False,
     ) -> None:
         """Write records in one request."""
         rows = [
             {
-                "key": _base64(record.key),
-                "value": _base64(record.value),
-                "headers": [{"name": name, "value": _base64(value)} for name, value in record.headers],
+                "key": _encode_base64(record.key),
+                "value": _encode_base64(record.value),
+                "headers": [{"name": name, "value": _encode_base64(value)} for name, value in record.headers],
                 "timestamp": record.timestamp,
             }
             for record in records
@@ -321,8 +355,8 @@ class Http(Driver):
         path = f"/topics/{topic}/partitions/0?acks={acks}"
         self._request("POST", path, {"Content-Type": BINARY}, orjson.dumps({"records": rows}))
 
-    def read(self, topic: str, start: Position, count: int) -> list[Stored]:
-        """Fetch until all are there."""
+    def read(self, topic: str, start: Position, count: int) -> list[StoredRecord]:
+        """Fetch until all `count` records have arrived."""
         match start:
             case Offset(offset):
                 begin = max(offset, 0)
@@ -331,16 +365,16 @@ class Http(Driver):
             case Since(timestamp):
                 path = f"/topics/{topic}/partitions/0/offsets?timestamp={timestamp}"
                 begin = ask(self.addresses[0], path)[1]["offset"]
-        found: list[Stored] = []
+        found: list[StoredRecord] = []
         while len(found) < count:
             path = f"/topics/{topic}/partitions/0/records?offset={begin + len(found)}"
             rows = self._request("GET", path, {"Accept": BINARY})
             found += [
-                Stored(
+                StoredRecord(
                     row["offset"],
-                    _bytes(row["key"]),
-                    _bytes(row["value"]),
-                    tuple((each["name"], _bytes(each["value"])) for each in row["headers"]),
+                    _to_bytes(row["key"]),
+                    _to_bytes(row["value"]),
+                    tuple((each["name"], _to_bytes(each["value"])) for each in row["headers"]),
                     row["timestamp"],
                 )
                 for row in rows
@@ -357,20 +391,20 @@ class Http(Driver):
         return orjson.loads(answer)
 
 
-def _base64(data: bytes | None) -> str | None:
+def _encode_base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _to_bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    async def bounded() -> Result:
+    async def run_bounded() -> Result:
         async with asyncio.timeout(WITHIN_S):
             return await work
 
-    return asyncio.run(bounded())
+    return asyncio.run(run_bounded())
 
 
 KAFKA_CLIENTS: Final = (Kcat, Librdkafka, Aiokafka, KafkaPython)

@@ -1,4 +1,4 @@
-"""Members of consumer groups, one for each client; all are polled on the test's event loop.
+"""Members of consumer groups, one class for each client; the test's event loop polls all of them.
 
 A member is joined by polls, and closed by the test's end."""
 
@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from raftlog.client import Consumer
 from raftlog.testing import Cluster
 from tests.kafka.clients.drivers import from_librdkafka, from_python
-from tests.kafka.clients.stored import WITHIN_S, Stored
+from tests.kafka.clients.stored import WITHIN_S, StoredRecord
 
 POLL_MS: Final = 50
 HEARTBEAT_MS: Final = 100
@@ -22,11 +22,11 @@ HEARTBEAT_MS: Final = 100
 
 
 class Member:
-    """Member of a group, subscribed to one topic; it begins at the start and commits by `commit` alone."""
+    """Member of a group, subscribed to one topic; it begins at the start and commits only by `commit`."""
 
     def __init__(self, cluster: Cluster, group: str, topic: str, instance: str | None = None) -> None:
         self.cluster, self.group, self.topic, self.instance = cluster, group, topic, instance
-        self.read: list[tuple[int, Stored]] = []
+        self.read: list[tuple[int, StoredRecord]] = []
         """Records that polls returned, with their partitions."""
 
     async def start(self) -> None:
@@ -182,7 +182,7 @@ class RaftlogMember(Member):
         await self._consumer.close()
 
 
-async def shared(members: Sequence[Member], partitions: int, records: int) -> None:
+async def poll_until_shared(members: Sequence[Member], partitions: int, records: int) -> None:
     """Poll until the members share all partitions evenly and have read this number of records."""
     share = partitions // len(members)
     try:

@@ -1,12 +1,12 @@
-"""Records as tests write and read them, whatever the client."""
+"""Records as tests write and read them with any client."""
 
 from typing import Final, NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Stored(NamedTuple):
-    """Record with the place that the partition gave it."""
+class StoredRecord(NamedTuple):
+    """Record with its offset and timestamp in the partition."""
 
     offset: int
     key: bytes | None
@@ -15,7 +15,7 @@ class Stored(NamedTuple):
     timestamp: int = -1
 
 
-class Unsent(NamedTuple):
+class UnsentRecord(NamedTuple):
     """Record to write; timestamps are in milliseconds."""
 
     key: bytes | None
@@ -23,9 +23,9 @@ class Unsent(NamedTuple):
     headers: Headers = ()
     timestamp: int = 1_600_000_000_123
 
-    def at(self, offset: int) -> Stored:
+    def at(self, offset: int) -> StoredRecord:
         """Return the record as it is stored at an offset."""
-        return Stored(offset, *self)
+        return StoredRecord(offset, *self)
 
 
 class Offset(NamedTuple):

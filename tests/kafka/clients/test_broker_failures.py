@@ -40,7 +40,7 @@ class Load:
         self.sent += 1
         return self.prefix + str(self.sent - 1).encode()
 
-    async def progress(self) -> None:
+    async def wait_for_progress(self) -> None:
         """Wait until more records are acknowledged than were sent before."""
         enough = self.sent + SOME
         await until(lambda: self.errors or len(self.acknowledged) >= enough, lambda: len(self.acknowledged))
@@ -94,27 +94,27 @@ class AiokafkaLoad(Load):
             self.acknowledged[value] = done.result().offset
 
 
-async def progress(loads: Sequence[Load]) -> None:
-    await asyncio.gather(*(load.progress() for load in loads))
+async def wait_for_progress(loads: Sequence[Load]) -> None:
+    await asyncio.gather(*(load.wait_for_progress() for load in loads))
 
 
-async def test_nothing_acknowledged_is_lost_or_duplicated(cluster, make_topic):
+async def test_no_acknowledged_record_is_lost_or_duplicated(cluster, make_topic):
     topic = make_topic()
     loads = [LibrdkafkaLoad(cluster, topic), AiokafkaLoad(cluster, topic)]
     async with asyncio.TaskGroup() as running:
         for load in loads:
             running.create_task(load.run())
-        await progress(loads)
+        await wait_for_progress(loads)
         leader = await asyncio.to_thread(cluster.leader, topic)
         cluster.nodes[leader].kill()
-        await progress(loads)
+        await wait_for_progress(loads)
         await asyncio.to_thread(cluster.nodes[leader].start)
         await asyncio.to_thread(cluster.wait_healthy)
         leader = await asyncio.to_thread(cluster.leader, topic)
         await asyncio.to_thread(cluster.nodes[leader].stop)
-        await progress(loads)
+        await wait_for_progress(loads)
         await asyncio.to_thread(cluster.nodes[leader].start)
-        await progress(loads)
+        await wait_for_progress(loads)
         for load in loads:
             load.is_ending = True
     sent = sum(load.sent for load in loads)

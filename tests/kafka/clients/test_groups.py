@@ -15,9 +15,9 @@ from tests.kafka.clients.group_members import (
     LibrdkafkaMember,
     Member,
     RaftlogMember,
-    shared,
+    poll_until_shared,
 )
-from tests.kafka.clients.stored import Unsent
+from tests.kafka.clients.stored import UnsentRecord
 
 MEMBERS = (LibrdkafkaMember, AiokafkaMember, KafkaPythonMember)
 Join = Callable[..., Any]
@@ -50,18 +50,20 @@ def fill(cluster, name) -> Callable[[int, int], list[bytes]]:
         written += len(values)
         producer = Librdkafka(cluster)
         for partition in range(partitions):
-            producer.write(name, [Unsent(None, value) for value in values[partition::partitions]], partition=partition)
+            producer.write(
+                name, [UnsentRecord(None, value) for value in values[partition::partitions]], partition=partition
+            )
         return values
 
     return write
 
 
-async def committed(cluster, group: str) -> dict[TopicPartition, int]:
+async def fetch_committed(cluster, group: str) -> dict[TopicPartition, int]:
     async with BrokerClient(cluster.addresses) as client:
         return {place: int(each.offset) for place, each in (await client.groups.committed(group)).items()}
 
 
-async def generation(cluster, group: str) -> int:
+async def read_generation(cluster, group: str) -> int:
     async with BrokerClient(cluster.addresses) as client:
         return int((await client.groups.describe(group)).generation)
 
@@ -71,25 +73,25 @@ async def test_members_share_leave_and_resume(kind, cluster, name, make_topic, j
     make_topic(4)
     values = fill(4, 5)
     first = await join(kind)
-    await shared([first], 4, 20)
+    await poll_until_shared([first], 4, 20)
     assert first.values() == sorted(values)
     await first.commit()
-    assert set((await committed(cluster, name)).values()) == {5}
+    assert set((await fetch_committed(cluster, name)).values()) == {5}
     second = await join(kind)
-    await shared([first, second], 4, 20)
+    await poll_until_shared([first, second], 4, 20)
     new = fill(4, 1)
-    await shared([first, second], 4, 24)
+    await poll_until_shared([first, second], 4, 24)
     assert sorted(first.values() + second.values()) == sorted(values + new)
     assert {place for place, _ in second.read} == second.partitions()
     await first.commit()
     await second.commit()
-    assert set((await committed(cluster, name)).values()) == {6}
+    assert set((await fetch_committed(cluster, name)).values()) == {6}
     for member in (first, second):
         await member.close()
         await member.start()
         member.read.clear()
     new = fill(4, 2)
-    await shared([first, second], 4, 8)
+    await poll_until_shared([first, second], 4, 8)
     assert sorted(first.values() + second.values()) == sorted(new)
 
 
@@ -97,9 +99,9 @@ async def test_cooperative_members_keep_their_partitions_in_a_rebalance(make_top
     make_topic(4)
     fill(4, 1)
     first = await join(CooperativeMember)
-    await shared([first], 4, 4)
+    await poll_until_shared([first], 4, 4)
     second = await join(CooperativeMember)
-    await shared([first, second], 4, 4)
+    await poll_until_shared([first, second], 4, 4)
     assert [each for each in first.assigned if each] == [[0, 1, 2, 3]]
     assert [set(each) for each in first.revoked if each] == [second.partitions()]
 
@@ -111,32 +113,32 @@ async def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
     make_topic(4)
     fill(4, 1)
     first, second = await join(kind, "one"), await join(kind, "two")
-    await shared([first, second], 4, 4)
-    before, kept = await generation(cluster, name), second.partitions()
+    await poll_until_shared([first, second], 4, 4)
+    before, kept = await read_generation(cluster, name), second.partitions()
     await second.commit()
     await second.close()
     await second.start()
-    await shared([first, second], 4, 4)
-    assert (await generation(cluster, name), second.partitions()) == (before, kept)
+    await poll_until_shared([first, second], 4, 4)
+    assert (await read_generation(cluster, name), second.partitions()) == (before, kept)
 
 
-async def test_a_group_of_librdkafka_aiokafka_and_raftlog(cluster, name, make_topic, join, fill):
+async def test_librdkafka_aiokafka_and_raftlog_share_a_group(cluster, name, make_topic, join, fill):
     make_topic(6)
     members = [await join(kind) for kind in (LibrdkafkaMember, AiokafkaMember, RaftlogMember)]
-    await shared(members, 6, 0)
+    await poll_until_shared(members, 6, 0)
     values = fill(6, 3)
-    await shared(members, 6, 18)
+    await poll_until_shared(members, 6, 18)
     assert sorted(value for member in members for value in member.values()) == sorted(values)
     for member in members:
         assert {partition for partition, _ in member.read} == member.partitions()
         await member.commit()
-    assert set((await committed(cluster, name)).values()) == {3}
+    assert set((await fetch_committed(cluster, name)).values()) == {3}
     await members[0].close()
-    await shared(members[1:], 6, 0)
+    await poll_until_shared(members[1:], 6, 0)
     for member in members:
         member.read.clear()
     values = fill(6, 1)
-    await shared(members[1:], 6, 6)
+    await poll_until_shared(members[1:], 6, 6)
     assert sorted(members[1].values() + members[2].values()) == sorted(values)
 
 

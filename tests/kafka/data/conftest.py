@@ -1,4 +1,4 @@
-"""Handlers over a broker alone and over three brokers, without sockets of clients."""
+"""Fixtures: handlers of a single broker and of three brokers, without client sockets."""
 
 from collections.abc import AsyncIterator
 
@@ -15,7 +15,7 @@ ADDRESS = {"kafka": "127.0.0.1:9092"}
 
 @pytest.fixture
 async def lone(tmp_path) -> AsyncIterator[Handlers]:
-    """Yield handlers of a broker alone, with topic `t` of two partitions."""
+    """Yield the handlers of a single broker, with topic `t` of two partitions."""
     broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
     await broker.start("127.0.0.1:1", ADDRESS)
     await broker.create_topic("t", 2, deadline=deadline_in(10_000))
@@ -25,7 +25,7 @@ async def lone(tmp_path) -> AsyncIterator[Handlers]:
 
 @pytest.fixture
 async def three(tmp_path) -> AsyncIterator[Brokers]:
-    """Yield three brokers with topic `t` of one partition."""
+    """Yield the handlers of three brokers, with topic `t` of one partition."""
     async with brokers_in(tmp_path) as brokers:
         await brokers.start()
         await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))

@@ -46,7 +46,7 @@ class Handlers:
         self.apis: dict[ApiKey, KafkaApi] = {api.key: api for api in data.apis(context)}
 
     async def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
-        """Send a request through both codecs; return the answer as the client decodes it, None without one."""
+        """Send a request through both codecs; return the answer as the client decodes it, or None if there is none."""
         request, response = CLASSES[key]
         api = self.apis[key]
         body = memoryview(bytearray(request(version=version, **fields).encode(version=version)))
@@ -67,7 +67,7 @@ class Handlers:
         acks: int = -1,
         **more: Any,
     ) -> Any:
-        """Produce to one partition; return its row."""
+        """Produce to one partition; return its result."""
         answer = await self.produce_all({(topic, partition): records}, version=version, acks=acks, **more)
         return None if answer is None else answer.responses[0].partition_responses[0]
 
@@ -103,13 +103,13 @@ class Handlers:
         return {(topic.topic, row.partition_index): row for topic in answer.responses for row in topic.partitions}
 
     async def fetch_one(self, offset: int, partition: int = 0, *, topic: str = "t", **more: Any) -> Any:
-        """Fetch from one partition; return its row."""
+        """Fetch from one partition; return its result."""
         return (await self.fetch({(topic, partition): offset}, **more))[topic, partition]
 
     async def list_offset(
         self, timestamp: int, partition: int = 0, *, topic: str = "t", version: int = 6, epoch: int = -1
     ) -> Any:
-        """Look up one offset; return its row."""
+        """Look up one offset; return its result."""
         part = ListOffsetsRequest.ListOffsetsTopic
         row = part.ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp)
         answer = await self.send(
@@ -122,7 +122,7 @@ class Handlers:
         return answer.topics[0].partitions[0]
 
     async def end_of_epoch(self, asked: int, *, topic: str = "t", version: int = 4, epoch: int = -1) -> Any:
-        """Look up the end of an epoch of partition 0; return its row."""
+        """Look up the end of an epoch of partition 0; return its result."""
         part = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         row = part.OffsetForLeaderPartition(partition=0, current_leader_epoch=epoch, leader_epoch=asked)
         answer = await self.send(
@@ -131,7 +131,7 @@ class Handlers:
         return answer.topics[0].partitions[0]
 
     async def delete_records(self, offset: int, partition: int = 0, *, topic: str = "t", version: int = 2) -> Any:
-        """Delete the records below an offset; return the row."""
+        """Delete the records below an offset; return the result."""
         part = DeleteRecordsRequest.DeleteRecordsTopic
         row = part.DeleteRecordsPartition(partition_index=partition, offset=offset)
         answer = await self.send(
@@ -197,12 +197,12 @@ def fetch_fields(
     }
 
 
-def batch(*values: bytes | None, key: bytes | None = None, timestamp: int = 1_000) -> bytes:
-    """Return a batch of these values."""
+def make_batch(*values: bytes | None, key: bytes | None = None, timestamp: int = 1_000) -> bytes:
+    """Return a batch of records with these values."""
     return bytes(build_batch([NewRecord(value, key, timestamp) for value in values], now_ms=timestamp))
 
 
-def sequenced(producer: int, sequence: int, *values: bytes, epoch: int = 0) -> bytes:
+def make_sequenced_batch(producer: int, sequence: int, *values: bytes, epoch: int = 0) -> bytes:
     """Return a batch of an idempotent producer."""
     builder = BatchBuilder(producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     for value in values:
@@ -210,7 +210,7 @@ def sequenced(producer: int, sequence: int, *values: bytes, epoch: int = 0) -> b
     return bytes(builder.build())
 
 
-def values(records: bytes | None) -> list[bytes | None]:
+def decode_values(records: bytes | None) -> list[bytes | None]:
     """Return the values of fetched batches."""
     found, rest = [], memoryview(records or b"")
     while rest:

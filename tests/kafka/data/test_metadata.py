@@ -34,7 +34,7 @@ async def test_every_version_describes_brokers_and_topics(lone, version):
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-async def test_no_topics_are_asked_for_by_an_empty_list(lone, version):
+async def test_an_empty_list_requests_no_topics(lone, version):
     assert (await lone.metadata([], version=version)).topics == []
 
 
@@ -54,7 +54,7 @@ async def test_internal_topics_are_marked(lone):
 
 
 @pytest.mark.parametrize(("setting", "may_create", "code"), [(True, True, 0), (True, False, 3), (False, True, 3)])
-async def test_topics_are_created_where_setting_and_request_allow_it(lone, setting, may_create, code):
+async def test_topics_are_created_if_setting_and_request_allow_it(lone, setting, may_create, code):
     handlers = Handlers(lone.broker, KafkaSettings(auto_create_topics=setting))
     answer = await handlers.metadata(["new", "__hidden"], may_create=may_create)
     assert [topic.error_code for topic in answer.topics] == [code, 3]
@@ -84,7 +84,7 @@ async def test_a_partition_without_a_leader_has_no_epoch(lone, monkeypatch):
     assert (rows[1].error_code, rows[1].leader_id) == (0, 1)
 
 
-async def test_an_answer_is_held_while_a_leader_is_elected(lone):
+async def test_an_answer_waits_for_the_election_of_a_leader(lone):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     term = replica.group.core.term
     replica.group.step_down("test")

@@ -9,23 +9,23 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.errors import OffsetNotAvailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.log.epochs import end_of_term, term_of_record
-from tests.kafka.data.requests import batch
+from tests.kafka.data.requests import make_batch
 
 LATEST, EARLIEST = -1, -2
 
 
-def term_of(handlers) -> int:
+def current_term(handlers) -> int:
     return handlers.broker.parts.topics.find("t").partitions[0].replica.group.core.term
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_first_and_last_offsets(lone, version):
-    await lone.produce(batch(b"a", b"b"))
+async def test_first_and_last_offsets_are_returned(lone, version):
+    await lone.produce(make_batch(b"a", b"b"))
     latest, earliest = [await lone.list_offset(each, version=version) for each in (LATEST, EARLIEST)]
     assert (latest.error_code, latest.offset, latest.timestamp) == (0, 2, -1)
     assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
     if version >= 4:
-        assert latest.leader_epoch == earliest.leader_epoch == term_of(lone)
+        assert latest.leader_epoch == earliest.leader_epoch == current_term(lone)
 
 
 async def test_an_empty_partition_has_no_epoch(lone):
@@ -36,20 +36,20 @@ async def test_an_empty_partition_has_no_epoch(lone):
 
 async def test_the_first_record_at_a_time_or_later_is_found(lone):
     for timestamp in (1_000, 3_000, 2_000):
-        await lone.produce(batch(b"a", b"b", timestamp=timestamp))
+        await lone.produce(make_batch(b"a", b"b", timestamp=timestamp))
     found = [await lone.list_offset(timestamp) for timestamp in (0, 1_000, 1_001, 3_001)]
     assert [(row.offset, row.timestamp) for row in found] == [(0, 1_000), (0, 1_000), (2, 3_000), (-1, -1)]
-    assert [row.leader_epoch for row in found] == [term_of(lone)] * 3 + [-1]
+    assert [row.leader_epoch for row in found] == [current_term(lone)] * 3 + [-1]
 
 
-async def test_timestamps_without_a_meaning_are_refused(lone):
+async def test_undefined_special_timestamps_are_refused(lone):
     assert (await lone.list_offset(-3)).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_unknown_partitions_and_epochs_are_refused(lone):
     assert (await lone.list_offset(LATEST, 9)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await lone.list_offset(LATEST, topic="none")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    term = term_of(lone)
+    term = current_term(lone)
     assert (await lone.list_offset(LATEST, epoch=term - 1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert (await lone.list_offset(LATEST, epoch=term + 1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -57,20 +57,20 @@ async def test_unknown_partitions_and_epochs_are_refused(lone):
 @pytest.mark.parametrize(
     ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-async def test_a_leader_that_does_not_know_its_end_says_so_by_version(lone, monkeypatch, version, code):
+async def test_a_leader_without_a_known_end_returns_an_error_by_version(lone, monkeypatch, version, code):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
 
-    async def unknown(*_):
+    async def raise_unknown(*_):
         raise OffsetNotAvailable("new")
 
-    monkeypatch.setattr(replica, "offsets", unknown)
+    monkeypatch.setattr(replica, "offsets", raise_unknown)
     assert (await lone.list_offset(LATEST, version=version)).error_code == code
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-async def test_the_end_of_the_current_epoch_is_that_of_the_log(lone, version):
-    await lone.produce(batch(b"a", b"b"))
-    term = term_of(lone)
+async def test_the_end_of_the_current_epoch_is_the_log_end(lone, version):
+    await lone.produce(make_batch(b"a", b"b"))
+    term = current_term(lone)
     row = await lone.end_of_epoch(term, version=version)
     assert (row.error_code, row.leader_epoch, row.end_offset) == (0, term, 2)
     for asked in (term + 1, -1):
@@ -84,7 +84,7 @@ async def test_epochs_end_where_a_later_one_begins(lone):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     terms = []
     for _ in range(3):
-        await lone.produce(batch(b"a", b"b"))
+        await lone.produce(make_batch(b"a", b"b"))
         terms.append(replica.group.core.term)
         replica.group.step_down("test")
         while not replica.is_leader:
@@ -103,7 +103,7 @@ async def test_epochs_end_where_a_later_one_begins(lone):
 @pytest.mark.parametrize("version", range(3))
 async def test_records_below_an_offset_are_deleted(lone, version):
     for _ in range(3):
-        await lone.produce(batch(b"a"))
+        await lone.produce(make_batch(b"a"))
     row = await lone.delete_records(2, version=version)
     assert (row.error_code, row.low_watermark) == (0, 2)
     assert (await lone.list_offset(EARLIEST)).offset == 2
@@ -116,8 +116,8 @@ async def test_records_below_an_offset_are_deleted(lone, version):
     assert (row.error_code, row.low_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-async def test_a_partition_that_is_named_twice_is_refused(lone):
-    await lone.produce(batch(b"a"))
+async def test_a_partition_named_twice_is_refused(lone):
+    await lone.produce(make_batch(b"a"))
     part = ListOffsetsRequest.ListOffsetsTopic
     rows = [
         part.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=-1) for number in (0, 1, 0)

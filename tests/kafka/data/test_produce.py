@@ -9,57 +9,62 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.errors import Overloaded, RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import read_header
-from tests.kafka.data.requests import CLASSES, batch, sequenced, values
+from tests.kafka.data.requests import CLASSES, decode_values, make_batch, make_sequenced_batch
 
 
 @pytest.mark.parametrize("version", range(3, 10))
 @pytest.mark.parametrize("acks", [-1, 1])
 async def test_records_are_stored_as_they_are_sent(lone, version, acks):
-    first = await lone.produce(batch(b"a", b"b"), version=version, acks=acks)
-    second = await lone.produce(batch(b"c"), version=version, acks=acks)
+    first = await lone.produce(make_batch(b"a", b"b"), version=version, acks=acks)
+    second = await lone.produce(make_batch(b"c"), version=version, acks=acks)
     assert (first.error_code, first.base_offset, first.log_append_time_ms) == (0, 0, -1)
     assert (second.error_code, second.base_offset) == (0, 2)
     if version >= 5:
         assert second.log_start_offset == 0
-    sizes = len(batch(b"a", b"b")) + len(batch(b"c"))
+    sizes = len(make_batch(b"a", b"b")) + len(make_batch(b"c"))
     row = await lone.fetch_one(0, min_bytes=sizes, max_wait_ms=5_000)
-    assert values(row.records) == [b"a", b"b", b"c"]
+    assert decode_values(row.records) == [b"a", b"b", b"c"]
     assert (
         read_header(row.records).leader_epoch
         == lone.broker.parts.topics.find("t").partitions[0].replica.group.core.term
     )
 
 
-async def test_epoch_and_sequence_mean_nothing_without_a_producer_id(lone):
-    """KafkaJS sends producer id -1 with zeros in every batch; none is a duplicate of another."""
-    offsets = [(await lone.produce(sequenced(-1, 0, b"same"))).base_offset for _ in range(3)]
+async def test_epoch_and_sequence_are_ignored_without_a_producer_id(lone):
+    """KafkaJS sends producer id -1 with zeros in every batch, so no batch is a duplicate of another."""
+    offsets = [(await lone.produce(make_sequenced_batch(-1, 0, b"same"))).base_offset for _ in range(3)]
     assert offsets == [0, 1, 2]
 
 
-async def test_without_acknowledgement_there_is_no_answer(lone):
-    assert await lone.produce(batch(b"a"), acks=0) is None
+async def test_with_acks_0_there_is_no_answer(lone):
+    assert await lone.produce(make_batch(b"a"), acks=0) is None
     row = await lone.fetch_one(0, max_wait_ms=5_000)
-    assert values(row.records) == [b"a"]
+    assert decode_values(row.records) == [b"a"]
 
 
-async def test_without_acknowledgement_an_error_ends_the_connection(lone):
+async def test_with_acks_0_an_error_closes_the_connection(lone):
     with pytest.raises(RaftlogError, match="magic 1"):
-        await lone.produce(batch(b"a")[:16] + b"\1" + batch(b"a")[17:], acks=0)
+        await lone.produce(make_batch(b"a")[:16] + b"\1" + make_batch(b"a")[17:], acks=0)
 
 
-async def test_partitions_have_a_result_each(lone):
+async def test_each_partition_has_its_own_result(lone):
     answer = await lone.produce_all(
-        {("t", 0): batch(b"a"), ("t", 1): batch(b"b", b"c"), ("t", 7): batch(b"d"), ("none", 0): batch(b"e")}
+        {
+            ("t", 0): make_batch(b"a"),
+            ("t", 1): make_batch(b"b", b"c"),
+            ("t", 7): make_batch(b"d"),
+            ("none", 0): make_batch(b"e"),
+        }
     )
     rows = [row for topic in answer.responses for row in topic.partition_responses]
     assert [row.error_code for row in rows] == [0, 0, 3, 3]
     assert [row.base_offset for row in rows] == [0, 0, -1, -1]
 
 
-async def test_a_partition_that_is_named_twice_is_refused(lone):
+async def test_a_partition_named_twice_is_refused(lone):
     request, _ = CLASSES[ApiKey.PRODUCE]
     part = request.TopicProduceData
-    rows = [part.PartitionProduceData(index=0, records=batch(value)) for value in (b"a", b"b")]
+    rows = [part.PartitionProduceData(index=0, records=make_batch(value)) for value in (b"a", b"b")]
     topics = [part(name="t", partition_data=rows), part(name="t", partition_data=rows[:1])]
     answer = await lone.send(ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=topics)
     codes = [[row.error_code for row in topic.partition_responses] for topic in answer.responses]
@@ -67,8 +72,8 @@ async def test_a_partition_that_is_named_twice_is_refused(lone):
     assert (await lone.list_offset(-1)).offset == 1
 
 
-def _with_byte(place: int, value: int) -> bytes:
-    data = bytearray(batch(b"abc"))
+def _replace_byte(place: int, value: int) -> bytes:
+    data = bytearray(make_batch(b"abc"))
     data[place] = value
     return bytes(data)
 
@@ -76,18 +81,18 @@ def _with_byte(place: int, value: int) -> bytes:
 BAD = {
     "null": (None, ErrorCode.INVALID_RECORD),
     "empty": (b"", ErrorCode.INVALID_RECORD),
-    "too short": (batch(b"a")[:30], ErrorCode.INVALID_RECORD),
-    "cut": (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
-    "magic 0": (_with_byte(16, 0), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "magic 1": (_with_byte(16, 1), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "wrong CRC": (_with_byte(-1, 255), ErrorCode.CORRUPT_MESSAGE),
-    "too large": (batch(bytes(9_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
-    "an id that was never given out": (sequenced(1 << 40, 0, b"a"), ErrorCode.UNKNOWN_PRODUCER_ID),
+    "too short": (make_batch(b"a")[:30], ErrorCode.INVALID_RECORD),
+    "cut": (make_batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
+    "magic 0": (_replace_byte(16, 0), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "magic 1": (_replace_byte(16, 1), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "wrong CRC": (_replace_byte(-1, 255), ErrorCode.CORRUPT_MESSAGE),
+    "too large": (make_batch(bytes(9_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
+    "an id that was never given out": (make_sequenced_batch(1 << 40, 0, b"a"), ErrorCode.UNKNOWN_PRODUCER_ID),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_bad_batches_are_refused(lone, name):
+async def test_invalid_batches_are_refused(lone, name):
     records, code = BAD[name]
     row = await lone.produce(records)
     assert row.error_code == code
@@ -97,11 +102,11 @@ async def test_bad_batches_are_refused(lone, name):
 
 
 async def test_unknown_acknowledgements_are_refused(lone):
-    assert (await lone.produce(batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert (await lone.produce(make_batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
 async def test_transactions_are_refused(lone):
-    row = await lone.produce(batch(b"a"), transactional_id="x")
+    row = await lone.produce(make_batch(b"a"), transactional_id="x")
     assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     answer = await lone.send(
         ApiKey.INIT_PRODUCER_ID, 4, transactional_id="x", transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
@@ -109,28 +114,28 @@ async def test_transactions_are_refused(lone):
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-async def test_compacted_topics_take_records_with_keys_in_order(lone):
+async def test_compacted_topics_accept_records_with_keys_in_order(lone):
     await lone.broker.create_topic("c", 1, config={"cleanup.policy": "compact"}, deadline=deadline_in(10_000))
     rows = await asyncio.gather(
-        *(lone.produce(batch(b"%d" % each, key=b"k"), topic="c") for each in range(5)),
-        lone.produce(batch(b"x"), topic="c"),
-        lone.produce(batch(b"5", key=b"k"), topic="c"),
+        *(lone.produce(make_batch(b"%d" % each, key=b"k"), topic="c") for each in range(5)),
+        lone.produce(make_batch(b"x"), topic="c"),
+        lone.produce(make_batch(b"5", key=b"k"), topic="c"),
     )
     assert [row.error_code for row in rows] == [0] * 5 + [ErrorCode.INVALID_RECORD, 0]
     found = await lone.fetch_one(0, topic="c")
-    assert values(found.records) == [b"%d" % each for each in range(6)]
+    assert decode_values(found.records) == [b"%d" % each for each in range(6)]
 
 
 async def test_internal_topics_are_refused(lone):
     await lone.broker.parts.changes.ensure_internal("__x", 1, {}, deadline_in(10_000))
-    assert (await lone.produce(batch(b"a"), topic="__x")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (await lone.produce(make_batch(b"a"), topic="__x")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 async def test_a_retry_returns_the_offset_of_the_original(lone):
     producer = await lone.new_producer()
-    first = await lone.produce(sequenced(producer, 0, b"a", b"b"))
-    await lone.produce(batch(b"between"))
-    again = await lone.produce(sequenced(producer, 0, b"a", b"b"))
+    first = await lone.produce(make_sequenced_batch(producer, 0, b"a", b"b"))
+    await lone.produce(make_batch(b"between"))
+    again = await lone.produce(make_sequenced_batch(producer, 0, b"a", b"b"))
     assert (first.error_code, again.error_code, again.base_offset) == (0, 0, first.base_offset)
     assert (await lone.list_offset(-1)).offset == 3
 
@@ -138,7 +143,7 @@ async def test_a_retry_returns_the_offset_of_the_original(lone):
 async def test_sequences_must_follow(lone):
     producer = await lone.new_producer()
     codes = [
-        (await lone.produce(sequenced(producer, sequence, b"a", epoch=epoch))).error_code
+        (await lone.produce(make_sequenced_batch(producer, sequence, b"a", epoch=epoch))).error_code
         for sequence, epoch in [(0, 1), (2, 1), (1, 1), (2, 0), (5, 2), (0, 2)]
     ]
     assert codes == [
@@ -151,27 +156,29 @@ async def test_sequences_must_follow(lone):
     ]
 
 
-async def test_a_producer_that_the_partition_does_not_know_begins_with_any_sequence(lone):
+async def test_a_producer_unknown_to_the_partition_may_begin_with_any_sequence(lone):
     producer = await lone.new_producer()
-    assert (await lone.produce(sequenced(producer, 41, b"a"))).error_code == 0
-    assert (await lone.produce(sequenced(producer, 42, b"b"))).error_code == 0
-    assert (await lone.produce(sequenced(producer, 44, b"c"))).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await lone.produce(make_sequenced_batch(producer, 41, b"a"))).error_code == 0
+    assert (await lone.produce(make_sequenced_batch(producer, 42, b"b"))).error_code == 0
+    assert (
+        await lone.produce(make_sequenced_batch(producer, 44, b"c"))
+    ).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-async def test_an_expired_producer_begins_again_with_any_sequence(lone):
+async def test_an_expired_producer_may_begin_again_with_any_sequence(lone):
     producer = await lone.new_producer()
-    assert (await lone.produce(sequenced(producer, 0, b"a"))).error_code == 0
+    assert (await lone.produce(make_sequenced_batch(producer, 0, b"a"))).error_code == 0
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     await replica._sequence_check.expire([(producer, 0)], "test")
-    assert (await lone.produce(sequenced(producer, 1, b"b"))).error_code == 0
-    assert (await lone.produce(sequenced(producer, 2, b"c"))).error_code == 0
+    assert (await lone.produce(make_sequenced_batch(producer, 1, b"b"))).error_code == 0
+    assert (await lone.produce(make_sequenced_batch(producer, 2, b"c"))).error_code == 0
 
 
 async def test_requests_in_flight_keep_their_order(lone):
     producer = await lone.new_producer()
     rows = await asyncio.gather(
-        *(lone.produce(sequenced(producer, each, b"s%d" % each)) for each in range(20)),
-        *(lone.produce(batch(b"p%d" % each)) for each in range(20)),
+        *(lone.produce(make_sequenced_batch(producer, each, b"s%d" % each)) for each in range(20)),
+        *(lone.produce(make_batch(b"p%d" % each)) for each in range(20)),
     )
     assert [row.error_code for row in rows] == [0] * 40
     offsets = [row.base_offset for row in rows]
@@ -180,70 +187,70 @@ async def test_requests_in_flight_keep_their_order(lone):
     assert sorted(offsets) == list(range(40))
 
 
-async def test_appends_without_room_wait_in_their_order(lone, monkeypatch):
+async def test_appends_without_space_wait_in_their_order(lone, monkeypatch):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     usual, refused = replica.append, 0
 
-    def full(batches, acks, **more):
+    def refuse_at_first(batches, acks, **more):
         nonlocal refused
         if refused == 3:
             return usual(batches, acks, **more)
         refused += 1
         return replica._failed_future(Overloaded("full"))
 
-    monkeypatch.setattr(replica, "append", full)
-    waiting = [asyncio.create_task(lone.produce(batch(b"%d" % each))) for each in range(3)]
-    rows = await asyncio.gather(*waiting, lone.produce(batch(b"3")))
+    monkeypatch.setattr(replica, "append", refuse_at_first)
+    waiting = [asyncio.create_task(lone.produce(make_batch(b"%d" % each))) for each in range(3)]
+    rows = await asyncio.gather(*waiting, lone.produce(make_batch(b"3")))
     assert [(row.error_code, row.base_offset) for row in rows] == [(0, each) for each in range(4)]
 
 
-async def test_idempotent_appends_without_room_wait_in_their_order(lone, monkeypatch):
-    """Refused as one proposal, they are proposed again as one, before those that came later."""
+async def test_idempotent_appends_without_space_wait_in_their_order(lone, monkeypatch):
+    """Appends refused as one proposal are proposed again as one, before those that came later."""
     producers = [await lone.new_producer() for _ in range(3)]
-    assert (await lone.produce(sequenced(producers[0], 0, b"first"))).error_code == 0
+    assert (await lone.produce(make_sequenced_batch(producers[0], 0, b"first"))).error_code == 0
     group = lone.broker.parts.topics.find("t").partitions[0].replica.group
     usual, sizes = group.enter, []
 
-    def full(batches):
+    def refuse_at_first(batches):
         sizes.append(len(batches))
         if len(sizes) < 3:
             raise Overloaded("full")
         return usual(batches)
 
-    monkeypatch.setattr(group, "enter", full)
-    waiting = [asyncio.create_task(lone.produce(sequenced(producers[0], each, b"a"))) for each in (1, 2)]
-    waiting += [asyncio.create_task(lone.produce(sequenced(each, 0, b"b"))) for each in producers[1:]]
+    monkeypatch.setattr(group, "enter", refuse_at_first)
+    waiting = [asyncio.create_task(lone.produce(make_sequenced_batch(producers[0], each, b"a"))) for each in (1, 2)]
+    waiting += [asyncio.create_task(lone.produce(make_sequenced_batch(each, 0, b"b"))) for each in producers[1:]]
     await asyncio.sleep(0)
-    rows = await asyncio.gather(*waiting, lone.produce(sequenced(producers[0], 3, b"c")))
+    rows = await asyncio.gather(*waiting, lone.produce(make_sequenced_batch(producers[0], 3, b"c")))
     assert [(row.error_code, row.base_offset) for row in rows] == [(0, 1 + each) for each in range(5)]
     assert (sizes[0], sizes[-1]) == (4, 5)
 
 
-async def test_appends_of_one_turn_have_outcomes_of_their_own(lone):
-    """A duplicate and a gap among new batches, and a producer without a sequence between them."""
+async def test_appends_of_one_loop_turn_have_separate_outcomes(lone):
+    """The batches contain a duplicate and a gap among new ones, and a producer without a sequence between them."""
     first, second = [await lone.new_producer() for _ in range(2)]
-    assert (await lone.produce(sequenced(first, 0, b"0"))).error_code == 0
+    assert (await lone.produce(make_sequenced_batch(first, 0, b"0"))).error_code == 0
     sent = [
-        sequenced(first, 1, b"1", b"2"),
-        sequenced(second, 0, b"a"),
-        sequenced(first, 0, b"0"),
-        batch(b"plain"),
-        sequenced(first, 5, b"?"),
-        sequenced(first, 3, b"3"),
-        sequenced(second, 1, b"b"),
+        make_sequenced_batch(first, 1, b"1", b"2"),
+        make_sequenced_batch(second, 0, b"a"),
+        make_sequenced_batch(first, 0, b"0"),
+        make_batch(b"plain"),
+        make_sequenced_batch(first, 5, b"?"),
+        make_sequenced_batch(first, 3, b"3"),
+        make_sequenced_batch(second, 1, b"b"),
     ]
     rows = await asyncio.gather(*map(lone.produce, sent))
     gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert [row.error_code for row in rows] == [0, 0, 0, 0, gap, 0, 0]
     assert [row.base_offset for row in rows] == [1, 3, 0, 4, -1, 5, 6]
     row = await lone.fetch_one(0, max_wait_ms=5_000)
-    assert values(row.records) == [b"0", b"1", b"2", b"a", b"plain", b"3", b"b"]
+    assert decode_values(row.records) == [b"0", b"1", b"2", b"a", b"plain", b"3", b"b"]
 
 
-async def test_an_append_without_room_until_its_deadline_is_a_definite_refusal(lone, monkeypatch):
+async def test_an_append_without_space_at_its_deadline_is_definitely_refused(lone, monkeypatch):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     monkeypatch.setattr(replica, "append", lambda *_, **__: replica._failed_future(Overloaded("full")))
-    answer = await lone.produce_all({("t", 0): batch(b"a")}, timeout_ms=30)
+    answer = await lone.produce_all({("t", 0): make_batch(b"a")}, timeout_ms=30)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
@@ -251,7 +258,7 @@ async def test_an_append_without_a_commit_is_unknown(lone, monkeypatch):
     replica = lone.broker.parts.topics.find("t").partitions[0].replica
     never = asyncio.get_running_loop().create_future()
     monkeypatch.setattr(replica, "append", lambda *_, **__: never)
-    answer = await lone.produce_all({("t", 0): batch(b"a")}, timeout_ms=30)
+    answer = await lone.produce_all({("t", 0): make_batch(b"a")}, timeout_ms=30)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 

@@ -1,4 +1,4 @@
-"""Python calls that a request of a Kafka client costs in the broker: a step added to the hot path shows here."""
+"""Python calls that a Kafka request costs in the broker: a step added to the hot path raises the count."""
 
 import asyncio
 import os
@@ -18,8 +18,8 @@ from raftlog.api.kafka.listener import KafkaListener
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.memory_budget import MemoryBudget
-from tests.kafka.data.requests import CALLER, MIB, batch, fetch_fields, sequenced
-from tests.kafka.harness import request
+from tests.kafka.data.requests import CALLER, MIB, fetch_fields, make_batch, make_sequenced_batch
+from tests.kafka.harness import make_request
 
 LOOP = (os.path.dirname(asyncio.__file__), selectors.__file__)
 """Files of the event loop in tests; brokers run on another one, in C."""
@@ -40,18 +40,18 @@ _ERROR_AT = 4 + 4 + 4 + 2 + 1 + 4 + 4
 def produce_request(records: bytes) -> bytes:
     """Return a frame of Produce v7 for partition 0 of topic `t`."""
     body = _PRODUCE.pack(-1, -1, 30_000, 1, 1, b"t", 1, 0) + len(records).to_bytes(4, "big") + records
-    return request(ApiKey.PRODUCE, 7, body)
+    return make_request(ApiKey.PRODUCE, 7, body)
 
 
 class Clients:
-    """Connections with one request in flight each, in a thread that the count leaves out."""
+    """Connections with one request in flight each, used in a thread whose calls are not counted."""
 
     def __init__(self, port: int) -> None:
         self._connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
         self._round = 0
 
     def run(self, rounds: int, records: Callable[[int, int], bytes]) -> set[int]:
-        """Send `records(connection, round)` on every connection, then read all answers, so many times; return codes."""
+        """Send `records(connection, round)` on every connection and read answers, `rounds` times; return the codes."""
         codes = set()
         for _ in range(rounds):
             for number, connection in enumerate(self._connections):
@@ -69,7 +69,7 @@ class Clients:
 
 
 class Calls:
-    """Count of the calls of this thread, without those of the event loop."""
+    """Count of the Python calls of this thread, without those of the event loop."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -94,8 +94,8 @@ async def port(lone) -> AsyncIterator[int]:
     await listener.stop(1.0, 0.0)
 
 
-async def calls_for_one(port: int, records: Callable[[int, int], bytes]) -> float:
-    """Return the Python calls of the loop's thread for each request."""
+async def count_calls_per_request(port: int, records: Callable[[int, int], bytes]) -> float:
+    """Return the number of Python calls in the loop's thread per request."""
     clients, calls = Clients(port), Calls()
     with ThreadPoolExecutor(1) as pool:
         loop = asyncio.get_running_loop()
@@ -108,13 +108,15 @@ async def calls_for_one(port: int, records: Callable[[int, int], bytes]) -> floa
 
 
 async def test_a_request_of_one_record_costs_few_calls(port: int) -> None:
-    records = batch(bytes(100))
-    assert await calls_for_one(port, lambda number, round_: records) <= PLAIN_CALLS_MAX
+    records = make_batch(bytes(100))
+    assert await count_calls_per_request(port, lambda number, round_: records) <= PLAIN_CALLS_MAX
 
 
 async def test_a_request_of_an_idempotent_producer_costs_few_calls(lone, port: int) -> None:
     producers = [await lone.new_producer() for _ in range(CONNECTIONS)]
-    cost = await calls_for_one(port, lambda number, round_: sequenced(producers[number], round_, bytes(100)))
+    cost = await count_calls_per_request(
+        port, lambda number, round_: make_sequenced_batch(producers[number], round_, bytes(100))
+    )
     assert cost <= SEQUENCED_CALLS_MAX
 
 

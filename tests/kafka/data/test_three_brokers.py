@@ -1,8 +1,8 @@
-"""Requests for records to a cluster of three: the leader serves alone, and clients find it."""
+"""Requests for records in a cluster of three: only the leader serves them, and clients find it."""
 
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.partitions.deadline import deadline_in
-from tests.kafka.data.requests import Handlers, batch, sequenced, values
+from tests.kafka.data.requests import Handlers, decode_values, make_batch, make_sequenced_batch
 
 LATEST = -1
 
@@ -12,7 +12,7 @@ async def test_only_the_leader_serves(three):
     for number in three.running:
         handlers = Handlers(three[number])
         expected = 0 if number == leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (await handlers.produce(batch(b"a"))).error_code == expected
+        assert (await handlers.produce(make_batch(b"a"))).error_code == expected
         assert (await handlers.fetch_one(0)).error_code == expected
         assert (await handlers.list_offset(LATEST)).error_code == expected
         assert (await handlers.end_of_epoch(1)).error_code == expected
@@ -46,31 +46,31 @@ async def test_too_few_replicas_in_sync_are_a_definite_refusal(three):
     await three[1].create_topic("strict", 1, 3, {"min.insync.replicas": "3"}, deadline=deadline_in(10_000))
     leader = await three.leader("strict")
     handlers = Handlers(three[leader])
-    assert (await handlers.produce(batch(b"a"), topic="strict")).error_code == 0
+    assert (await handlers.produce(make_batch(b"a"), topic="strict")).error_code == 0
     await three.stop(next(number for number in three.running if number != leader))
-    row = await handlers.produce(batch(b"b"), topic="strict")
+    row = await handlers.produce(make_batch(b"b"), topic="strict")
     while row.error_code == ErrorCode.REQUEST_TIMED_OUT or row.error_code == 0:  # until its absence is noticed
-        row = await handlers.produce(batch(b"b"), topic="strict")
+        row = await handlers.produce(make_batch(b"b"), topic="strict")
     assert row.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_the_high_watermark_is_that_of_a_majority(three):
     leader = await three.leader("t")
     handlers = Handlers(three[leader])
-    assert (await handlers.produce(batch(b"a"))).base_offset == 0
+    assert (await handlers.produce(make_batch(b"a"))).base_offset == 0
     for number in [number for number in three.running if number != leader]:
         await three.stop(number)
-    alone = await handlers.produce(batch(b"b"), acks=1)
+    alone = await handlers.produce(make_batch(b"b"), acks=1)
     assert (alone.error_code, alone.base_offset) == (0, 1), "the leader has it, and no majority"
     row = await handlers.fetch_one(0)
-    assert (row.error_code, row.high_watermark, values(row.records)) == (0, 1, [b"a"])
+    assert (row.error_code, row.high_watermark, decode_values(row.records)) == (0, 1, [b"a"])
 
 
 async def test_a_retry_at_the_next_leader_returns_the_offset_of_the_original(three):
     leader = await three.leader("t")
     handlers = Handlers(three[leader])
     producer = await handlers.new_producer()
-    first = await handlers.produce(sequenced(producer, 0, b"a"))
+    first = await handlers.produce(make_sequenced_batch(producer, 0, b"a"))
     term = three[leader].parts.topics.find("t").partitions[0].replica.group.core.term
     await three.stop(leader)
     follower = next(iter(three.running))
@@ -81,9 +81,9 @@ async def test_a_retry_at_the_next_leader_returns_the_offset_of_the_original(thr
     assert leader in row.offline
     assert leader not in row.in_sync
     other = Handlers(three[row.leader])
-    again = await other.produce(sequenced(producer, 0, b"a"))
+    again = await other.produce(make_sequenced_batch(producer, 0, b"a"))
     assert (first.base_offset, again.error_code, again.base_offset) == (0, 0, 0)
     assert (await other.list_offset(LATEST)).offset == 1
     old = await other.end_of_epoch(term)
     assert (old.leader_epoch, old.end_offset) == (term, 1)
-    assert values((await other.fetch_one(0)).records) == [b"a"]
+    assert decode_values((await other.fetch_one(0)).records) == [b"a"]

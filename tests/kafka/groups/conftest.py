@@ -1,4 +1,4 @@
-"""Handlers of groups at real brokers: one alone, or three; each request and answer in Kafka's bytes."""
+"""Fixtures: handlers of groups at one or three real brokers; each request and answer passes as Kafka's bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from tests.brokers.members import soon
 LISTENER = "kafka"
 
 
-class Face:
+class GroupHandlers:
     """Handlers of one broker, called with the bytes of a client."""
 
     def __init__(self, broker: Broker) -> None:
@@ -29,7 +29,7 @@ class Face:
         self.apis: dict[ApiKey, KafkaApi] = {each.key: each for each in apis(context)}
 
     async def call(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
-        """Send a request of this version and return the answer, both through the wire's format."""
+        """Send a request of this version; return the answer. Both pass through the wire format."""
         request = schemas.request_class(key)(version=version, **fields)
         message = schemas.decode(key, body=memoryview(bytes(request.encode(version=version))), version=version)
         caller = Caller(ANONYMOUS, "client-7", "192.0.2.7", LISTENER)
@@ -50,13 +50,13 @@ def addresses(monkeypatch) -> None:
 
 
 @pytest.fixture
-async def face(tmp_path) -> AsyncIterator[Face]:
-    """Start a broker alone, with topic `t` of four partitions."""
+async def face(tmp_path) -> AsyncIterator[GroupHandlers]:
+    """Start a single broker, with topic `t` of four partitions."""
     async with brokers_in(tmp_path, 1, offsets_partitions=2) as one:
         await one.start()
         await one[1].create_topic("t", 4, deadline=soon())
         await one[1].groups.coordinator("readers", deadline=soon())
-        yield Face(one[1])
+        yield GroupHandlers(one[1])
 
 
 @pytest.fixture

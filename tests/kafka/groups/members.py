@@ -1,4 +1,4 @@
-"""Members of groups as Kafka's clients act: requests of one version, one after another, at one broker."""
+"""Group members that act like Kafka's clients: requests of one version, one after another, at one broker."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire.schemas import request_class
 from raftlog.assignors import Subscription, decode_assignment, encode_assignment, encode_subscription
 from raftlog.types import TopicPartition
-from tests.kafka.groups.conftest import Face
+from tests.kafka.groups.conftest import GroupHandlers
 from tests.waiting import until_async
 
 G = "readers"
@@ -20,7 +20,9 @@ PROTOCOLS = {"range": SUBSCRIPTION}
 class KafkaMember:
     """Member of a group, with the newest versions unless `version` (of JoinGroup) is older."""
 
-    def __init__(self, face: Face, group: str = G, *, version: int = JOIN_MAX, instance_id: str | None = None) -> None:
+    def __init__(
+        self, face: GroupHandlers, group: str = G, *, version: int = JOIN_MAX, instance_id: str | None = None
+    ) -> None:
         self.face, self.group, self.version, self.instance_id = face, group, version, instance_id
         self.member_id = ""
         self.generation = -1
@@ -44,7 +46,7 @@ class KafkaMember:
         return await self.face.call(ApiKey.JOIN_GROUP, self.version, **(asked | fields))
 
     async def join(self, **fields: Any) -> Any:
-        """Join, with the id that was given first; return the answer of the new generation."""
+        """Join with the id that the broker gave first; return the answer of the new generation."""
         answer = await self.ask_to_join(**fields)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
@@ -68,7 +70,7 @@ class KafkaMember:
         return await self.face.call(ApiKey.SYNC_GROUP, version, **(asked | fields))
 
     async def sync(self, assignments: Mapping[str, Sequence[int]] | None = None, version: int = SYNC_MAX) -> list[int]:
-        """Sync, as the group leader with numbers of `t` by member id; return this member's numbers."""
+        """Sync, as the group leader with partitions of `t` by member id; return this member's partitions."""
         given = {
             member_id: encode_assignment([TopicPartition("t", number) for number in numbers])
             for member_id, numbers in (assignments or {}).items()
@@ -77,7 +79,7 @@ class KafkaMember:
         assert answer.error_code == 0, answer
         return [each.partition for each in decode_assignment(answer.assignment).partitions]
 
-    async def alone(self) -> None:
+    async def join_and_sync_alone(self) -> None:
         """Become the only member, with all partitions of `t`."""
         await self.join()
         assert await self.sync({self.member_id: range(4)}) == [0, 1, 2, 3]
@@ -87,7 +89,7 @@ class KafkaMember:
         asked = self.identity(version, 3) | {"generation_id": self.generation}
         return int((await self.face.call(ApiKey.HEARTBEAT, version, **asked)).error_code)
 
-    async def rebalances(self) -> None:
+    async def wait_for_rebalance(self) -> None:
         """Send heartbeats until the group begins to rebalance."""
 
         async def is_reported() -> bool:
@@ -104,7 +106,7 @@ class KafkaMember:
         return await leave(self.face, {self.member_id: self.instance_id}, self.group, version)
 
     async def commit(self, offsets: Mapping[int, int], version: int = COMMIT_MAX) -> dict[int, int]:
-        """Commit offsets of `t`; return the codes by partition."""
+        """Commit offsets of `t`; return the error codes by partition."""
         static = {"group_instance_id": self.instance_id} if version >= 7 else {}
         return await commit(
             self.face,
@@ -117,14 +119,16 @@ class KafkaMember:
         )
 
 
-async def leave(face: Face, members: Mapping[str, str | None], group: str = G, version: int = LEAVE_MAX) -> Any:
+async def leave(
+    face: GroupHandlers, members: Mapping[str, str | None], group: str = G, version: int = LEAVE_MAX
+) -> Any:
     row = request_class(ApiKey.LEAVE_GROUP).MemberIdentity
     rows = [row(member_id=member_id, group_instance_id=instance_id) for member_id, instance_id in members.items()]
     return await face.call(ApiKey.LEAVE_GROUP, version, group_id=group, members=rows)
 
 
 async def commit(
-    face: Face,
+    face: GroupHandlers,
     offsets: Mapping[int, int],
     group: str = G,
     version: int = COMMIT_MAX,
@@ -134,7 +138,7 @@ async def commit(
     leader_epoch: int = -1,
     **fields: Any,
 ) -> dict[int, int]:
-    """Commit offsets, without a member unless `fields` name one; return the codes by partition."""
+    """Commit offsets, without a member unless `fields` name one; return the error codes by partition."""
     topic_row = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
     row = topic_row.OffsetCommitRequestPartition
     epoch = {"committed_leader_epoch": leader_epoch} if version >= 6 else {}
@@ -149,21 +153,21 @@ async def commit(
     return {each.partition_index: each.error_code for each in topic_answer.partitions}
 
 
-async def fetch(
-    face: Face, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G, version: int = FETCH_MAX
+async def fetch_offsets(
+    face: GroupHandlers, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G, version: int = FETCH_MAX
 ) -> Any:
-    """Return the answer to OffsetFetch; None: of all partitions."""
+    """Return the answer to OffsetFetch; `wanted` None requests all partitions."""
     row = request_class(ApiKey.OFFSET_FETCH).OffsetFetchRequestTopic
     topics = None if wanted is None else [row(name=name, partition_indexes=list(rows)) for name, rows in wanted.items()]
     stable = {"require_stable": True} if version >= 7 else {}
     return await face.call(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics, **stable)
 
 
-async def fetched(
-    face: Face, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G
+async def fetch_committed(
+    face: GroupHandlers, wanted: Mapping[str, Sequence[int]] | None = None, group: str = G
 ) -> dict[str, dict[int, int]]:
     """Return committed offsets by topic and partition."""
-    answer = await fetch(face, wanted, group)
+    answer = await fetch_offsets(face, wanted, group)
     assert answer.error_code == 0
     return {
         topic.name: {each.partition_index: each.committed_offset for each in topic.partitions}

@@ -31,7 +31,7 @@ async def test_a_coordinator_without_this_listener_is_not_available(face, monkey
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_each_version_describes(face, version):
+async def test_each_version_describes_groups(face, version):
     await commit(face, {0: 1}, "simple")
     member = KafkaMember(face, instance_id="i")
     await member.join()
@@ -59,29 +59,29 @@ async def test_each_version_describes(face, version):
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_each_version_lists(face, version):
+async def test_each_version_lists_groups(face, version):
     await commit(face, {0: 1}, "simple")
     member = KafkaMember(face)
-    await member.alone()
+    await member.join_and_sync_alone()
     rows = [(each.group_id, each.protocol_type) for each in (await face.call(ApiKey.LIST_GROUPS, version)).groups]
     assert rows == [(G, "consumer"), ("simple", "")]
     if version >= 4:
 
-        async def states(*names: str) -> list[tuple[str, str]]:
+        async def list_states(*names: str) -> list[tuple[str, str]]:
             answer = await face.call(ApiKey.LIST_GROUPS, version, states_filter=list(names))
             return [(each.group_id, each.group_state) for each in answer.groups]
 
-        assert await states() == [(G, "Stable"), ("simple", "Empty")]
-        assert await states("stable") == [(G, "Stable")]
-        assert await states("Empty", "Dead") == [("simple", "Empty")]
-        assert await states("nosuch") == []
+        assert await list_states() == [(G, "Stable"), ("simple", "Empty")]
+        assert await list_states("stable") == [(G, "Stable")]
+        assert await list_states("Empty", "Dead") == [("simple", "Empty")]
+        assert await list_states("nosuch") == []
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_each_version_deletes(face, version):
+async def test_each_version_deletes_groups(face, version):
     await commit(face, {0: 1}, "simple")
     member = KafkaMember(face)
-    await member.alone()
+    await member.join_and_sync_alone()
 
     async def delete(*groups: str) -> dict[str, int]:
         answer = await face.call(ApiKey.DELETE_GROUPS, version, groups_names=list(groups))

@@ -11,31 +11,31 @@ from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.types import Offset, TopicPartition
 from tests.brokers import members as http
 from tests.brokers.members import soon
-from tests.kafka.groups.members import COMMIT_MAX, FETCH_MAX, G, KafkaMember, commit, fetch, fetched
+from tests.kafka.groups.members import COMMIT_MAX, FETCH_MAX, G, KafkaMember, commit, fetch_committed, fetch_offsets
 
 
 @pytest.mark.parametrize("version", range(2, COMMIT_MAX + 1))
 async def test_each_version_commits_for_a_member_and_without_one(face, version):
     assert await commit(face, {0: 7}, version=version, metadata="mine", leader_epoch=3) == {0: 0}
-    (row,) = (await fetch(face, {"t": [0]})).topics[0].partitions
+    (row,) = (await fetch_offsets(face, {"t": [0]})).topics[0].partitions
     epoch = 3 if version >= 6 else -1
     assert (row.committed_offset, row.metadata, row.committed_leader_epoch) == (7, "mine", epoch)
     member = KafkaMember(face)
-    await member.alone()
+    await member.join_and_sync_alone()
     assert await member.commit({0: 5, 3: 1}, version) == {0: 0, 3: 0}
-    assert await fetched(face) == {"t": {0: 5, 3: 1}}
+    assert await fetch_committed(face) == {"t": {0: 5, 3: 1}}
     assert await commit(face, {0: 8}, version=version) == {0: ErrorCode.UNKNOWN_MEMBER_ID}
     member.generation += 1
     assert await member.commit({0: 9}, version) == {0: ErrorCode.ILLEGAL_GENERATION}
     member.generation -= 2
     assert await member.commit({0: 9}, version) == {0: ErrorCode.ILLEGAL_GENERATION}
-    assert await fetched(face) == {"t": {0: 5, 3: 1}}
+    assert await fetch_committed(face) == {"t": {0: 5, 3: 1}}
 
 
 @pytest.mark.parametrize("version", range(1, FETCH_MAX + 1))
-async def test_each_version_fetches(face, version):
+async def test_each_version_fetches_offsets(face, version):
     await commit(face, {2: 7}, metadata="mine", leader_epoch=3)
-    answer = await fetch(face, {"t": [2, 1, 9], "nosuch": [0]}, version=version)
+    answer = await fetch_offsets(face, {"t": [2, 1, 9], "nosuch": [0]}, version=version)
     assert answer.error_code == 0
     rows = [
         (topic.name, each.partition_index, each.committed_offset, each.committed_leader_epoch, each.metadata)
@@ -47,12 +47,12 @@ async def test_each_version_fetches(face, version):
     assert rows == [("t", 2, 7, epoch, "mine"), ("t", 1, *none), ("t", 9, *none), ("nosuch", 0, *none)]
     assert all(each.error_code == 0 for topic in answer.topics for each in topic.partitions)
     if version >= 2:
-        assert [topic.name for topic in (await fetch(face, None, version=version)).topics] == ["t"]
-        assert (await fetch(face, None, "other", version)).topics == []
-        refused = await fetch(face, {"t": [2]}, "a/b", version)
+        assert [topic.name for topic in (await fetch_offsets(face, None, version=version)).topics] == ["t"]
+        assert (await fetch_offsets(face, None, "other", version)).topics == []
+        refused = await fetch_offsets(face, {"t": [2]}, "a/b", version)
         assert (refused.error_code, refused.topics) == (ErrorCode.INVALID_GROUP_ID, [])
     else:
-        refused = await fetch(face, {"t": [2]}, "a/b", version)
+        refused = await fetch_offsets(face, {"t": [2]}, "a/b", version)
         assert refused.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -89,29 +89,29 @@ async def test_each_partition_has_its_own_error(face):
         ("nosuch", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("u", [0]),
     ]
-    assert await fetched(face) == {"t": {0: 4}, "u": {0: 6}}
+    assert await fetch_committed(face) == {"t": {0: 4}, "u": {0: 6}}
 
 
-async def test_a_commit_without_a_member_moves_backwards(face):
+async def test_a_commit_without_a_member_may_lower_an_offset(face):
     assert await commit(face, {0: 7}) == {0: 0}
     assert await commit(face, {0: 3}) == {0: 0}
-    assert await fetched(face) == {"t": {0: 3}}
+    assert await fetch_committed(face) == {"t": {0: 3}}
     # A consumer that assigns itself partitions names its instance id, though it is no member.
     assert await commit(face, {0: 2}, group_instance_id="i") == {0: 0}
-    assert await fetched(face) == {"t": {0: 2}}
+    assert await fetch_committed(face) == {"t": {0: 2}}
     # Without a generation over HTTP the same offset is a watermark.
     await http.commit(face.broker, {0: 1})
-    assert await fetched(face) == {"t": {0: 2}}
+    assert await fetch_committed(face) == {"t": {0: 2}}
 
 
 async def test_commits_are_refused_between_generation_and_sync(face):
     member = KafkaMember(face)
     await member.join()
     assert await member.commit({0: 1}) == {0: ErrorCode.REBALANCE_IN_PROGRESS}
-    assert await fetched(face) == {}
+    assert await fetch_committed(face) == {}
 
 
-async def test_commits_of_both_faces_are_read_by_the_other(face):
+async def test_commits_over_kafka_and_http_are_read_by_each_other(face):
     await commit(face, {0: 7}, metadata="from Kafka", leader_epoch=2)
     place = TopicPartition("t", 1)
     over_http = {place: OffsetCommit(Offset(9), "from HTTP", 4)}
@@ -121,7 +121,7 @@ async def test_commits_of_both_faces_are_read_by_the_other(face):
         TopicPartition("t", 0): (7, 2, "from Kafka"),
         place: (9, 4, "from HTTP"),
     }
-    (first, second) = (await fetch(face, {"t": [0, 1]})).topics[0].partitions
+    (first, second) = (await fetch_offsets(face, {"t": [0, 1]})).topics[0].partitions
     assert (first.committed_offset, first.metadata, first.committed_leader_epoch) == (7, "from Kafka", 2)
     assert (second.committed_offset, second.metadata, second.committed_leader_epoch) == (9, "from HTTP", 4)
 
@@ -147,23 +147,23 @@ async def test_offsets_of_single_partitions_are_deleted(face):
         0,
         {"t": [0, 0], "nosuch": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]},
     )
-    assert await fetched(face) == {"t": {1: 2, 2: 3}, "u": {0: 4}}
-    await KafkaMember(face).alone()
+    assert await fetch_committed(face) == {"t": {1: 2, 2: 3}, "u": {0: 4}}
+    await KafkaMember(face).join_and_sync_alone()
     assert await delete(face, {"t": [1], "u": [0]}) == (0, {"t": [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC], "u": [0]})
-    assert await fetched(face) == {"t": {1: 2, 2: 3}}
+    assert await fetch_committed(face) == {"t": {1: 2, 2: 3}}
 
 
-async def test_the_controller_is_asked_once_for_many_unknown_partitions(face, monkeypatch):
-    """Each question takes a majority's answer: thousands of them outlast the session of the member."""
+async def test_the_controller_is_read_once_for_many_unknown_partitions(face, monkeypatch):
+    """Each read index needs answers of a majority: thousands of them would outlast the session of the member."""
     metadata, asked = face.broker.metadata, 0
     barrier = metadata.barrier
 
-    async def counted(deadline):
+    async def count_barriers(deadline):
         nonlocal asked
         asked += 1
         await barrier(deadline)
 
-    monkeypatch.setattr(metadata, "barrier", counted)
+    monkeypatch.setattr(metadata, "barrier", count_barriers)
     codes = await commit(face, dict.fromkeys(range(500), 1))
     assert [code for code in codes.values() if code == 0] == [0] * 4
     assert asked == 1

@@ -1,4 +1,4 @@
-"""Codes of errors in answers about groups."""
+"""Error codes in answers about groups."""
 
 import pytest
 
@@ -35,16 +35,18 @@ CODES = [
 
 
 @pytest.mark.parametrize(("error", "of_group", "of_member"), CODES, ids=lambda each: type(each).__name__)
-def test_codes(error, of_group, of_member):
+def test_errors_have_their_codes(error, of_group, of_member):
     assert (group_code(error), member_code(error)) == (of_group, of_member)
 
 
-def test_an_unknown_outcome_is_never_a_definite_code():
-    def tree(kind: type[errors.RaftlogError]) -> list[type[errors.RaftlogError]]:
-        return [kind, *(each for branch in kind.__subclasses__() for each in tree(branch))]
+def test_an_unknown_outcome_never_has_a_definite_code():
+    def list_subclasses(kind: type[errors.RaftlogError]) -> list[type[errors.RaftlogError]]:
+        return [kind, *(each for branch in kind.__subclasses__() for each in list_subclasses(branch))]
 
     unknown = [
-        kind for kind in tree(errors.RaftlogError) if kind.outcome == "unknown" and kind.__module__ == errors.__name__
+        kind
+        for kind in list_subclasses(errors.RaftlogError)
+        if kind.outcome == "unknown" and kind.__module__ == errors.__name__
     ]
     assert len(unknown) >= 4
     for kind in unknown:

@@ -20,7 +20,7 @@ from tests.kafka.groups.members import (
 )
 
 
-def test_versions_are_those_that_clients_need(face):
+def test_supported_versions_are_those_that_clients_need(face):
     assert {key.name: api.versions for key, api in face.apis.items()} == {
         "OFFSET_COMMIT": (2, 8),
         "OFFSET_FETCH": (1, 7),
@@ -37,7 +37,7 @@ def test_versions_are_those_that_clients_need(face):
 
 
 @pytest.mark.parametrize("version", range(JOIN_MAX + 1))
-async def test_a_member_lives_through_its_requests_in_each_version(face, version):
+async def test_a_member_joins_syncs_and_leaves_in_each_version(face, version):
     member = KafkaMember(face, version=version)
     first = await member.ask_to_join()
     if version >= 4:
@@ -59,11 +59,11 @@ async def test_a_member_lives_through_its_requests_in_each_version(face, version
     assert await member.heartbeat(beat) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_both_members_share_a_generation(face):
+async def test_two_members_share_a_generation(face):
     leader, other = KafkaMember(face), KafkaMember(face, version=3)
-    await leader.alone()
+    await leader.join_and_sync_alone()
     joining = asyncio.ensure_future(other.join())
-    await leader.rebalances()
+    await leader.wait_for_rebalance()
     assert (await leader.ask_to_sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     again, joined = await asyncio.gather(leader.join(), joining)
     assert again.generation_id == joined.generation_id == 2
@@ -79,9 +79,9 @@ async def test_both_members_share_a_generation(face):
     ]
 
 
-async def test_refusals_of_members(face):
+async def test_invalid_requests_of_members_are_refused(face):
     member = KafkaMember(face)
-    await member.alone()
+    await member.join_and_sync_alone()
     member.generation -= 1
     assert await member.heartbeat() == ErrorCode.ILLEGAL_GENERATION
     assert (await member.ask_to_sync()).error_code == ErrorCode.ILLEGAL_GENERATION
@@ -109,8 +109,8 @@ async def test_refusals_of_members(face):
         ({"group_id": "a/b"}, ErrorCode.INVALID_GROUP_ID),
     ],
 )
-async def test_refused_joins(face, version, fields, code):
-    await KafkaMember(face).alone()
+async def test_invalid_joins_are_refused(face, version, fields, code):
+    await KafkaMember(face).join_and_sync_alone()
     refused = await KafkaMember(face, version=version).ask_to_join(**fields)
     assert (refused.error_code, refused.generation_id, refused.leader) == (code, -1, "")
     assert refused.protocol_name == (None if version == 7 else "")
@@ -168,9 +168,9 @@ async def test_static_members_keep_their_assignment_and_fence_the_earlier_proces
 
 async def test_a_cancelled_join_of_a_new_member_leaves_no_member(face):
     leader = KafkaMember(face)
-    await leader.alone()
+    await leader.join_and_sync_alone()
     joining = asyncio.ensure_future(KafkaMember(face, version=3).ask_to_join())
-    await leader.rebalances()
+    await leader.wait_for_rebalance()
     joining.cancel()  # its connection was lost
     with pytest.raises(asyncio.CancelledError):
         await joining
@@ -179,10 +179,10 @@ async def test_a_cancelled_join_of_a_new_member_leaves_no_member(face):
 
 async def test_joins_and_syncs_end_when_the_listener_stops(face):
     first, second = KafkaMember(face), KafkaMember(face)
-    await first.alone()
+    await first.join_and_sync_alone()
     second.member_id = (await second.ask_to_join()).member_id
     joining = asyncio.create_task(second.ask_to_join())
-    await first.rebalances()
+    await first.wait_for_rebalance()
     await first.join()
     assert (await joining).error_code == 0
     second.generation = first.generation

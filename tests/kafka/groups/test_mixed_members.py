@@ -12,20 +12,20 @@ from raftlog.client import Consumer
 from raftlog.records import NewRecord
 from raftlog.types import TopicPartition
 from tests.brokers.members import soon
-from tests.kafka.groups.conftest import Face
-from tests.kafka.groups.members import G, KafkaMember, fetched
+from tests.kafka.groups.conftest import GroupHandlers
+from tests.kafka.groups.members import G, KafkaMember, fetch_committed
 from tests.waiting import until_async
 
 
 @pytest.fixture
-async def http(face: Face) -> AsyncIterator[str]:
+async def http(face: GroupHandlers) -> AsyncIterator[str]:
     server = HttpServer(face.broker, HttpSettings())
     host, port = await server.start("127.0.0.1", 0)
     yield f"{host}:{port}"
     await server.stop(1.0)
 
 
-async def assigned(consumer: Consumer, numbers: set[int], count: int = 0) -> None:
+async def wait_for_assignment(consumer: Consumer, numbers: set[int], count: int = 0) -> None:
     """Poll until the consumer reads exactly these partitions of `t` and has returned this number of records."""
     returned = 0
 
@@ -39,9 +39,9 @@ async def assigned(consumer: Consumer, numbers: set[int], count: int = 0) -> Non
 
 async def test_a_raftlog_consumer_leads_a_kafka_member(face, http):
     async with Consumer(http, "t", group=G) as consumer:
-        await assigned(consumer, {0, 1, 2, 3})
+        await wait_for_assignment(consumer, {0, 1, 2, 3})
         member = KafkaMember(face)
-        polling = asyncio.ensure_future(assigned(consumer, {0, 1}))
+        polling = asyncio.ensure_future(wait_for_assignment(consumer, {0, 1}))
         joined = await member.join()
         assert joined.protocol_name == "range"
         assert joined.leader != joined.member_id
@@ -50,7 +50,7 @@ async def test_a_raftlog_consumer_leads_a_kafka_member(face, http):
         assert mine in shares
         polling.cancel()
         shares.remove(mine)
-        await assigned(consumer, set(shares[0]))
+        await wait_for_assignment(consumer, set(shares[0]))
         assert await member.commit({mine[0]: 7}) == {mine[0]: 0}
         assert (await consumer.committed())[TopicPartition("t", mine[0])].offset == 7
         assert await member.heartbeat() == 0
@@ -59,10 +59,10 @@ async def test_a_raftlog_consumer_leads_a_kafka_member(face, http):
 async def test_a_kafka_member_leads_a_raftlog_consumer(face, http):
     await face.broker.produce_records("t", 3, [NewRecord(b"a"), NewRecord(b"b")], deadline=soon())
     member = KafkaMember(face)
-    await member.alone()
+    await member.join_and_sync_alone()
     async with Consumer(http, "t", group=G) as consumer:
-        beating = asyncio.ensure_future(member.rebalances())
-        polling = asyncio.ensure_future(assigned(consumer, {3}, 2))
+        beating = asyncio.ensure_future(member.wait_for_rebalance())
+        polling = asyncio.ensure_future(wait_for_assignment(consumer, {3}, 2))
         await beating
         joined = await member.join()
         assert joined.leader == member.member_id
@@ -73,11 +73,11 @@ async def test_a_kafka_member_leads_a_raftlog_consumer(face, http):
         assert await member.sync(given) == [0, 1, 2]
         await polling
         await consumer.commit()
-        assert await fetched(face) == {"t": {3: 2}}
+        assert await fetch_committed(face) == {"t": {3: 2}}
         assert await member.heartbeat() == 0
 
 
-def test_assignments_are_in_the_bytes_that_kafkas_clients_read():
+def test_assignments_are_encoded_as_kafkas_clients_decode_them():
     data = encode_assignment([TopicPartition("t", 1), TopicPartition("t", 0)])
     (row,) = ConsumerProtocolAssignment.decode(data).assigned_partitions
     assert (row.topic, sorted(row.partitions)) == ("t", [0, 1])

@@ -1,4 +1,4 @@
-"""Coordinators of a cluster: found, refused elsewhere, and moved to another broker."""
+"""Coordinators in a cluster: found at every broker, refused elsewhere, and moved to another broker."""
 
 import asyncio
 
@@ -6,13 +6,13 @@ from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from tests.brokers.conftest import Brokers
 from tests.brokers.members import coordinator_node, soon
-from tests.kafka.groups.conftest import Face
-from tests.kafka.groups.members import G, KafkaMember, commit, fetch, fetched, leave
+from tests.kafka.groups.conftest import GroupHandlers
+from tests.kafka.groups.members import G, KafkaMember, commit, fetch_committed, fetch_offsets, leave
 from tests.waiting import until_async
 
 
-async def found(face: Face) -> int:
-    """Ask for the coordinator as a client does, until there is one."""
+async def find_coordinator(face: GroupHandlers) -> int:
+    """Find the coordinator like a client; retry until there is one."""
     nodes: list[int] = []
 
     async def is_found() -> bool:
@@ -26,11 +26,11 @@ async def found(face: Face) -> int:
 
 
 async def test_each_broker_names_the_coordinator_and_the_others_refuse(three: Brokers):
-    faces = {number: Face(broker) for number, broker in three.running.items()}
+    faces = {number: GroupHandlers(broker) for number, broker in three.running.items()}
     node = await coordinator_node(three)
     await asyncio.gather(*(broker.groups.committed(G, deadline=soon()) for broker in three.running.values()))
-    assert {await found(face) for face in faces.values()} == {node}
-    await KafkaMember(faces[node]).alone()
+    assert {await find_coordinator(face) for face in faces.values()} == {node}
+    await KafkaMember(faces[node]).join_and_sync_alone()
     for face in (each for number, each in faces.items() if number != node):
         stranger = KafkaMember(face)
         code = ErrorCode.NOT_COORDINATOR
@@ -40,8 +40,8 @@ async def test_each_broker_names_the_coordinator_and_the_others_refuse(three: Br
         assert (await leave(face, {"nobody": None})).error_code == code
         assert (await stranger.leave(2)).error_code == code
         assert await commit(face, {0: 1, 1: 2}) == {0: code, 1: code}
-        assert (await fetch(face, {"t": [0]})).error_code == code
-        assert (await fetch(face, {"t": [0]}, version=1)).topics[0].partitions[0].error_code == code
+        assert (await fetch_offsets(face, {"t": [0]})).error_code == code
+        assert (await fetch_offsets(face, {"t": [0]}, version=1)).topics[0].partitions[0].error_code == code
         described = await face.call(ApiKey.DESCRIBE_GROUPS, 5, groups=[G])
         assert (described.groups[0].error_code, described.groups[0].group_state) == (code, "")
         deleted = await face.call(ApiKey.DELETE_GROUPS, 2, groups_names=[G])
@@ -53,39 +53,39 @@ async def test_each_broker_names_the_coordinator_and_the_others_refuse(three: Br
 
 async def test_a_member_continues_in_its_generation_at_the_next_coordinator(three: Brokers):
     node = await coordinator_node(three)
-    member = KafkaMember(Face(three[node]))
-    await member.alone()
+    member = KafkaMember(GroupHandlers(three[node]))
+    await member.join_and_sync_alone()
     assert await member.commit({0: 4, 1: 5}) == {0: 0, 1: 0}
     await three.stop(node)
-    other = Face(next(iter(three.running.values())))
+    other = GroupHandlers(next(iter(three.running.values())))
 
-    async def moves() -> bool:
-        number = await found(other)
+    async def has_moved() -> bool:
+        number = await find_coordinator(other)
         if number not in three.running:
             return False
-        member.face = Face(three[number])
+        member.face = GroupHandlers(three[number])
         code = await member.heartbeat()
         assert code in (0, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return code == 0
 
-    await until_async(moves)
+    await until_async(has_moved)
     assert await member.commit({1: 3}) == {1: 0}
-    assert await fetched(member.face) == {"t": {0: 4, 1: 3}}
+    assert await fetch_committed(member.face) == {"t": {0: 4, 1: 3}}
     assert await member.sync() == [0, 1, 2, 3]
     second = KafkaMember(member.face)
     joining = asyncio.ensure_future(second.join())
-    await member.rebalances()
+    await member.wait_for_rebalance()
     await asyncio.gather(member.join(), joining)
     assert member.generation == second.generation == 2
 
 
 async def test_a_waiting_join_is_answered_when_its_coordinator_moves(three: Brokers):
     node = await coordinator_node(three)
-    leader, waiting = KafkaMember(Face(three[node])), KafkaMember(Face(three[node]))
-    await leader.alone()
+    leader, waiting = KafkaMember(GroupHandlers(three[node])), KafkaMember(GroupHandlers(three[node]))
+    await leader.join_and_sync_alone()
     waiting.member_id = (await waiting.ask_to_join()).member_id
     joining = asyncio.ensure_future(waiting.ask_to_join())
-    await leader.rebalances()
+    await leader.wait_for_rebalance()
     partition = three[node].groups.router.partition_of(G)
     assert partition.replica is not None
     partition.replica.group.step_down("test")
