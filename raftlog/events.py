@@ -48,13 +48,13 @@ EVENTS: Final[dict[str, EventKind]] = {
         WARNING, "path mode", "other users of this machine can read the private key of `--rpc-key`: chmod 600 it"
     ),
     "stalled": _kind(
-        WARNING, "what", "the event loop or the disk stalled; the broker gives its leaderships away for a while"
+        WARNING, "what", "the event loop or the disk stalled; the broker transfers its leaderships for a while"
     ),
     "loop_held": _kind(
         INFO, "step held_ms", "a step held the event loop above 5 ms, and half as long again as ever before"
     ),
     "events_left_out": _kind(
-        WARNING, "what count", "that many events of one name exceeded the limit per second and were not written"
+        WARNING, "what count", "this number of events of one name exceeded the limit per second and was not written"
     ),
     # Raft groups
     "leader_elected": _kind(INFO, "group term why", "this broker became the leader of the Raft group"),
@@ -110,7 +110,7 @@ EVENTS: Final[dict[str, EventKind]] = {
     ),
     "broker_registered": _kind(INFO, "node disk boot_epoch http rpc", "a broker started and registered"),
     "broker_replaced": _kind(WARNING, "node old_disk disk", "a broker runs on a new disk, which replaces its old one"),
-    "broker_removed": _kind(WARNING, "node disk", "a broker was removed from the cluster for good"),
+    "broker_removed": _kind(WARNING, "node disk", "a broker was permanently removed from the cluster"),
     "broker_draining": _kind(INFO, "node is_draining", "draining of a broker's replicas began or was cancelled"),
     "broker_maintenance": _kind(INFO, "node is_on", "maintenance mode of a broker was switched on or off"),
     "topic_created": _kind(INFO, "topic partitions replication_factor", "a topic was created"),
