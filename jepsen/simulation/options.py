@@ -9,7 +9,7 @@ kinds reaches states that a run with all of them always disturbs."""
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from raftlog.raft import RaftSettings
@@ -80,6 +80,13 @@ DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ON
 """Faults of clusters of drivers."""
 
 
+class AppendDeferral(NamedTuple):
+    """Appends that followers beyond the quorum get later: up to so many bytes, after so many milliseconds."""
+
+    bytes_max: int
+    delay_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """One run. Times of the simulation in seconds, of the product in ticks or milliseconds, sizes in bytes."""
@@ -107,6 +114,7 @@ class Options:
     segment_bytes: int
     large_append_bytes: int
     recent_bytes_max: int
+    deferral: AppendDeferral
     checkpoint_interval_ms: int
     journal_file_bytes: int
     producers: int
@@ -142,6 +150,7 @@ class Options:
                 message_bytes_max=32 * KIB,
                 in_flight_bytes_max=128 * KIB,
                 in_flight_entries_max=self.in_flight_entries_max,
+                deferred_bytes_max=self.deferral.bytes_max,
             ),
             journal=JournalConfig(
                 file_bytes=self.journal_file_bytes,
@@ -155,6 +164,7 @@ class Options:
             segment_bytes=self.segment_bytes,
             large_append_bytes=self.large_append_bytes,
             recent_bytes_max=self.recent_bytes_max,
+            deferral_ms=self.deferral.delay_ms,
             checkpoint_interval_ms=self.checkpoint_interval_ms,
             transfer_chunk_bytes=max(4 * KIB, 16 * self.value_bytes),
             transfer_timeout_ms=2_000,
@@ -223,6 +233,7 @@ def draw(seed: int) -> Options:
         segment_bytes=random.choice((4, 8, 24)) * KIB,
         large_append_bytes=random.choice((600, 2 * KIB, 64 * KIB)),
         recent_bytes_max=random.choice((1, 2 * KIB, 1 << 20)),
+        deferral=draw_deferral(seed),
         checkpoint_interval_ms=random.choice((700, 3_000)),
         journal_file_bytes=random.choice((64, 128)) * KIB,
         producers=random.choice((1, 1, 2)),
@@ -266,6 +277,13 @@ def _draw_faults(random: Random) -> tuple[Fault, ...]:
     """Return a few kinds, some, or most of them, often with the ambush, which finds the rarest states."""
     share = random.choice((0.15, 0.3, 0.6))
     return tuple(fault for fault in DRIVER_FAULTS if random.random() < (0.7 if fault is Fault.AMBUSH else share))
+
+
+def draw_deferral(seed: int) -> AppendDeferral:
+    """Return the deferral of appends in half of the seeds, none in the others."""
+    random = generator(seed, "deferral")
+    bytes_max = random.choice((0, 0, 300, 16 * KIB))
+    return AppendDeferral(bytes_max, random.choice((4, 4, 300)))
 
 
 def draw_link(random: Random) -> LinkConditions:

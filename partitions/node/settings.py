@@ -11,6 +11,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.tls import TlsContexts, check_certificate
 from raftlog.setting_bounds import bounded, check_bounds
+from raftlog.topic_config import KIB
 from raftlog.types import NodeId
 
 
@@ -18,7 +19,8 @@ def node_driver_config() -> DriverConfig:
     """Return election timeouts of 315 to 630 ms, heartbeats every 105 ms, quiescence after 1 s without work.
 
     Shorter ticks detect a dead leader sooner and cost every idle process more."""
-    return DriverConfig(tick_ms=35, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
+    raft = RaftSettings(election_ticks_min=9, quiesce_after_ticks=28, deferred_bytes_max=16 * KIB)
+    return DriverConfig(tick_ms=35, raft=raft)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

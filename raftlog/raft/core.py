@@ -124,6 +124,19 @@ class RaftCore(ReadableCore):
         self._become(Become(Role.FOLLOWER, reason))
         return True
 
+    @property
+    def are_appends_deferred(self) -> bool:
+        """Whether followers beyond the quorum lack entries until `send_deferred_appends`."""
+        role = self._role
+        return type(role) is Leader and role.replication.are_appends_deferred
+
+    def send_deferred_appends(self) -> None:
+        """Send the deferred appends with the next Ready, as the driver's timer asks."""
+        role = self._role
+        if type(role) is Leader and role.replication.are_appends_deferred:
+            self._note_change()
+            role.replication.send_deferred()
+
     def set_unfit(self, is_unfit: bool) -> None:
         """Set whether the replica is unfit to lead: it lets others campaign first, for some election timeouts."""
         self._replica.is_unfit = is_unfit
@@ -308,7 +321,12 @@ class RaftCore(ReadableCore):
         if request.term > replica.term:
             self._adopt_term(request.term, None)
         if isinstance(request, PreVoteRequest):
-            election.answer(replica, request, election.would_vote(replica, request))
+            is_granted = election.would_vote(replica, request)
+            election.answer(replica, request, is_granted)
+            if not is_granted and election.is_better_candidate(replica, request) and isinstance(self._role, Follower):
+                become = self._role.campaign_soon()
+                if become is not None:
+                    self._become(become)
             return
         is_granted = election.maybe_vote(replica, request)
         if is_granted:

@@ -107,7 +107,7 @@ class Leader:
         self._uncommitted.append((replica.log.last_index, size_bytes))
         self._uncommitted_bytes += size_bytes
         self._note_work()
-        self.replication.is_due = True
+        self.replication.note_proposed(Index(last_index + 1), size_bytes)
         return Accepted(term, Index(last_index + 1), replica.log.last_index)
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
@@ -148,6 +148,7 @@ class Leader:
         self._transfer.begin(target, replica.ticks + replica.settings.election_ticks_min)
         self._plan()
         self.replication.match_moved = True
+        self.replication.send_deferred()
         return None
 
     def has_decisions(self) -> bool:
@@ -274,7 +275,7 @@ class Leader:
         replica = self._replica
         index = Index(replica.log.last_index + 1)
         replica.append((Entry(index, replica.term, kind, proposal.size_bytes, proposal.payload, configuration),))
-        self.replication.is_due = True
+        self.replication.send_deferred()
         return index
 
     def _append_configuration(self, configuration: Configuration) -> Index:

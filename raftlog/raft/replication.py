@@ -1,6 +1,7 @@
 """The leader's side of replication: messages to each follower, and the effect of their answers.
 
 Messages are made once per Ready, from the current progress of each follower, so many proposals travel in one append.
+Followers that the quorum does not need get small appends later, several in one (`deferred_bytes_max`).
 Answers are matched to requests by the leader's one sequence of numbers; a late or duplicated one can neither move a
 follower back nor hold it up (thesis 3.5, 10.2.1)."""
 
@@ -37,8 +38,12 @@ class Replication:
 
     __slots__ = (
         "_outgoing",
+        "_prompt",
         "_replica",
+        "_unsent_bytes",
+        "_unsent_from",
         "_voters",
+        "are_appends_deferred",
         "are_notices_due",
         "is_due",
         "match_moved",
@@ -54,6 +59,14 @@ class Replication:
         """Progress of the voters, None for the leader's own; that of the outgoing voters, while joint, is in
         `_outgoing`."""
         self._outgoing: list[FollowerProgress | None] = []
+        self._prompt: list[FollowerProgress] = []
+        """Followers that get every append at once: those of the quorum that answered fastest."""
+        self._unsent_from = Index(0)
+        """First of the entries that some followers may not have been sent."""
+        self._unsent_bytes = 0
+        """Bytes of these entries."""
+        self.are_appends_deferred = False
+        """Whether some followers lack entries until `send_deferred`."""
         self.sequence = 0
         """Number of the latest request of this term, to any follower."""
         self.is_due = False
@@ -76,6 +89,18 @@ class Replication:
         self._voters = [self.progress.get(voter) for voter in replica.configuration.voters]
         self._outgoing = [self.progress.get(voter) for voter in replica.configuration.outgoing]
         self.is_due = self.match_moved = True
+        self._choose_prompt()
+
+    def _choose_prompt(self) -> None:
+        """Choose the followers that get every append at once; all of them while a configuration is joint."""
+        voters = [progress for progress in self._voters if progress is not None]
+        needed = len(self._voters) // 2 + 1 - (None in self._voters)
+        if self._outgoing or not self._replica.settings.deferred_bytes_max:
+            self._prompt = list(self.progress.values())
+        else:
+            prompt = self._prompt
+            voters.sort(key=lambda progress: (progress.match_index, progress in prompt), reverse=True)
+            self._prompt = voters[:needed]
 
     def next_sequence(self) -> int:
         self.sequence += 1
@@ -122,13 +147,44 @@ class Replication:
 
     # sending
 
+    def note_proposed(self, first_index: Index, size_bytes: int) -> None:
+        """Record new entries of data, from `first_index` on; they are due."""
+        self.is_due = True
+        if not self._unsent_bytes:
+            self._unsent_from = first_index
+        self._unsent_bytes += size_bytes
+
     def send_appends(self) -> None:
-        """Send each follower the entries that it lacks, as far as its window allows."""
+        """Send each follower the entries that it lacks, as far as its window allows, or defer them."""
         self.is_due = False
         loads: dict[tuple[Index, int, int], _Load] = {}
+        self.are_appends_deferred = False
+        may_defer = 0 < self._unsent_bytes <= self._replica.settings.deferred_bytes_max
+        if not may_defer:
+            self._unsent_bytes = 0
         for progress in self.progress.values():
+            if may_defer and self._maybe_defer(progress):
+                continue
             while self._maybe_send(progress, loads):
                 pass
+
+    def _maybe_defer(self, progress: FollowerProgress) -> bool:
+        """Return whether a follower gets its entries later: it lacks only new ones, and the quorum does not need it."""
+        if (
+            progress.state is not ProgressState.REPLICATE
+            or progress.next_index < self._unsent_from
+            or progress in self._prompt
+        ):
+            return False
+        if progress.next_index <= self._replica.log.last_index:
+            self.are_appends_deferred = True
+        return True
+
+    def send_deferred(self) -> None:
+        """Send all followers what they lack, with the next Ready; then those that hold most get appends at once."""
+        self._choose_prompt()
+        self._unsent_bytes = 0
+        self.is_due = True
 
     def send_commit_notices(self) -> None:
         """Send the commit index to followers that hold more committed entries than the last one they got."""

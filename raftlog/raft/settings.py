@@ -4,6 +4,9 @@ The values that brokers use are in `node_driver_config` of `partitions/node/sett
 a core on its own."""
 
 from dataclasses import dataclass
+from typing import Final
+
+_MAY_BE_ZERO: Final = ("quiesce_after_ticks", "deferred_bytes_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,16 @@ class RaftSettings:
     uncommitted_bytes_max: int = 64 << 20
     """Bytes that a leader accepts beyond its commit index before it refuses proposals as overloaded."""
     pending_reads_max: int = 10_000
+    deferred_bytes_max: int = 0
+    """Bytes of new entries that followers beyond the quorum may lack until `send_deferred_appends`; 0: none.
+
+    The quorum that answers fastest gets every append at once. More saves messages, and costs the others some delay."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if name != "quiesce_after_ticks" and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
-        if self.quiesce_after_ticks < 0:
-            raise ValueError(f"quiesce_after_ticks is {self.quiesce_after_ticks}; it must be at least 0")
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
         if not self.heartbeat_ticks < self.election_ticks_min:
             raise ValueError(f"heartbeat_ticks {self.heartbeat_ticks} ≥ election_ticks_min {self.election_ticks_min}")

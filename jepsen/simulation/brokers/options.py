@@ -18,7 +18,7 @@ from jepsen.simulation.brokers.workload.uses import (
     with_small_tables,
 )
 from jepsen.simulation.network.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
-from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
+from jepsen.simulation.options import KIB, AppendDeferral, Fault, draw_deferral, draw_link, generator, shown
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
@@ -129,6 +129,7 @@ class BrokerOptions:
     retention_bytes: int | None
     large_append_bytes: int
     recent_bytes_max: int
+    deferral: AppendDeferral
     fetch_bytes_min: int
     """A follower that lacks more than this fetches it over the bulk connection."""
     transfer_window_bytes: int
@@ -207,6 +208,7 @@ class BrokerOptions:
                 message_bytes_max=32 * KIB,
                 in_flight_bytes_max=128 * KIB,
                 fetch_bytes_min=self.fetch_bytes_min,
+                deferred_bytes_max=self.deferral.bytes_max,
             ),
             journal=JournalConfig(
                 file_bytes=file_bytes,
@@ -219,6 +221,7 @@ class BrokerOptions:
             ),
             large_append_bytes=self.large_append_bytes,
             recent_bytes_max=self.recent_bytes_max,
+            deferral_ms=self.deferral.delay_ms,
             checkpoint_interval_ms=self.checkpoint_interval_ms,
             transfer_chunk_bytes=16 * KIB,
             transfer_timeout_ms=2_000,
@@ -258,6 +261,7 @@ def draw(seed: int) -> BrokerOptions:
         retention_bytes=12 * KIB if is_short else random.choice((None, None, 12 * KIB)),
         large_append_bytes=random.choice((600, 2 * KIB, 64 * KIB)),
         recent_bytes_max=random.choice((1, 2 * KIB, 1 << 20)),
+        deferral=draw_deferral(seed),
         fetch_bytes_min=random.choice((1, 8, 16 * KIB)) * KIB,
         transfer_window_bytes=random.choice((4, 4 * KIB)) * KIB,
         transfers_max=random.choice((1, 4)),

@@ -32,6 +32,7 @@ from raftlog.runtime.log.startup import OpenedGroup, open_groups, open_journal
 from raftlog.runtime.loop_holds import LOOP_HOLDS
 from raftlog.runtime.process.compactor import Compactor
 from raftlog.runtime.process.creations import Creation, Creations, Joining
+from raftlog.runtime.process.deferred_appends import DeferredAppends
 from raftlog.runtime.process.descriptor_watch import DescriptorWatch
 from raftlog.runtime.process.journal_room import JournalRoom
 from raftlog.runtime.process.outbox import Outbox
@@ -85,7 +86,7 @@ class Driver:
         """Callback when the loop or the disk makes no progress, called repeatedly while it lasts."""
         self.on_step: Callable[[PartitionReplica, Ready], None] = _ignore
         """Callback with every Ready that was handled, for observers."""
-        self.on_removed: Callable[[], None] = lambda: None
+        self.on_removed: Callable[[], None] = _ignore
         """Callback when directories of removed groups are deleted, and new groups may take their names."""
         self.messages_refused = 0
         """Appends that were invalid, or for which there was no room."""
@@ -98,6 +99,7 @@ class Driver:
         self._awake: dict[GroupKey, PartitionReplica] = {}
         """Groups that need ticks."""
         self._outbox = Outbox(transport)
+        self._deferred_appends = DeferredAppends(config.deferral_ms / 1000, self.mark_dirty, self._fatal)
         self.persister = Persister(
             disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
         )
@@ -105,9 +107,7 @@ class Driver:
         self.descriptors = DescriptorWatch(disk, data_dir)
         self._journal_room = JournalRoom(journal, data_dir, config.large_append_bytes)
         self.note_admitted = self._journal_room.note_admitted
-        self._is_started = False
-        self._is_turn_due = False
-        self._is_unfit = False
+        self._is_started = self._is_turn_due = self._is_unfit = False
         stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
         self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, stalled)
         silence = config.raft.election_ticks_min
@@ -184,10 +184,7 @@ class Driver:
 
     def close(self) -> None:
         """Make accepted operations durable, and close the files; blocking. Pending outcomes stay unknown."""
-        self.ticker.stop()
-        self.catch_up.stop()
-        self.compactor.stop()
-        self._outbox.stop()
+        self._stop_parts()
         if self.failure is None:
             self.persister.write_rest()
         if self.failure is None:
@@ -335,6 +332,8 @@ class Driver:
         for group, ready in taken:
             self._finish(group, ready)
             self.on_step(group, ready)
+            if group.core.are_appends_deferred:
+                self._deferred_appends.note(group)
         self.catch_up.note_turn()
 
     def _take(self, group: PartitionReplica) -> Ready | None:
@@ -386,14 +385,15 @@ class Driver:
         if stopwatch() - began > loop_holds.HELD_FROM_S:
             LOOP_HOLDS.note_since(began, work, counted_s)
 
+    def _stop_parts(self) -> None:
+        for part in (self.ticker, self.catch_up, self.compactor, self._outbox, self._deferred_appends):
+            part.stop()
+
     def _fail(self, failure: RaftlogError) -> None:
         """End all work: the disk failed, or another error needs a restart of the process."""
         if self.failure is None:
             self.failure = failure
-            self.ticker.stop()
-            self.catch_up.stop()
-            self.compactor.stop()
-            self._outbox.stop()
+            self._stop_parts()
             self.persister.drop_waits(failure)
             for group in self.groups.values():
                 group.end(failure)
