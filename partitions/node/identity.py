@@ -6,12 +6,13 @@
     {data-dir}/.raftlog/journal/{disk uuid}   the journal
     {data-dir}/.raftlog/damaged/journal-…     journals of former disk uuids
 
-The boot epoch rises with every start and is durable before anything is sent; it never falls, not even with a new disk
-uuid. The disk uuid stays until the journal is damaged: hard state may be lost then, so the process must not vote as the
-former replica. A lost identity is never created anew over an existing journal.
+The boot epoch rises with every start that recovered the disk, and is durable before anything is sent; it never falls,
+not even with a new disk uuid. The disk uuid stays until the journal is damaged: hard state may be lost then, so the
+process must not vote as the former replica. A lost identity is never created anew over an existing journal.
 
-Every start raises the boot epoch, also that of a stale copy of a disk, which the others refuse: after enough starts the
-copy would overtake them. So such a refusal is stored, and the next start takes a new disk uuid (`opening`)."""
+A start of a stale copy of a disk raises the boot epoch as well: after enough of them the copy would overtake what the
+others remember. So their refusal is stored, and the next start takes a new disk uuid (`opening`); and a start that
+fails before it can be refused, because files cannot be read, does not count."""
 
 import logging
 import uuid
@@ -61,7 +62,7 @@ class NodeDirectory:
     def open(
         cls, disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
     ) -> "NodeDirectory":
-        """Lock the directory, create it if it is missing, and count the start durably.
+        """Lock the directory, and create it if it is missing; `count_start` makes the start's boot epoch durable.
 
         Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `FormatError` for one
         of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses."""
@@ -74,7 +75,8 @@ class NodeDirectory:
         try:
             identity = _identify(disk, path, node_id, cluster_id, draw_uuid)
             directory = cls(disk, path, lock, identity)
-            directory._save(identity)
+            if not disk.exists(internal(path, IDENTITY)):
+                directory._save(identity)
             if not _has_meta(disk, path):
                 write_meta(disk, path, KIND, {})
         except OSError as error:
@@ -88,6 +90,10 @@ class NodeDirectory:
     def close(self) -> None:
         """Release the lock."""
         self._lock.release()
+
+    def count_start(self) -> None:
+        """Store the boot epoch of this start, once the disk is recovered and before anything is sent."""
+        self._save(self.identity)
 
     def join_cluster(self, cluster_id: str) -> None:
         """Store the cluster id permanently. Raises `InvalidArgument` if there is another one."""

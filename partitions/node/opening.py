@@ -57,6 +57,7 @@ def open_driver(
             driver = _open_with(disk, directory, settings, environment, transport)
         directory.note_journal()
         directory.keep_old_journals()
+        directory.count_start()
     except OSError as error:
         raise no_room_error(directory.path, error) or StorageError(
             f"{directory.path} cannot be read: {error}"

@@ -29,7 +29,10 @@ _uuids: Iterator[int] = iter(range(1, 1 << 30))
 
 
 def opened(disk: SimulatedDisk, node: int = 1, cluster: str | None = None) -> NodeDirectory:
-    return NodeDirectory.open(disk, PATH, NodeId(node), cluster, lambda: uuid.UUID(int=next(_uuids)))
+    """Open the directory, and count the start, as after the recovery of the disk."""
+    directory = NodeDirectory.open(disk, PATH, NodeId(node), cluster, lambda: uuid.UUID(int=next(_uuids)))
+    directory.count_start()
+    return directory
 
 
 def sealed_fields(disk: SimulatedDisk) -> Mapping[str, object]:
@@ -54,10 +57,21 @@ def test_every_start_counts_and_the_rest_stays(disk: SimulatedDisk) -> None:
     assert (second.identity.cluster_id, second.identity.has_journal) == ("blue", True)
 
 
-def test_the_count_is_durable_before_open_returns(disk: SimulatedDisk) -> None:
+def test_the_count_is_durable_when_the_start_is_counted(disk: SimulatedDisk) -> None:
     for start in range(1, 20):
         assert opened(disk).identity.boot_epoch == start
         disk.power_loss()
+
+
+def test_a_start_that_cannot_recover_the_disk_does_not_count(disk: SimulatedDisk) -> None:
+    """A stale copy of a disk that fails to start again and again must not overtake what others remember of it."""
+    opened(disk).close()
+    for _ in range(5):
+        directory = NodeDirectory.open(disk, PATH, NodeId(1), None, uuid.uuid4)
+        assert directory.identity.boot_epoch == 2
+        directory.close()
+        disk.power_loss()
+    assert opened(disk).identity.boot_epoch == 2
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -76,7 +90,7 @@ def test_power_loss_during_any_start_leaves_a_directory_that_can_be_used(seed: i
             sync(*arguments)  # type: ignore[operator]
 
         disk.sync = failing  # type: ignore[method-assign, assignment]
-        with suppress(StorageError):
+        with suppress(StorageError, OSError):
             identity = opened(disk).identity
             assert identity.boot_epoch > epoch
             assert disk_uuid in (None, identity.disk_uuid)
