@@ -181,7 +181,7 @@ class Replication:
         return True
 
     def send_deferred(self) -> None:
-        """Send all followers what they lack, with the next Ready; then those that hold most get appends at once."""
+        """Send all followers the missing entries, with the next Ready, and choose the quorum anew."""
         self._choose_prompt()
         self._unsent_bytes = 0
         self.is_due = True

@@ -202,7 +202,7 @@ class TestBetterCandidate:
 
 
 def test_the_follower_with_the_longer_log_wins_after_the_leaders_crash() -> None:
-    """Whichever follower times out first, the next leader holds what was acknowledged."""
+    """The next leader holds the acknowledged entries, also when the other follower times out first."""
     for first in (2, 3):
         cluster = deferring(*THREE)
         cluster.propose(1, "a")

@@ -27,7 +27,7 @@ class DeferredAppends:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, group: PartitionReplica) -> None:
-        """Send what the group deferred when the delay of the oldest one has passed."""
+        """Register a group with deferred appends; the oldest one's delay starts the timer for all."""
         self._groups[group.key] = group
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._run, self._send)
