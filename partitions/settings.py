@@ -14,7 +14,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.tls import TlsContexts
-from raftlog.setting_bounds import bounded, check_bounds
+from raftlog.setting_bounds import bounded_field, check_bounds
 from raftlog.topic_config import DAY_MS, GIB, KIB, MIB, TopicConfig
 
 SYNC_METHODS = ("auto", "aio", "threads")
@@ -26,7 +26,7 @@ class BrokerSettings:
 
     data_dir: str
     """Data directory; created when it is missing."""
-    node_id: int = bounded(1, 0, (1 << 31) - 1)
+    node_id: int = bounded_field(1, 0, (1 << 31) - 1)
     """Number of this broker; a data directory belongs to one number."""
     rpc: tuple[str, int] | None = None
     """Address to listen on for other brokers; None: a single broker that does not listen. Port 0: any free port."""
@@ -56,67 +56,67 @@ class BrokerSettings:
     """Hash from a key to its partition: `murmur2`, as in Kafka's clients, or `crc32`."""
     topic_config: TopicConfig = field(default_factory=TopicConfig)
     """Defaults for settings of topics."""
-    partitions_per_topic_max: int = bounded(10_000, 1, 10_000)
+    partitions_per_topic_max: int = bounded_field(10_000, 1, 10_000)
     """Most partitions of a topic at its creation."""
-    default_partitions: int = bounded(1, 1, 10_000)
+    default_partitions: int = bounded_field(1, 1, 10_000)
     """Partitions of a topic whose creation names no number, as Kafka's `num.partitions`."""
-    offsets_partitions: int = bounded(16, 1, 1_000)
+    offsets_partitions: int = bounded_field(16, 1, 1_000)
     """Partitions of the internal topic for consumer groups and their offsets, when it is created."""
-    offsets_retention_ms: int = bounded(7 * DAY_MS, 1, 3_650 * DAY_MS)
+    offsets_retention_ms: int = bounded_field(7 * DAY_MS, 1, 3_650 * DAY_MS)
     """Time after which committed offsets expire when the consumer group has had no members and no commits."""
-    group_min_session_timeout_ms: int = bounded(GroupSettings().min_session_timeout_ms, 1, DAY_MS)
+    group_min_session_timeout_ms: int = bounded_field(GroupSettings().min_session_timeout_ms, 1, DAY_MS)
     """Shortest session timeout that a group member may ask for: time without a heartbeat after which it is removed."""
-    group_max_session_timeout_ms: int = bounded(GroupSettings().max_session_timeout_ms, 1, DAY_MS)
+    group_max_session_timeout_ms: int = bounded_field(GroupSettings().max_session_timeout_ms, 1, DAY_MS)
     """Longest session timeout that a group member may ask for."""
-    group_initial_rebalance_delay_ms: int = bounded(GroupSettings().initial_rebalance_delay_ms, 0, 60_000)
+    group_initial_rebalance_delay_ms: int = bounded_field(GroupSettings().initial_rebalance_delay_ms, 0, 60_000)
     """Time that an empty consumer group waits for more group members after the first one."""
-    group_members_max: int = bounded(GroupSettings().max_members, 1, 10_000)
+    group_members_max: int = bounded_field(GroupSettings().max_members, 1, 10_000)
     """Most group members of one consumer group."""
-    groups_max: int = bounded(GroupSettings().max_groups, 1, 1_000_000)
+    groups_max: int = bounded_field(GroupSettings().max_groups, 1, 1_000_000)
     """Most consumer groups in one partition of the internal topic."""
-    consumer_instances_max: int = bounded(1_000, 0, 100_000)
+    consumer_instances_max: int = bounded_field(1_000, 0, 100_000)
     """Most consumer instances of the REST API on this broker; more are refused (429)."""
-    consumer_instance_timeout_ms: int = bounded(300_000, 1, 7 * DAY_MS)
+    consumer_instance_timeout_ms: int = bounded_field(300_000, 1, 7 * DAY_MS)
     """Idle time after which a consumer instance is deleted."""
-    memory_budget_bytes: int = bounded(MEMORY_BUDGET_BYTES, MIB, 1 << 40)
+    memory_budget_bytes: int = bounded_field(MEMORY_BUDGET_BYTES, MIB, 1 << 40)
     """Bytes held for all connections: frames from other brokers, bodies of requests, answers (`MemoryShares`)."""
-    open_files_max: int = bounded(512, 16, 1 << 20)
+    open_files_max: int = bounded_field(512, 16, 1 << 20)
     """Descriptors of segments kept open; further files are reopened when they are used."""
-    sync_threads: int = bounded(4, 1, 64)
+    sync_threads: int = bounded_field(4, 1, 64)
     """Syncs that can run at once."""
     sync_method: str = "auto"
     """Method for the syncs of commits: `aio` (Linux AIO), `threads`, or `auto`: the faster one, as measured."""
-    producers_max: int = bounded(100_000, 1, 10_000_000)
+    producers_max: int = bounded_field(100_000, 1, 10_000_000)
     """Idempotent producers that a partition led here remembers; past it the least recently used expire."""
-    partition_pending_bytes_max: int = bounded(32 * MIB, 64 * KIB, 4 * GIB)
+    partition_pending_bytes_max: int = bounded_field(32 * MIB, 64 * KIB, 4 * GIB)
     """Bytes of one partition that may wait for their append and sync; past it producers wait, then get 429."""
-    broker_pending_bytes_max: int = bounded(64 * MIB, 64 * KIB, 16 * GIB)
+    broker_pending_bytes_max: int = bounded_field(64 * MIB, 64 * KIB, 16 * GIB)
     """The same for all partitions together."""
-    accumulate_bytes_max: int = bounded(MIB, 4 * KIB, 64 * MIB)
+    accumulate_bytes_max: int = bounded_field(MIB, 4 * KIB, 64 * MIB)
     """Largest batch that is built from single records that arrive together."""
-    fetch_bytes_max: int = bounded(16 * MIB, 4 * KIB, 256 * MIB)
+    fetch_bytes_max: int = bounded_field(16 * MIB, 4 * KIB, 256 * MIB)
     """Most bytes in the answer to a fetch, which has at least one batch."""
-    fetch_wait_ms_max: int = bounded(60_000, 0, 3_600_000)
+    fetch_wait_ms_max: int = bounded_field(60_000, 0, 3_600_000)
     """Longest time that a fetch waits for new records."""
-    opened_bytes_max: int = bounded(64 * MIB, 64 * KIB, GIB)
+    opened_bytes_max: int = bounded_field(64 * MIB, 64 * KIB, GIB)
     """Largest size after decompression of a batch that is opened; larger ones are only returned as stored."""
-    retention_interval_s: float = bounded(60.0, 0.01, 86_400)
+    retention_interval_s: float = bounded_field(60.0, 0.01, 86_400)
     """Seconds between two checks for segments that retention deletes."""
-    storage_min_free_bytes: int = bounded(64 * MIB, 1, 1 << 50)
+    storage_min_free_bytes: int = bounded_field(64 * MIB, 1, 1 << 50)
     """Free bytes on the file system below which records are refused (507) and leaderships are transferred.
 
     Leaderships go to brokers that have more room; reads, trims and deletions go on. 1: only a full disk refuses
     records."""
-    replica_lag_time_max_ms: int = bounded(10_000, 0, DAY_MS)
+    replica_lag_time_max_ms: int = bounded_field(10_000, 0, DAY_MS)
     """Age up to which a replica must hold committed records to be shown as in sync.
 
     For operators only: acknowledgements, `min.insync.replicas`, moves and rolling restarts use the present high
     watermark."""
-    catch_up_bytes_per_s: int = bounded(100 * MIB, MIB, 64 * GIB)
+    catch_up_bytes_per_s: int = bounded_field(100 * MIB, MIB, 64 * GIB)
     """Bytes a second that this broker sends in total to replicas elsewhere that catch up or are repaired."""
-    scrub_interval_days: float = bounded(7.0, 0, 3_650)
+    scrub_interval_days: float = bounded_field(7.0, 0, 3_650)
     """Days in which the background scrub reads everything once; 0 turns it off."""
-    metadata_growth_bytes_max: int = bounded(4 * MIB, 16 * KIB, GIB)
+    metadata_growth_bytes_max: int = bounded_field(4 * MIB, 16 * KIB, GIB)
     """Growth after which a log of metadata or of committed offsets is shortened."""
 
     driver: DriverConfig = field(default_factory=node_driver_config)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from raftlog.errors import InvalidArgument
-from raftlog.setting_bounds import bounded, bounds_of
+from raftlog.setting_bounds import bounded_field, bounds_of
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -25,24 +25,23 @@ class LogConfig:
     """Settings of one log; sizes in bytes, times in milliseconds.
 
     An embedded log keeps everything by default: `retention_ms` and `retention_bytes` are `None`. Topics default to
-    seven
-    days (`TopicConfig`)."""
+    seven days (`TopicConfig`)."""
 
-    segment_bytes: int = bounded(GIB, 4 * KIB, 64 * GIB)
+    segment_bytes: int = bounded_field(GIB, 4 * KIB, 64 * GIB)
     """A segment rolls before it would exceed this."""
-    segment_ms: int = bounded(7 * DAY_MS, 1, 10 * 365 * DAY_MS)
+    segment_ms: int = bounded_field(7 * DAY_MS, 1, 10 * 365 * DAY_MS)
     """A segment rolls when its roll entry is this old."""
-    segment_index_bytes: int = bounded(64 * MIB, 4 * KIB, GIB)
+    segment_index_bytes: int = bounded_field(64 * MIB, 4 * KIB, GIB)
     """A segment rolls when its index has this many bytes (44 a batch)."""
-    retention_ms: int | None = bounded(None, 0, 1000 * 365 * DAY_MS)
+    retention_ms: int | None = bounded_field(None, 0, 1000 * 365 * DAY_MS)
     """Closed segments whose newest record is older than this are deleted."""
-    retention_bytes: int | None = bounded(None, 0, 1 << 60)
+    retention_bytes: int | None = bounded_field(None, 0, 1 << 60)
     """The oldest closed segments are deleted while the log is larger than this."""
-    max_message_bytes: int = bounded(8 * MIB, 1 * KIB, 256 * MIB)
+    max_message_bytes: int = bounded_field(8 * MIB, 1 * KIB, 256 * MIB)
     """The largest batch that is accepted."""
-    flush_messages: int = bounded(1, 1, 1 << 40)
+    flush_messages: int = bounded_field(1, 1, 1 << 40)
     """Records after which a sync is forced; with 1 an append is answered only when it is durable."""
-    flush_ms: int | None = bounded(None, 1, DAY_MS)
+    flush_ms: int | None = bounded_field(None, 1, DAY_MS)
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
     def __post_init__(self) -> None:
@@ -80,7 +79,7 @@ class LogConfig:
 class TopicConfig(LogConfig):
     """Settings of a topic; the log of each of its partitions uses them unchanged."""
 
-    retention_ms: int | None = bounded(7 * DAY_MS, 0, 1000 * 365 * DAY_MS)
+    retention_ms: int | None = bounded_field(7 * DAY_MS, 0, 1000 * 365 * DAY_MS)
     cleanup_policy: str = DELETE
     """`delete`: old segments are deleted by age and size. `compact`: the newest record of each key stays.
 
@@ -88,15 +87,15 @@ class TopicConfig(LogConfig):
     """
     min_insync_replicas: int = 1
     """Copies that an `acks=all` answer waits for, when that is more than a majority."""
-    min_compaction_lag_ms: int = bounded(0, 0, 1000 * 365 * DAY_MS)
+    min_compaction_lag_ms: int = bounded_field(0, 0, 1000 * 365 * DAY_MS)
     """Age before which a record is never removed by compaction."""
-    max_compaction_lag_ms: int | None = bounded(None, 1, 1000 * 365 * DAY_MS)
+    max_compaction_lag_ms: int | None = bounded_field(None, 1, 1000 * 365 * DAY_MS)
     """Age at which a record becomes due for compaction, even if little space is gained."""
-    min_cleanable_dirty_ratio: float = bounded(0.5, 0, 1)
+    min_cleanable_dirty_ratio: float = bounded_field(0.5, 0, 1)
     """Share of the closed segments not compacted yet at which compaction runs."""
-    delete_retention_ms: int = bounded(DAY_MS, 0, 1000 * 365 * DAY_MS)
+    delete_retention_ms: int = bounded_field(DAY_MS, 0, 1000 * 365 * DAY_MS)
     """Time that a tombstone (a record without value) is kept after it was first compacted."""
-    producer_id_expiration_ms: int = bounded(DAY_MS, 1, 1000 * 365 * DAY_MS)
+    producer_id_expiration_ms: int = bounded_field(DAY_MS, 1, 1000 * 365 * DAY_MS)
     """Idle time after which the state of an idempotent producer is removed."""
 
     def __post_init__(self) -> None:

@@ -28,9 +28,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 def interned_uuid(packed: bytes) -> UUID:
     """Return the UUID of 16 bytes; equal ids are normally one object.
 
-    Ids of disks and Raft groups come in every message, and tuples and dictionaries find an identical object without
-    a call
-    of `UUID.__eq__`."""
+    Ids of disks and Raft groups come in every message, and tuples and dictionaries find an identical object without a
+    call of `UUID.__eq__`."""
     return UUID(bytes=packed)
 
 

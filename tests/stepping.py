@@ -1,4 +1,4 @@
-"""Runs generators that do their work in steps, as `in_slices` and compaction do."""
+"""Runs generators that do their work in steps, as `run_in_slices` and compaction do."""
 
 from collections.abc import Generator
 from typing import TypeVar

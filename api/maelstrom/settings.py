@@ -7,7 +7,7 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.setting_bounds import bounded, check_bounds
+from raftlog.setting_bounds import bounded_field, check_bounds
 from raftlog.topic_config import KIB, MIB
 
 _STALL_TICKS: Final = 10
@@ -19,15 +19,15 @@ class MaelstromSettings:
 
     data_dir: str
     """Every node of a cluster may be given the same one: each has a directory of its own in it."""
-    groups: int = bounded(3, 1, 1024)
+    groups: int = bounded_field(3, 1, 1024)
     """Raft groups over which keys are spread; the same at every node."""
-    tick_ms: int = bounded(100, 1, 1_000_000)
+    tick_ms: int = bounded_field(100, 1, 1_000_000)
     """One tick of Raft: a follower that hears nothing for 10 to 20 of them campaigns. Round trips must be shorter."""
-    linger_ms: int = bounded(5, 0, 1_000)
+    linger_ms: int = bounded_field(5, 0, 1_000)
     """Time that a message to another node waits for others to be sent with it; 0: until the loop's turn ends."""
-    gossip_ms: int = bounded(50, 1, 1_000_000)
+    gossip_ms: int = bounded_field(50, 1, 1_000_000)
     """Time between two messages with broadcast values to one neighbour."""
-    timeout_ms: int = bounded(4_000, 1, 1_000_000)
+    timeout_ms: int = bounded_field(4_000, 1, 1_000_000)
     """Time until a request is answered, with a result or an error. Maelstrom's clients wait for 5 seconds."""
 
     def __post_init__(self) -> None:

@@ -56,7 +56,7 @@ def accept_stale_disk() -> None:
     def accept_any(_theirs: Hello, _known: KnownPeer) -> None:
         return None
 
-    replace_method(handshake, "_judge_past", accept_any)
+    replace_method(handshake, "_check_history", accept_any)
 
 
 def drop_what_does_not_fit() -> None:

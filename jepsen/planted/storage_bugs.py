@@ -8,7 +8,7 @@ from raftlog.raft import EntryId
 from raftlog.runtime.journal import valid_range
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.survey import BlockRun, FileSurvey
-from raftlog.runtime.journal.valid_range import BlockAt, ValidRange
+from raftlog.runtime.journal.valid_range import BlockSpan, ValidRange
 from raftlog.runtime.log import startup as opening
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
@@ -53,15 +53,15 @@ def cut_corrupt() -> None:
 def damaged_is_torn() -> None:
     """Take any damage in the journal for the end of an unfinished write, and cut it."""
 
-    def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[BlockRun], end: ValidRange) -> None:
+    def judge(_path: str, surveys: Sequence[FileSurvey], _follow_chain: list[BlockRun], end: ValidRange) -> None:
         for survey in surveys:
             for run in survey.runs:
                 if run.end > end.end:
                     stray = max(run.sequence, end.end)
-                    end.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
-            end.stray += [BlockAt(survey.file, bad.block, bad.count) for bad in survey.bad]
+                    end.stray.append(BlockSpan(run.file, run.block_of(stray), run.end - stray))
+            end.stray += [BlockSpan(survey.file, bad.block, bad.count) for bad in survey.bad]
 
-    replace_method(valid_range, "_classify_blocks_behind", judge)
+    replace_method(valid_range, "_classify_blocks_after", judge)
 
 
 def overwrite_before_cut() -> None:

@@ -11,7 +11,7 @@ from raftlog.errors import UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 from raftlog.types import Buffer, Offset
 
 _RECORDS_PER_SLICE = 500
@@ -53,7 +53,7 @@ async def take(
         begin = Offset(max(offset, header.base_offset))
         counted = _RecordCounter(begin, room - size, is_first=at_least_one and not records)
         try:
-            await in_slices(counted.count(await opener.open(batch)))
+            await run_in_slices(counted.count(await opener.open(batch)))
         except UndecodableBatch as error:
             counted.stop_at(error)
         if counted.records:

@@ -137,7 +137,7 @@ class FitnessExchange:
     def problems(self) -> list[str]:
         """Return the present problems of this process as text; a rest after a stall is not one."""
         room = self._node.driver.room
-        problems = [f"the disk has no room for records: {room.in_words}"] if room.is_low else []
+        problems = [f"the disk has no room for records: {room.describe}"] if room.is_low else []
         if (shortage := self._node.driver.descriptors.shortage) is not None:
             problems.append(shortage)
         if self._loop.time() < self._stalled_until:

@@ -10,7 +10,7 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.tls import TlsContexts, check_certificate
-from raftlog.setting_bounds import bounded, check_bounds
+from raftlog.setting_bounds import bounded_field, check_bounds
 from raftlog.topic_config import KIB
 from raftlog.types import NodeId
 
@@ -29,11 +29,11 @@ class NodeSettings:
 
     data_dir: str
     """Directory of all data; created if it is missing. It belongs to one node id and one process."""
-    node_id: int = bounded(MISSING, 0, (1 << 31) - 1)
+    node_id: int = bounded_field(MISSING, 0, (1 << 31) - 1)
     host_label: str
     """Name of the host; replicas of a partition never share one."""
     rpc_host: str = "127.0.0.1"
-    rpc_port: int | None = bounded(0, 0, 65_535)
+    rpc_port: int | None = bounded_field(0, 0, 65_535)
     """Port; 0: any free one. None: does not listen, for a cluster of one process."""
     cluster_id: str | None = None
     """Id of the cluster; None: the id in the directory, or none yet."""
@@ -50,33 +50,33 @@ class NodeSettings:
     tls: TlsContexts | None = None
     insecure: bool = False
     """Listen where other machines can connect, without TLS."""
-    open_files_max: int = bounded(512, 16, 1 << 20)
+    open_files_max: int = bounded_field(512, 16, 1 << 20)
     """Descriptors of segments and journal kept open; further files are reopened on use."""
-    sync_threads: int = bounded(4, 1, 64)
+    sync_threads: int = bounded_field(4, 1, 64)
     """Concurrent syncs."""
     sync_method: str = "auto"
     """Method for the syncs of commits: `aio` (Linux AIO), `threads`, or `auto`: the faster one, as measured."""
-    peers_save_ms: int = bounded(10_000, 100, 600_000)
+    peers_save_ms: int = bounded_field(10_000, 100, 600_000)
     """Longest interval between saves of the memory of other disks while it changes."""
-    housekeeping_ms: int = bounded(1_000, 10, 60_000)
+    housekeeping_ms: int = bounded_field(1_000, 10, 60_000)
     """Interval of the checks of leaders and of unsaved state."""
-    transfers_max: int = bounded(8, 1, 10_000)
+    transfers_max: int = bounded_field(8, 1, 10_000)
     """Concurrent leadership transfers to preferred leaders."""
-    transfer_lag_entries_max: int = bounded(1_024, 0, 1 << 20)
+    transfer_lag_entries_max: int = bounded_field(1_024, 0, 1 << 20)
     """Missing entries up to which a preferred leader counts as caught up."""
-    settle_ms: int = bounded(3_000, 0, 600_000)
+    settle_ms: int = bounded_field(3_000, 0, 600_000)
     """Time for which a node has to be connected before it receives leaderships."""
-    transfer_retry_ms: int = bounded(5_000, 1, 600_000)
+    transfer_retry_ms: int = bounded_field(5_000, 1, 600_000)
     """Pause of a group after a failed transfer; doubled each time, up to 64 times."""
-    slow_rest_ms: int = bounded(10_000, 1, 600_000)
+    slow_rest_ms: int = bounded_field(10_000, 1, 600_000)
     """Time for which a process leads nothing after a stall of its disk or loop, if others can.
 
     Doubled for each stall that follows soon after such a rest, up to 32 times."""
-    stop_transfers_ms: int = bounded(1_200, 0, 60_000)
+    stop_transfers_ms: int = bounded_field(1_200, 0, 60_000)
     """Longest time of an orderly stop for leadership transfers."""
-    stop_answers_ms: int = bounded(400, 0, 60_000)
+    stop_answers_ms: int = bounded_field(400, 0, 60_000)
     """Longest time after that for answers to requests of other nodes."""
-    stop_flush_ms: int = bounded(1_200, 0, 60_000)
+    stop_flush_ms: int = bounded_field(1_200, 0, 60_000)
     """Longest time after that for the sync of accepted entries."""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from raftlog.errors import InvalidBatch, MissingKey, Overloaded, UndecodableBatch
 from raftlog.partitions.deadline import Deadline
 from raftlog.records import BatchHeader, Record, open_in_steps, read_records
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 from raftlog.types import Buffer
 
 OPENED_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -50,7 +50,7 @@ async def _check_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], 
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
     for number, (header, batch) in enumerate(batches):
-        opened = await in_slices(_open_batch(number, batch, min(limit, left)))
+        opened = await run_in_slices(_open_batch(number, batch, min(limit, left)))
         for record in _read_batch(number, opened):
             if record.key is None:
                 raise missing_key_error(name)

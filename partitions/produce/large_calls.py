@@ -15,7 +15,7 @@ from raftlog.partitions.results import Acks, RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic
 from raftlog.records import HEADER_SIZE, BatchBuilder, NewRecord
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 
 _STEP_RECORDS: Final = 64
 _STEP_BYTES: Final = 16 * 1024
@@ -57,21 +57,21 @@ async def produce_large(
 ) -> list[RecordResult]:
     """Append the records and return one result for each, in order; `now_ms` is for records without a timestamp."""
     results: list[RecordResult | None] = [None] * len(records)
-    shares = await in_slices(_split_into_shares(topic, choice, records, results, now_ms))
+    shares = await run_in_slices(_split_into_shares(topic, choice, records, results, now_ms))
     queued = []
     for share in shares:
         try:
             queued.append(await share.partition.enqueue_batches(share.batches, len(share.places), acks, deadline))
         except RaftlogError as error:
-            await in_slices(_set_error(share, error, results))
+            await run_in_slices(_set_error(share, error, results))
             queued.append(None)
     for share, future in zip(shares, queued, strict=True):
         try:
             base = None if future is None else await future
         except RaftlogError as error:
-            await in_slices(_set_error(share, error, results))
+            await run_in_slices(_set_error(share, error, results))
         else:
-            await in_slices(_set_offsets(share, base, results))
+            await run_in_slices(_set_offsets(share, base, results))
     return [result for result in results if result is not None]
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.records import ControlKind
-from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
+from raftlog.runtime.log.control_entries import CompactionMark, encode_compacted_to
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
 from raftlog.storage.segment import Segment
 from raftlog.topic_config import TopicConfig
@@ -52,7 +52,7 @@ class CompactionMarks:
         dirty = self._dirty_segments(config.min_compaction_lag_ms, wall_ms)
         if not dirty or not self._is_due(dirty, config, wall_ms):
             return
-        mark = CompactedTo(Offset(dirty[-1].next_offset), max(self._old, known.tombstones_to, Offset(0)))
+        mark = CompactionMark(Offset(dirty[-1].next_offset), max(self._old, known.tombstones_to, Offset(0)))
         self._mark = self._group.propose_control([(ControlKind.COMPACTED_TO, encode_compacted_to(mark))])
         self._mark.add_done_callback(partial(self._on_outcome, mark))
 
@@ -92,7 +92,7 @@ class CompactionMarks:
         clean_bytes = sum(each.end_position for each in segments if each.base_offset < dirty[0].base_offset)
         return dirty_bytes >= config.min_cleanable_dirty_ratio * (dirty_bytes + clean_bytes)
 
-    def _on_outcome(self, mark: CompactedTo, proposed: "asyncio.Future[Committed]") -> None:
+    def _on_outcome(self, mark: CompactionMark, proposed: "asyncio.Future[Committed]") -> None:
         self._mark = None
         error = proposed.exception()
         if error is None:

@@ -21,7 +21,7 @@ from raftlog.partitions.routing.router import PartitionRouter
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import ReplicaId
 from raftlog.records import HEADER_SIZE, NewRecord, validate_client_batches
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Buffer, NodeId, Offset
 
@@ -159,7 +159,7 @@ class Partition:
     ) -> Produced:
         """Append records of an idempotent producer, as one batch."""
         self.check_keys(records)
-        batch = await in_slices(build_sequenced(records, producer, self._shared.wall_ms(), self._check_batch))
+        batch = await run_in_slices(build_sequenced(records, producer, self._shared.wall_ms(), self._check_batch))
         self._check_batch(len(batch))
         producers = frozenset((producer.producer_id,))
         await self._shared.check_ids(self.name, producers, deadline)

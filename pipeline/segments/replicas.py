@@ -16,7 +16,7 @@ from uuid import UUID
 from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of
-from raftlog.runtime.log.replica_directory import CONTROLLER, group_in_rolls
+from raftlog.runtime.log.replica_directory import CONTROLLER, read_group_from_rolls
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity, read_identity
 from raftlog.storage.directory import CHECKPOINT, INTERNAL, ancestors, internal
 from raftlog.storage.disk import Disk
@@ -183,7 +183,7 @@ def _is_log(disk: Disk, path: str) -> bool:
 
 
 def _lone(disk: Disk, path: str) -> FoundReplica:
-    return FoundReplica(*name_of(path), path, group_in_rolls(disk, path))
+    return FoundReplica(*name_of(path), path, read_group_from_rolls(disk, path))
 
 
 def name_of(path: str) -> tuple[str, int]:

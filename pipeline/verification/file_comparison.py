@@ -1,6 +1,6 @@
 """Comparison of a range of one segment on all replicas: one of them is checked, the others have to hold the same bytes.
 
-Replicas roll at the same entry, so above the mark of compaction their files have the same names and bytes. A file with
+Replicas roll at the same entry, so above the compaction mark their files have the same names and bytes. A file with
 the bytes and the index rows of a sound file is sound as well: comparing costs less than checking again, and much less
 than a digest (measured: comparing 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it locates the difference. A replica that
 differs is checked by itself.

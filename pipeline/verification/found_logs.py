@@ -11,7 +11,7 @@ from uuid import UUID
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.replicas import INTERNAL_PREFIX, DataDirectory, name_of
-from raftlog.runtime.log.replica_directory import group_in_rolls
+from raftlog.runtime.log.replica_directory import read_group_from_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
 from raftlog.storage.directory import ancestors, internal
 from raftlog.storage.disk import Disk
@@ -51,7 +51,7 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
         for each in here:
             owner = next((mine for above in ancestors(each) if (mine := _owner(disk, above, owners, found))), None)
             found.logs[each] = FoundLog(
-                each, *name_of(each), owner, group_in_rolls(disk, each) if owner is None else None
+                each, *name_of(each), owner, read_group_from_rolls(disk, each) if owner is None else None
             )
     return found if topics is None else _chosen(found, topics, paths)
 

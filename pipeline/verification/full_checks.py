@@ -13,7 +13,7 @@ from raftlog.pipeline.segments.replicas import DataDirectory, real_disk
 from raftlog.pipeline.verification.groups import PartitionCopies
 from raftlog.pipeline.verification.segment_walk import SegmentFile
 from raftlog.pipeline.verification.verdicts import CheckedSegment, ComparedGroup
-from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, difference_of
+from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, find_difference
 from raftlog.runtime.log.offline import OfflineReplica, compare_replicas, replicas_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.verify import verify_segment
@@ -81,7 +81,7 @@ def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
 def _compared(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]) -> ComparedGroup:
     if group.newest_below is not None:
         found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
-        difference = difference_of(
+        difference = find_difference(
             [copy.path for copy in group.copies], found, lambda number: _entries(disk, group, group.copies[number])
         )
         return ComparedGroup(group.group_id, True, 0, 0, 0, difference)

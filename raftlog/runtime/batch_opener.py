@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from raftlog.records import open_in_steps
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 from raftlog.types import Buffer
 
 _STEPS_ALONE: Final = 3
@@ -35,4 +35,4 @@ class BatchOpener:
             opened: Buffer = end.value
             return opened
         async with self._turn:
-            return await in_slices(steps)
+            return await run_in_slices(steps)

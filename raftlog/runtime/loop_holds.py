@@ -5,8 +5,8 @@ inside of it that are counted already. The kernel's count of that waiting (`sche
 and at each tick, so a few milliseconds of waiting before the step may be subtracted as well. A late tick that no step
 accounts for counts as `other`: most callbacks of the loop are no steps.
 
-`LOOP_HOLDS` is of the process, and counts nothing before `begin`, which only a composition root calls. Steps of other
-threads are not counted."""
+`LOOP_HOLDS` is the counter of the process, and counts nothing before `begin`, which only a composition root calls.
+Steps of other threads are not counted."""
 
 import logging
 import os
@@ -41,17 +41,19 @@ class LoopHolds:
         self._thread = 0
 
     def begin(self, waited_s: Callable[[], float] | None = None) -> None:
-        """Count from now on, on the loop of the calling thread."""
+        """Begin to count steps, on the event loop of the calling thread."""
         self._thread = threading.get_ident()
-        self._waited_s = waited_s or _waited_for_a_core()
+        self._waited_s = waited_s or _open_core_wait_clock()
         self._waited_before_s = self._waited_at_tick_s = self._waited_s()
 
     def step(self, name: str) -> "Step":
-        """Return a step to enter with `with`, any number of times but not inside of itself."""
+        """Return a context manager for a step; it may be entered any number of times, but not inside of itself."""
         return Step(self, name)
 
     def note_since(self, began: float, name: str | Callable[..., object], counted_before_s: float) -> None:
-        """Count a step if it took more than `HELD_FROM_S`; `began` and `counted_before_s` are of its beginning."""
+        """Count a step if it took more than `HELD_FROM_S`.
+
+        `began` and `counted_before_s` are the readings of the clock and of `counted_s` at its beginning."""
         wall_s = self.clock() - began
         if wall_s > HELD_FROM_S:
             self._note(name, wall_s, counted_before_s)
@@ -107,13 +109,13 @@ LOOP_HOLDS: Final = LoopHolds()
 
 
 def _name_of(work: Callable[..., object]) -> str:
-    """Return the qualified name of a function, also of one behind `partial`."""
+    """Return the qualified name of a function, also of one inside `partial`."""
     function = getattr(work, "func", work)
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
-def _waited_for_a_core() -> Callable[[], float]:
-    """Return a function for the seconds that this thread could run and had no core; always 0 without schedstat."""
+def _open_core_wait_clock() -> Callable[[], float]:
+    """Return a function that reads the seconds for which this thread waited for a core; always 0 without schedstat."""
     with suppress(OSError):
         descriptor = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         return lambda: int(os.pread(descriptor, 64, 0).split()[1]) / 1e9

@@ -3,9 +3,9 @@
     used ≤ limit + one owner's:   with `take` the owner that has held memory for the longest always gets more, so one
                                   owner at least goes on, and with its end the next one
 
-An owner asks before it allocates, step by step as bytes arrive; a length that is only announced costs nothing. An owner
-that gets no memory stops reading until others have finished. The configured total is split into three shares that do
-not borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by
+An owner takes memory before it allocates, step by step as bytes arrive; a length that is only announced costs nothing.
+An owner that gets no memory stops reading until others have finished. The configured total is split into three shares
+that do not borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by
 connections between brokers (`runtime.rpc`) and by the HTTP server, whose answers do not wait (see `api.http.server`).
 """
 
@@ -41,7 +41,7 @@ class MemoryBudget:
         self.limit = limit
         self.used = 0
         self.promised = 0
-        """Bytes of answers that are waited for; no owner holds them yet."""
+        """Bytes reserved for answers that have not arrived; no owner holds them yet."""
         self.refused = 0
         """Number of refusals: an owner went on with less memory, or gave up."""
         self._held: dict[object, int] = {}
@@ -51,7 +51,7 @@ class MemoryBudget:
 
     @property
     def waiting_count(self) -> int:
-        """Owners that wait."""
+        """Number of owners that wait."""
         return len(self._waiting)
 
     @property
@@ -73,14 +73,14 @@ class MemoryBudget:
         return False
 
     def maybe_take(self, owner: object, size: int) -> bool:
-        """Take `size` bytes more if they are free and no owner waits for them; anything when nothing is used."""
+        """Take `size` bytes more if they are free and no owner waits for memory; any size while none is used."""
         if self._waiting or (self.used and self.used + size > self.limit):
             return False
         self._grant(owner, size)
         return True
 
     def take_anyway(self, owner: object, size: int) -> None:
-        """Take `size` bytes more, also past the limit: they are in memory already, and cannot be refused."""
+        """Take `size` bytes more, also above the limit, because they are in memory already."""
         self._grant(owner, size)
 
     def release(self, owner: object) -> None:

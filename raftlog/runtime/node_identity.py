@@ -20,13 +20,10 @@ JOURNAL: Final = "journal"
 class NodeIdentity(NamedTuple):
     """Content of the identity file.
 
-    `has_journal`: this disk uuid has one, so a missing journal is damage. `refusal`: answer of a cluster that
-    refused this
-    disk as a stale, copied or retired one; it is never used again. `former_disks`: earlier disk uuids of this
-    directory,
-    oldest first: it may take the place of one of them, and of no other disk. `was_refused`: it has a new disk uuid
-    because
-    the cluster refused the former one, which may be in use elsewhere."""
+    `has_journal`: this disk uuid has one, so a missing journal is damage. `refusal`: answer of a cluster that refused
+    this disk as a stale, copied or retired one; it is never used again. `former_disks`: earlier disk uuids of this
+    directory, oldest first: it may take the place of one of them, and of no other disk. `was_refused`: it has a new
+    disk uuid because the cluster refused the former one, which may be in use elsewhere."""
 
     cluster_id: str | None
     node_id: NodeId
@@ -44,7 +41,7 @@ class NodeIdentity(NamedTuple):
 
 
 def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
-    """Read the identity of a data directory; `None` without such a file. Raises `FormatError` that names the file."""
+    """Read the identity of a data directory; `None` without such a file. Raises `FormatError` with its name."""
     file = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
     return None if file is None else _identity_of(file)
 

@@ -1,4 +1,4 @@
-"""Long work in slices, between which other work runs: no request may block the loop for over a few milliseconds.
+"""Long work in slices, with other tasks in between: no request may block the loop for more than a few milliseconds.
 
 The work is a generator that yields None wherever it may be interrupted, about every millisecond or more often."""
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 SLICE_S: Final = 0.003
 
 
-async def in_slices(work: Generator[None, None, T]) -> T:
-    """Return the result of `work`; other tasks run after each `SLICE_S` of it."""
+async def run_in_slices(work: Generator[None, None, T]) -> T:
+    """Run `work` to its end and return its result; other tasks run after each `SLICE_S` of it."""
     until = time.perf_counter() + SLICE_S
     while True:
         try:

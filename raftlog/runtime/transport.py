@@ -1,6 +1,6 @@
 """Transport protocol: the driver's interface to the network, and the messages on it.
 
-    Envelope      one Raft message of one Raft group; those of a loop turn to one process go together
+    Envelope      one Raft message of one Raft group; those of a loop turn to one process are sent together
     ProcessBeat   heartbeat between two processes: quiesced groups rely on it, and stale disks are recognized by it
 
 Delivery is not guaranteed: messages may be lost, duplicated, late and out of order. Buffers in a message do not change
@@ -23,7 +23,7 @@ class Envelope(NamedTuple):
 
 
 class ProcessBeat(NamedTuple):
-    """Heartbeat of a process; per disk: number of its starts, number of its synced journal blocks."""
+    """Heartbeat of a process, with the number of starts of its disk and of synced journal blocks on it."""
 
     disk_uuid: uuid.UUID
     boot_epoch: int
@@ -34,13 +34,13 @@ class Transport(Protocol):
     """Connections to other processes, by node id."""
 
     def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        """Send the messages of one turn; returns at once and never raises, also when they are lost."""
+        """Send the messages of one turn; return at once and never raise, even if they are lost."""
         ...
 
     def beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        """Send a heartbeat, likewise."""
+        """Send a heartbeat; return at once and never raise."""
         ...
 
     async def request(self, node: NodeId, request: object) -> object:
-        """Send a request over the bulk connection, without delaying heartbeats. Raises `OSError`, `TimeoutError`."""
+        """Send a request over the bulk connection; it does not delay heartbeats. Raises `OSError`, `TimeoutError`."""
         ...

@@ -32,7 +32,7 @@ from raftlog.records import (
 )
 from raftlog.records.retain import retain_in_steps
 from raftlog.storage.disk import File
-from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, decode_gap, gap_batch
+from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, build_gap_batch, decode_gap
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.storage.rows import Row
 from raftlog.storage.segment import Segment
@@ -334,7 +334,7 @@ class _Output:
 
     def _close_gap(self) -> None:
         if self._gap is not None:
-            batch = gap_batch(self._gap)
+            batch = build_gap_batch(self._gap)
             self._gap = None
             self.segment.append_compacted(batch, read_header(batch))
 

@@ -32,7 +32,7 @@ class Gap(NamedTuple):
     reason: int
 
 
-def gap_batch(gap: Gap, timestamp_ms: int = 0) -> bytes:
+def build_gap_batch(gap: Gap, timestamp_ms: int = 0) -> bytes:
     """Return the stamped batch of a gap."""
     offset = Offset(gap.first_offset)
     payload = GAP.pack(GAP_VERSION, *gap)

@@ -203,7 +203,7 @@ class LoneLog:
         self._log.append_roll(
             Roll(self.group_id, self._log.last_index + 1, NO_TERM, self.log_start_offset, -1, self._clock()), NO_TERM
         )
-        self._checkpoints.ask()
+        self._checkpoints.request()
 
     # flushing
 

@@ -15,7 +15,7 @@ from raftlog.records import ControlKind, build_control_batch, stamp
 from raftlog.storage.checkpoint import read_checkpoint, store_empty_checkpoint
 from raftlog.storage.directory import DAMAGED, LONE_LOG, internal, lock_directory, make_directory, read_meta
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.gap import REASON_LOST, Gap, gap_batch
+from raftlog.storage.gap import REASON_LOST, Gap, build_gap_batch
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segment import Segment
@@ -117,7 +117,7 @@ def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
 def _gap(segment: Segment, stored: StoredBatch) -> bytes:
     assert stored.row is not None, "only a batch with a row can be placed"
     index, term = stored.row.index, stored.row.term
-    return gap_batch(Gap(index, index, stored.offset, segment.next_offset, term, REASON_LOST))
+    return build_gap_batch(Gap(index, index, stored.offset, segment.next_offset, term, REASON_LOST))
 
 
 def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairReport) -> None:

@@ -55,12 +55,10 @@ class Cluster(NetworkFaults, ClosedAtExit):
 
         `data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
         `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
-        cluster flag:
-        it has no RPC address, and no broker can join it. `python` is the interpreter that runs the brokers, with the
-        raftlog
-        installed there, and `program` its arguments before `serve`. `with_gossip=False` switches gossip off.
-        `environment(node_id)` is called at each start of a node and returns variables to add to its environment.
-        `client_cuts=True` gives the nodes public addresses, so that clients can be cut off as well."""
+        cluster flag: it has no RPC address, and no broker can join it. `python` is the interpreter that runs the
+        brokers, with the raftlog installed there, and `program` its arguments before `serve`. `with_gossip=False`
+        switches gossip off. `environment(node_id)` is called at each start of a node and returns variables to add to
+        its environment. `client_cuts=True` gives the nodes public addresses, so that clients can be cut off as well."""
         super().__init__(with_cuts and nodes > 1, client_cuts)
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}

@@ -83,8 +83,7 @@ class NetworkFaults:
         """Set the conditions of these links, each from a sender to a receiver; None removes them.
 
         Replaces the earlier conditions of each link, and delivers at once the bytes held on it. Node `CLIENTS` stands
-        for the
-        clients."""
+        for the clients."""
         conditions = conditions or NetworkConditions()
         conditions.check()
         links = list(links)

@@ -27,9 +27,8 @@ class ClusterNode(BrokerProcess):
     ) -> None:
         """Reserve the ports of a node.
 
-        `between` gives the addresses for other brokers, `clients` those for clients; with None the node advertises
-        the address
-        that it listens on."""
+        `between` gives the addresses for other brokers, `clients` those for clients; with None the node advertises the
+        address that it listens on."""
         self.node_id = node_id
         self.rpc: str | None = None
         """RPC address that it advertises and that seeds name; None for a broker that is alone."""

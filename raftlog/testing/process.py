@@ -50,10 +50,8 @@ class BrokerProcess(ClosedAtExit):
         """Prepare a process; `start` or `launch` runs it.
 
         The broker inherits this process's environment without `RAFTLOG_…`; `environment` is added to it, and at each
-        start the
-        result of `at_launch`. `log_path` gets the stderr of all runs; without one it goes to a temporary file.
-        `program`: the
-        interpreter's arguments before `serve`."""
+        start the result of `at_launch`. `log_path` gets the stderr of all runs; without one it goes to a temporary
+        file. `program`: the interpreter's arguments before `serve`."""
         self.name = name
         self.python = python
         """Interpreter of the next start, which runs the raftlog that is installed there."""

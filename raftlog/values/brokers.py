@@ -197,8 +197,8 @@ class BrokerLevels(Value, frozen=True):
 class Features(Value, frozen=True):
     """Feature level of the cluster, and the highest that all brokers support.
 
-    An upgrade is finished when both are equal. `absent_seeds`: first brokers of the cluster that never
-    registered; the level rises after they do or are removed."""
+    An upgrade is finished when both are equal. `absent_seeds`: first brokers of the cluster that never registered; the
+    level rises after they do or are removed."""
 
     feature_level: Count
     highest_known_by_all: Count

@@ -97,7 +97,7 @@ async def make_template(directories: Directories) -> None:
     await until_async(lambda: _is_healthy(brokers[0]))
     for broker in brokers:
         checkpoints = broker.node.driver.persister.checkpoints
-        number = checkpoints.ask()
+        number = checkpoints.request()
         await until(lambda checkpoints=checkpoints, number=number: checkpoints.completed >= number)
     await produce(brokers[0], make_values()[-2:])
     await until_async(lambda: _is_healthy(brokers[0]))

@@ -62,7 +62,7 @@ from raftlog.raft import Configuration
 from raftlog.records import read_control
 from raftlog.runtime.log import control_entries
 from raftlog.storage import roll
-from raftlog.storage.gap import REASON_COMPACTED, Gap, decode_gap, gap_batch
+from raftlog.storage.gap import REASON_COMPACTED, Gap, build_gap_batch, decode_gap
 from raftlog.types import Index, NodeId, Offset
 from tests.controller.machine.fleet import BOOTSTRAP, create, disk_uuid, register, replica, topic_id
 from tests.controller.machine.test_snapshot import make_busy_cluster
@@ -200,10 +200,10 @@ def _control_batch_samples() -> Iterator[Sample]:
     )
     trim = control_entries.TrimEntry(Offset(7), Index(3))
     yield Sample("trim", trim, control_entries.encode_trim, control_entries.decode_trim)
-    mark = control_entries.CompactedTo(Offset(7), Offset(3))
+    mark = control_entries.CompactionMark(Offset(7), Offset(3))
     yield Sample("compacted_to", mark, control_entries.encode_compacted_to, control_entries.decode_compacted_to)
     yield Sample(
-        "gap", Gap(3, 4, 10, 15, 2, REASON_COMPACTED), gap_batch, lambda data: decode_gap(read_control(data)[1])
+        "gap", Gap(3, 4, 10, 15, 2, REASON_COMPACTED), build_gap_batch, lambda data: decode_gap(read_control(data)[1])
     )
 
 

@@ -22,7 +22,7 @@ from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.raft.entry import TERM_MAX
 from raftlog.raft.messages import AppendRequest, Heartbeat, VoteRequest
 from raftlog.records import build_batch
-from raftlog.runtime.log.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.runtime.rpc.authentication import Proof, encode_proof
 from raftlog.runtime.rpc.calls import Call, encode_call
 from raftlog.runtime.rpc.config import RpcConfig
@@ -88,7 +88,7 @@ def topic_id(cluster: Cluster) -> UUID:
 def hostile_frames(me: PeerIdentity, to: PeerIdentity, group_ids: list[bytes], topic: bytes) -> list[list[Any]]:
     """Return the frames that each attack sends after its handshake."""
     sender, receiver = ReplicaId(me.node_id, me.disk_uuid), ReplicaId(to.node_id, to.disk_uuid)
-    batch = bytearray(no_op_batch(1_000))
+    batch = bytearray(build_no_op_batch(1_000))
     bomb = bytes(cramjam.zstd.compress(bytes(200 << 20)))
     batch = batch[:61] + bomb
     batch[22] |= 4

@@ -16,7 +16,7 @@ from raftlog.records import Compression, read_header, read_records
 from raftlog.runtime.log.offline import replicas_of
 from raftlog.storage.compaction import CompactionBounds
 from raftlog.storage.disk import Disk
-from raftlog.storage.gap import REASON_COMPACTED, Gap, gap_batch
+from raftlog.storage.gap import REASON_COMPACTED, Gap, build_gap_batch
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.verify import open_with_index
 from tests.runtime.compacted_world import CONFIG, is_compacted, mark, read, write
@@ -111,7 +111,7 @@ def test_rotten_rows_do_not_lead_beyond_the_last_wanted_entry() -> None:
 def test_a_gap_above_the_mark_is_damage() -> None:
     keyed = KeyedLog()
     keyed.append([(b"a", b"1")])
-    gap = gap_batch(Gap(3, 3, 1, 5, keyed.term, REASON_COMPACTED))
+    gap = build_gap_batch(Gap(3, 3, 1, 5, keyed.term, REASON_COMPACTED))
     keyed.log.append_stamped(gap, read_header(gap))
     keyed.settle()
     there = extent(keyed)

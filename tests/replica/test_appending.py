@@ -18,7 +18,7 @@ from raftlog.partitions.deadline import NEVER
 from raftlog.raft import Entry, EntryId, EntryKind
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import build_batch
-from raftlog.runtime.log.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Index, Term
 from tests.replica.worlds import Replicas, all_values, others, values_of
@@ -103,7 +103,7 @@ def test_a_quick_append_that_a_lost_leadership_took_along_is_unknown() -> None:
                     Term(core.term + 1),
                     1,
                     EntryId(log.last_index, log.term_at(log.last_index)),
-                    (Entry(Index(log.last_index + 1), Term(core.term + 1), EntryKind.NO_OP, 0, no_op_batch(1)),),
+                    (Entry(Index(log.last_index + 1), Term(core.term + 1), EntryKind.NO_OP, 0, build_no_op_batch(1)),),
                     log.last_index,
                 )
             )

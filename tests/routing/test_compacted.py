@@ -69,18 +69,18 @@ async def test_undecodable_batches_are_refused(sent: Undecodable) -> None:
 async def test_compressed_batches_are_opened_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 batches of 8 KB that open to more than 32 MiB took 5 GiB."""
     turn, opened, most = asyncio.Lock(), 0, 0
-    in_slices = compacted.in_slices
+    run_in_slices = compacted.run_in_slices
 
     async def counted(steps):
         nonlocal opened, most
         opened += 1
         most = max(most, opened)
         try:
-            return await in_slices(steps)
+            return await run_in_slices(steps)
         finally:
             opened -= 1
 
-    monkeypatch.setattr(compacted, "in_slices", counted)
+    monkeypatch.setattr(compacted, "run_in_slices", counted)
     batch = batch_of(4 << 20, Compression.GZIP)
     rows = [(read_header(batch), batch)]
     checks = [check_stored_keys("t/0", rows, MAX_BYTES, turn, deadline_in(60_000)) for _ in range(5)]

@@ -25,7 +25,7 @@ from raftlog.raft.messages import (
 )
 from raftlog.records import HEADER_SIZE, NewRecord, build_batch
 from raftlog.records.header import CONTROL_BIT
-from raftlog.runtime.log.control_entries import configuration_batch, entry_of, no_op_batch
+from raftlog.runtime.log.control_entries import build_configuration_batch, build_no_op_batch, entry_of
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index, NodeId, Term
 
@@ -52,8 +52,8 @@ def _opaque(body: bytes) -> bytes:
 
 CONFIGURATION = Configuration(Index(0), (ME,), (RECEIVERS[0],), (RECEIVERS[1],))
 CONTROL_BATCHES = (
-    bytes(no_op_batch(1_000)),
-    bytes(configuration_batch(CONFIGURATION, Index(3), 1_000)),
+    bytes(build_no_op_batch(1_000)),
+    bytes(build_configuration_batch(CONFIGURATION, Index(3), 1_000)),
 )
 batches = st.one_of(
     st.binary(min_size=HEADER_SIZE, max_size=3 * HEADER_SIZE).map(_opaque),

@@ -22,7 +22,7 @@ from raftlog.errors import (
 )
 from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
 from raftlog.records import build_batch
-from raftlog.runtime.log.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.runtime.rpc.calls import (
     Answer,
     Call,
@@ -211,7 +211,7 @@ def test_an_append_that_is_asked_for() -> None:
     asked = LogFetchRequest(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
     batches = [bytes(build_batch([b"x" * 10 * at])) for at in range(1, 4)]
     data = [Entry(Index(7 + at), Term(2), EntryKind.DATA, len(batch), batch) for at, batch in enumerate(batches)]
-    no_op = bytes(no_op_batch(1_000))
+    no_op = bytes(build_no_op_batch(1_000))
     entries = (*data, Entry(Index(10), Term(3), EntryKind.NO_OP, len(no_op), no_op))
     for found in (FetchResult(Index(9), Index(12), entries), FetchResult(Index(9), Index(9), ()), LogsDiverge()):
         assert over_the_wire(asked, found) == (asked, found)

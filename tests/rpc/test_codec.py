@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest
-from raftlog.runtime.log.control_entries import no_op_batch
+from raftlog.runtime.log.control_entries import build_no_op_batch
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame
@@ -140,7 +140,7 @@ def test_entries_whose_terms_fall_are_refused() -> None:
 @pytest.mark.parametrize("codec", range(1, 8))
 def test_a_compressed_control_batch_is_refused_before_it_is_opened(codec: int) -> None:
     """A few KiB on the wire could decompress to hundreds of MiB."""
-    batch = bytearray(no_op_batch(1_000))
+    batch = bytearray(build_no_op_batch(1_000))
     batch[22] |= codec
     entry = Entry(Index(8), Term(5), EntryKind.NO_OP, len(batch), bytes(batch))
     message = AppendRequest(ME, RECEIVERS[0], Term(5), 1, EntryId(Index(7), Term(5)), (entry,), Index(7))

@@ -21,14 +21,14 @@ from raftlog.runtime.rpc.handshake import (
     KnownPeer,
     PeerIdentity,
     Reason,
+    check_peer,
+    check_version,
     decode_hello,
     decode_refusal,
     encode_hello,
     encode_refusal,
     feature_level,
     is_outsider,
-    judge,
-    judge_version,
     pack_hello,
 )
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
@@ -79,25 +79,25 @@ def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
     ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
 def test_refusals_name_the_next_step(theirs: Hello, known: KnownPeer, reason: Reason, words: str) -> None:
-    refusal = judge(US, theirs, known, NodeId(2))
+    refusal = check_peer(US, theirs, known, NodeId(2))
     assert refusal is not None
     assert refusal.reason is reason
     assert words in refusal.message
 
 
 def test_another_version_is_refused_before_any_proof() -> None:
-    refusal = judge_version(US, THEM._replace(protocol_version=PROTOCOL_VERSION + 1))
+    refusal = check_version(US, THEM._replace(protocol_version=PROTOCOL_VERSION + 1))
     assert refusal is not None
     assert refusal.reason is Reason.PROTOCOL_VERSION
     assert "same release" in refusal.message
     assert refusal.reason in UNPROVEN
-    assert judge_version(US, THEM) is None
+    assert check_version(US, THEM) is None
 
 
 @pytest.mark.parametrize(("version", "fields"), [(1, 11), (2, 13)])
 def test_earlier_versions_can_still_be_refused_in_words(version: int, fields: int) -> None:
     hello = decode_hello(pack_flat([version, *unpack_flat(pack_hello(THEM), 99)[1:fields]]))
-    refusal = judge_version(US, hello)
+    refusal = check_version(US, hello)
     assert refusal is not None
     assert f"version {version}" in refusal.message
 
@@ -126,7 +126,7 @@ def test_earlier_versions_can_still_be_refused_in_words(version: int, fields: in
     ],
 )
 def test_accepted_and_refused_peers(theirs: Hello, known: KnownPeer) -> None:
-    assert judge(US, theirs, known, NodeId(2)) is None
+    assert check_peer(US, theirs, known, NodeId(2)) is None
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_an_outsider_probes_with_another_disk_than_the_assigned_one(
 
 @pytest.mark.parametrize(("assigned", "expected"), [(DISK, True), (OTHER_DISK, False), (None, False)])
 def test_a_refusal_states_whether_the_disk_is_a_member(assigned: uuid.UUID | None, expected: bool) -> None:
-    refusal = judge(US, them(cluster_id="green"), KnownPeer(assigned_disk=assigned), NodeId(2))
+    refusal = check_peer(US, them(cluster_id="green"), KnownPeer(assigned_disk=assigned), NodeId(2))
     assert refusal is not None
     assert (refusal.is_member, refusal.cluster_id) == (expected, "blue")
 
 
 def test_heartbeats_may_overtake_a_handshake_of_the_same_life() -> None:
     """Two connections of one process: a sequence that was stated before the other's heartbeat is no old disk."""
-    assert judge(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, life=LIFE)) is None
+    assert check_peer(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, life=LIFE)) is None
 
 
 def test_the_feature_level_is_the_highest_common_one() -> None:
@@ -245,7 +245,7 @@ def test_a_retired_disk_is_recalled_as_one() -> None:
     memory.is_retired = {DISK}.__contains__
     assert memory.recall(NodeId(2), DISK).is_retired
     assert not memory.recall(NodeId(2), OTHER_DISK).is_retired
-    refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))
+    refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.RETIRED_DISK
 
@@ -266,23 +266,23 @@ def test_a_disk_counts_as_connected_until_its_last_connection_ends() -> None:
     memory.note_connected(THEM)
     memory.note_connected(THEM)
     memory.note_disconnected(THEM)
-    refusal = judge(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK))
+    refusal = check_peer(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK))
     assert refusal is not None
     assert refusal.reason is Reason.NODE_ID_TWICE
     memory.note_disconnected(THEM)
-    assert judge(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+    assert check_peer(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
 
 
 def test_a_new_disk_is_taken_when_it_is_assigned() -> None:
     memory = PeerMemory(10)
     memory.assign_disk(NodeId(2), OTHER_DISK)
-    refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))
+    refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.WRONG_DISK
     memory.assign_disk(NodeId(2), DISK)
-    assert judge(US, THEM, memory.recall(NodeId(2), DISK)) is None
+    assert check_peer(US, THEM, memory.recall(NodeId(2), DISK)) is None
     memory.assign_disk(NodeId(2), None)
-    assert judge(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+    assert check_peer(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
 
 
 def test_memory_survives_our_own_start() -> None:
@@ -292,22 +292,22 @@ def test_memory_survives_our_own_start() -> None:
     again = PeerMemory(10)
     again.restore(memory.records())
     known = again.recall(NodeId(2), DISK)
-    assert judge(US, THEM, known) is None, "the same process: its sequence was overtaken by its beats"
-    copied, old = (judge(US, each, known) for each in (them(life=OTHER_LIFE), them(boot_epoch=8, life=OTHER_LIFE)))
+    assert check_peer(US, THEM, known) is None, "the same process: its sequence was overtaken by its beats"
+    copied, old = (check_peer(US, each, known) for each in (them(life=OTHER_LIFE), them(boot_epoch=8, life=OTHER_LIFE)))
     assert copied is not None
     assert copied.reason is Reason.COPIED_DISK
     assert old is not None
     assert old.reason is Reason.STALE_JOURNAL
-    assert judge(US, them(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
+    assert check_peer(US, them(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
 
 
 def test_the_sequence_of_an_unknown_life_is_checked() -> None:
     memory = PeerMemory(10)
     memory.restore([PeerRecord(DISK, NodeId(2), 7, 130, None)])
-    refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))
+    refusal = check_peer(US, THEM, memory.recall(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.STALE_JOURNAL
-    assert judge(US, them(journal_sequence=130), memory.recall(NodeId(2), DISK)) is None
+    assert check_peer(US, them(journal_sequence=130), memory.recall(NodeId(2), DISK)) is None
     memory.note_connected(them(journal_sequence=130))
     assert memory.recall(NodeId(2), DISK).life == LIFE
 

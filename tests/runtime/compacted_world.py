@@ -9,7 +9,7 @@ from raftlog.records import (
     read_header,
     read_records,
 )
-from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
+from raftlog.runtime.log.control_entries import CompactionMark, encode_compacted_to
 from raftlog.storage.compaction import clean_to
 from raftlog.types import Offset
 from tests.runtime.drivers import SMALL, World
@@ -34,7 +34,7 @@ def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = 
 def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
     """Commit a mark at the newest roll."""
     offset = Offset(world.group(number).log.segments.active.base_offset)
-    payload = encode_compacted_to(CompactedTo(offset, Offset(tombstones_to)))
+    payload = encode_compacted_to(CompactionMark(offset, Offset(tombstones_to)))
     [future] = world.do(number, lambda: world.group(number).propose_control([(ControlKind.COMPACTED_TO, payload)]))
     world.run_until(future.done)  # type: ignore[attr-defined]
     return offset

@@ -14,8 +14,8 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Append, AppendIds, Created, Cut, GroupState, LogEnd, Mark, Trim
-from raftlog.runtime.log.control_entries import configuration_batch, member_of
-from raftlog.runtime.log.group_recovery import RecoveredGroup, configurations, recover_group
+from raftlog.runtime.log.control_entries import build_configuration_batch, member_of
+from raftlog.runtime.log.group_recovery import RecoveredGroup, read_configurations, recover_group
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segmented_log import SegmentedLog
@@ -160,7 +160,7 @@ class GroupTwin:
         self.salt += 1
         configuration = Configuration(Index(len(self.entries) + 1), (self.replica(self.salt),))
         replaced = self.configurations()[-1].index
-        self._append(configuration_batch(configuration, replaced, self.salt), configuration)
+        self._append(build_configuration_batch(configuration, replaced, self.salt), configuration)
 
     def roll(self) -> bool:
         active = self.log.active
@@ -332,7 +332,7 @@ class GroupTwin:
             floor = max(committed, first - 1)
             lowest = max(entry.index for entry in known if entry.index <= max(floor, 1))
             expected = tuple(entry for entry in known if entry.index >= lowest)
-            found = configurations(self.log, self.recovered.configuration_index, Index(committed))
+            found = read_configurations(self.log, self.recovered.configuration_index, Index(committed))
             assert found == expected, (committed, found, expected)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.errors import Unavailable
 from raftlog.raft import Role
-from raftlog.runtime.process.abandonment import renounce
+from raftlog.runtime.process.abandonment import abandon_absent
 from raftlog.runtime.process.creations import Creation
 from raftlog.storage.roll import Roll, RollMember
 from tests.runtime.drivers import World
@@ -41,7 +41,7 @@ def test_it_is_never_made_from_its_first_roll(after_s: float) -> None:
     """The rule holds also if only a checkpoint records it."""
     with World(3) as world:
         world.leader()
-        finish(world, 2, renounce(world.drivers[2], OTHER))
+        finish(world, 2, abandon_absent(world.drivers[2], OTHER))
         for _ in range(2):
             with pytest.raises(Unavailable, match="gave the group"):
                 finish(world, 2, world.drivers[2].create_groups([creation(world)]))
@@ -49,7 +49,7 @@ def test_it_is_never_made_from_its_first_roll(after_s: float) -> None:
             world.run(after_s)
             world.crash(2, power=True)
             world.start(2)
-        finish(world, 2, renounce(world.drivers[2], OTHER))
+        finish(world, 2, abandon_absent(world.drivers[2], OTHER))
         finish(world, 2, world.drivers[2].join_groups([(OTHER, None)]))
         assert world.drivers[2].groups[OTHER.bytes].core.configuration.index == 0
 
@@ -58,12 +58,12 @@ def test_not_while_it_is_being_made() -> None:
     with World(1) as world:
         making = run_on(world, 1, world.drivers[1].create_groups([creation(world)]))
         with pytest.raises(Unavailable, match="being made"):
-            finish(world, 1, renounce(world.drivers[1], OTHER))
+            finish(world, 1, abandon_absent(world.drivers[1], OTHER))
         world.run_until(making.done)
         assert making.result() is None
         world.do(1, lambda: world.drivers[1].remove_group(OTHER.bytes))
         with pytest.raises(Unavailable, match="being made or removed"):
-            finish(world, 1, renounce(world.drivers[1], OTHER))
+            finish(world, 1, abandon_absent(world.drivers[1], OTHER))
 
 
 def test_no_other_replica_leads_after_a_recovery_on_one() -> None:
@@ -71,7 +71,7 @@ def test_no_other_replica_leads_after_a_recovery_on_one() -> None:
     with World(3) as world:
         finish(world, 1, world.drivers[1].create_groups([creation(world)]))
         for number in (2, 3):
-            finish(world, number, renounce(world.drivers[number], OTHER))
+            finish(world, number, abandon_absent(world.drivers[number], OTHER))
         group = world.drivers[1].groups[OTHER.bytes]
         finish(world, 1, world.drivers[1].catch_up.rebuild(group, 1))
         world.run_until(lambda: group.core.role is Role.LEADER)

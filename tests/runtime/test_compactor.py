@@ -18,7 +18,7 @@ from raftlog.records import (
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.transfer.bulk import PieceRequest, PieceResult
 from raftlog.storage.compaction import clean_to
-from raftlog.storage.gap import gap_batch, gap_in
+from raftlog.storage.gap import build_gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.types import Index, Offset, Term
 from tests.runtime.compacted_world import (
@@ -314,7 +314,7 @@ def spoilt(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
     elif what == "wide gap" and gaps:
         gap = gap_in(changed[gaps[0]], read_header(changed[gaps[0]]))
         assert gap is not None
-        changed[gaps[0]] = gap_batch(gap._replace(last_index=gap.last_index + 1))
+        changed[gaps[0]] = build_gap_batch(gap._replace(last_index=gap.last_index + 1))
     elif what == "too early":
         del changed[-1]
     elif what == "no roll":

@@ -10,13 +10,13 @@ from raftlog.raft import Configuration, EntryKind, ReplicaId
 from raftlog.records import ControlKind, build_batch, build_control_batch, crc_matches, read_control, read_header, stamp
 from raftlog.runtime.log.control_entries import (
     BatchPayloads,
+    build_no_op_batch,
     configuration_of_roll,
     decode_configuration,
     encode_configuration,
     entry_of,
     is_control,
     member_of,
-    no_op_batch,
     replica_of,
 )
 from raftlog.storage.roll import Roll, encode_roll
@@ -62,7 +62,7 @@ def test_entries_have_their_kind_and_data_is_never_decoded() -> None:
     assert (entry.kind, entry.configuration, entry.size_bytes) == (EntryKind.CONFIGURATION, JOINT, made.size_bytes)
     no_op = payloads.no_op()
     assert entry_of(Index(5), Term(3), memoryview(no_op.payload)).kind is EntryKind.NO_OP
-    assert no_op.payload == no_op_batch(1234)
+    assert no_op.payload == build_no_op_batch(1234)
     roll = build_control_batch(
         ControlKind.ROLL, encode_roll(Roll(uuid.UUID(int=1), 1, 0, 0, -1, 5)), 5, next_offset=Offset(0)
     )
@@ -73,7 +73,7 @@ def test_entries_have_their_kind_and_data_is_never_decoded() -> None:
 
 
 def test_control_batches_take_no_offset_and_are_stamped_in_place() -> None:
-    for batch in (no_op_batch(77), BatchPayloads(lambda: 77).configuration(JOINT, Index(4)).payload):
+    for batch in (build_no_op_batch(77), BatchPayloads(lambda: 77).configuration(JOINT, Index(4)).payload):
         assert type(batch) is bytearray
         stamp(batch, Offset(50), Term(6))
         header = read_header(batch)

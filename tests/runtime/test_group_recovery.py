@@ -13,8 +13,8 @@ from jepsen.simulation.disk.simulated_disk import SimulatedDisk, SimulatedFile
 from raftlog.records import ControlKind, build_batch, build_control_batch
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import Append, CommitHint, Cut, Trim
-from raftlog.runtime.log.group_recovery import configurations
-from raftlog.runtime.log.replay import JournalEntry, first_roll
+from raftlog.runtime.log.group_recovery import read_configurations
+from raftlog.runtime.log.replay import JournalEntry, find_first_roll
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset, Term
 from tests.runtime.group_twin import DISK_UUID, GROUP, GROUP_ID, JOURNAL, PATH, SMALL, GroupTwin, live
@@ -249,7 +249,7 @@ def test_a_joined_replica_begins_with_nothing_and_a_cut_can_take_it_back_there()
     replay_on(twin.disk, twin)
     assert (twin.log.last_index, twin.log.next_offset, twin.disk.list_directory(PATH)) == (0, 0, [])
     assert (twin.recovered.damage, twin.recovered.lost_from) == ((), None)
-    assert configurations(twin.log, twin.recovered.configuration_index, Index(0)) == ()
+    assert read_configurations(twin.log, twin.recovered.configuration_index, Index(0)) == ()
 
 
 def test_foreign_files_stay() -> None:
@@ -288,11 +288,11 @@ def test_configurations_are_found_without_knowing_the_latest_and_around_damage()
     for committed in range(len(twin.entries) + 1):
         lowest = max(entry.index for entry in known if entry.index <= max(1, committed))
         expected = tuple(entry for entry in known if entry.index >= lowest)
-        assert configurations(log, None, Index(committed)) == expected
-        assert configurations(log, known[-1].index, Index(committed)) == expected
+        assert read_configurations(log, None, Index(committed)) == expected
+        assert read_configurations(log, known[-1].index, Index(committed)) == expected
     row = log.row_at(known[-1].index)
     twin.disk.flip_bit(log.segment_of_index(row.index).files.log.path, row.position + 80, 1)
-    assert configurations(log, known[-1].index, known[-1].index) == known[-1:], "the roll behind it says the same"
+    assert read_configurations(log, known[-1].index, known[-1].index) == known[-1:], "the roll behind it says the same"
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
@@ -352,5 +352,5 @@ def test_a_log_trimmed_past_its_checkpoint_begins_with_a_roll_that_is_there(
         entry(index, offset, is_roll=index in (5, 9), is_large=is_large)
         for index, offset in ((3, 8), (4, 9), (5, 10), (6, 10), (7, 14), (8, 19), (9, 20), (10, 20), (11, 30))
     ]
-    found = first_roll(entries, log_start, commit_hint, held, is_begun=is_begun)
+    found = find_first_roll(entries, log_start, commit_hint, held, is_begun=is_begun)
     assert (found.index if found else None) == expected

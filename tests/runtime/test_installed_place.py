@@ -7,7 +7,7 @@ import pytest
 
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.runtime.log.replica_directory import installing_path, make_replica_directory
-from raftlog.runtime.log.startup import take_installed_place
+from raftlog.runtime.log.startup import place_installed_log
 
 GROUP = uuid.UUID(int=7)
 
@@ -23,7 +23,7 @@ def test_the_place_is_where_the_old_one_was(others: int) -> None:
     new = disk.open(f"{installing}/new", create=True)
     disk.sync([new], [installing])
     new.close()
-    take_installed_place(disk, "/data", "/data/orders/0", GROUP)
+    place_installed_log(disk, "/data", "/data/orders/0", GROUP)
     disk.power_loss()
     assert disk.exists("/data/orders/0/new")
     assert not disk.exists(installing)

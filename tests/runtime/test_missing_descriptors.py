@@ -91,7 +91,7 @@ def test_entries_that_cannot_be_read_without_descriptors_are_no_damage(monkeypat
         with pytest.raises(DescriptorsExhausted):
             log.entries(Index(2), 1, 1000)
         with pytest.raises(DescriptorsExhausted):
-            log._stored_term(Index(2))
+            log._read_term(Index(2))
         assert log.boundary.index < 2, "it stands in the files"
         world.start(behind)
         world.run_until(lambda: world.group(behind).log.last_index > 30)

@@ -4,8 +4,8 @@ import pytest
 
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
 from raftlog.records.header import stamp
-from raftlog.runtime.log.control_entries import CompactedTo, encode_compacted_to
-from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, difference_of
+from raftlog.runtime.log.control_entries import CompactionMark, encode_compacted_to
+from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, find_difference
 from raftlog.types import Index, Offset, Term
 from tests.undecodable import SMALL, Undecodable
 
@@ -20,7 +20,7 @@ def entry(offset: int, key: bytes | None, value: bytes | None = b"x") -> Offline
 
 
 def mark(offset: int, compacted_to: int) -> OfflineEntry:
-    payload = encode_compacted_to(CompactedTo(Offset(compacted_to), Offset(0)))
+    payload = encode_compacted_to(CompactionMark(Offset(compacted_to), Offset(0)))
     batch = build_control_batch(ControlKind.COMPACTED_TO, payload, 1, next_offset=Offset(offset))
     return OfflineEntry(Index(offset), bytes(batch), f"position {offset}", None)
 
@@ -32,7 +32,7 @@ def difference(*logs: list[OfflineEntry], marks: list[OfflineEntry] | None = Non
     for each, log in zip(newest, logs, strict=True):
         entries = iter(log)
         each.take(next(entries, None), entries)
-    return difference_of([f"log {number}" for number in range(len(logs))], newest, lambda number: iter(logs[number]))
+    return find_difference([f"log {number}" for number in range(len(logs))], newest, lambda number: iter(logs[number]))
 
 
 FIRST, OTHER, LATER = entry(0, b"other"), entry(3, b"k"), entry(12, b"k")

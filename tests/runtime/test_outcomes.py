@@ -13,7 +13,7 @@ from raftlog.raft import Accepted, Entry, EntryId
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, stamp
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.histogram import Histogram
-from raftlog.runtime.log.control_entries import CompactedTo, entry_of
+from raftlog.runtime.log.control_entries import CompactionMark, entry_of
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.leftovers import end_of_leftovers
 from raftlog.runtime.replica.admission import end_of_entries
@@ -165,8 +165,8 @@ def test_files_stay_up_to_a_roll_that_is_not_committed() -> None:
 
 def test_a_mark_of_compaction_never_falls() -> None:
     log = group_log(three_segments(publish=True))
-    log.note_mark(CompactedTo(Offset(10), Offset(4)))
-    log.note_mark(CompactedTo(Offset(5), Offset(6)))
+    log.note_mark(CompactionMark(Offset(10), Offset(4)))
+    log.note_mark(CompactionMark(Offset(5), Offset(6)))
     assert log.mark == (10, 6)
 
 

@@ -10,7 +10,7 @@ import pytest
 from raftlog.errors import StorageFull, Unavailable
 from raftlog.raft import EntryId, ReplicaId, Role
 from raftlog.raft.messages import InstallOffer
-from raftlog.runtime.transfer.rebuild import Rebuilt
+from raftlog.runtime.transfer.rebuild import RebuildResult
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, NodeId, Term
 from tests.runtime.drivers import GROUP, World
@@ -52,7 +52,7 @@ def quarantine(world: World) -> None:
     world.run_until(lambda: world.group(1).damaged is not None)
 
 
-def begin_rebuild(world: World) -> "asyncio.Task[Rebuilt]":
+def begin_rebuild(world: World) -> "asyncio.Task[RebuildResult]":
     group, driver = world.group(1), world.drivers[1]
     (task,) = world.do(1, lambda: driver.loop.create_task(driver.catch_up.rebuild(group, 7)))
     assert isinstance(task, asyncio.Task)

@@ -68,7 +68,7 @@ def test_a_follower_that_a_member_contradicts_stops_until_its_next_start(caplog:
         with pytest.raises(Unavailable, match="its replica here was stopped"):
             world.do(follower, stopped.read_index)[0].result()  # type: ignore[attr-defined]
         completed = world.drivers[follower].persister.checkpoints.completed
-        world.drivers[follower].persister.checkpoints.ask()
+        world.drivers[follower].persister.checkpoints.request()
         world.run_until(lambda: world.drivers[follower].persister.checkpoints.completed > completed)
         world.crash(follower, power=True)
         world.start(follower)

@@ -228,7 +228,7 @@ def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
         follower = behind_the_log_start(world)
         disk, journal = world.disks[follower - 1], world.drivers[follower].journal
         seen: list[tuple[bool, bool]] = []
-        take = replacement.take_installed_place
+        take = replacement.place_installed_log
         path = installing_path("/data", GROUP)
 
         def looked(*arguments: object) -> None:
@@ -236,7 +236,7 @@ def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
             seen.append((any(name.startswith(f"{path}/") for name in durable), journal.is_idle))
             take(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(replacement, "take_installed_place", looked)
+        monkeypatch.setattr(replacement, "place_installed_log", looked)
         world.converge()
         assert seen == [(True, True)]
 
@@ -253,7 +253,7 @@ def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: 
 
         monkeypatch.setattr(Installation, "_may_change_places", may)
         monkeypatch.setattr(RaftCore, "wants_install", lambda core, at: wants(core, at) and not is_fetched)
-        monkeypatch.setattr(replacement, "take_installed_place", lambda *arguments: taken.append(arguments))
+        monkeypatch.setattr(replacement, "place_installed_log", lambda *arguments: taken.append(arguments))
         behind_the_log_start(world)
         world.run_until(lambda: bool(is_fetched))
         world.run(0.1)

@@ -19,7 +19,7 @@ from raftlog.api.http.server.media import Format
 from raftlog.errors import MemoryBudgetExceeded, UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.runtime.batch_opener import BatchOpener
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 from raftlog.types import Buffer, TopicPartition
 
 _RECORDS_PER_SLICE = 1_000
@@ -86,7 +86,7 @@ class JsonRecords:
             records = await self._open(batch)
             while size < room and not self._broken:
                 held, before = self._held_bytes, self.next_offset
-                slice_ = await in_slices(self._slice(records, offset, min(room - size, _CHARGED_BYTES)))
+                slice_ = await run_in_slices(self._slice(records, offset, min(room - size, _CHARGED_BYTES)))
                 if not slice_:
                     break
                 part = joined(slice_, b",")
@@ -141,7 +141,7 @@ class JsonRecords:
             if end is not None:
                 records = takewhile(lambda record: record.offset < end, records)
             held = self._held_bytes
-            while slice_ := await in_slices(self._slice(records, offset, _SLICE_BYTES)):
+            while slice_ := await run_in_slices(self._slice(records, offset, _SLICE_BYTES)):
                 yield slice_
                 self._give_back(held)
                 if self._broken:

@@ -21,7 +21,7 @@ from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.records import NewRecord
 from raftlog.records.json_record import BY_NAME, Encode, partition_of, read_record, stores_text
 from raftlog.records.json_slices import Span, Text, check_json, split_items
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 
 PARSED_BYTES_MAX: Final = 256 * 1024
 """Bodies up to this are parsed at once."""
@@ -42,9 +42,9 @@ Parts: TypeAlias = Generator[None, None, None]
 async def parse_large(body: ReceivedBody, format_: Format, deadline: Deadline) -> ParsedRecords:
     """Like `parse_records`, for a body of any size, of which nothing is left. Raises `MemoryBudgetExceeded` as well."""
     data, held = body
-    objects = RECORD_MEMORY_BYTES * min(RECORDS_MAX, await in_slices(_objects_at_most(data)))
+    objects = RECORD_MEMORY_BYTES * min(RECORDS_MAX, await run_in_slices(_objects_at_most(data)))
     await held.cover(2 * len(data) + objects, deadline)
-    parsed = await in_slices(parse_in_steps(data, format_))
+    parsed = await run_in_slices(parse_in_steps(data, format_))
     if isinstance(data, bytearray):
         held.shrink(len(data) + objects)
         data.clear()

@@ -24,7 +24,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.produce.shares import Share
 from raftlog.partitions.produce.streams import ProduceStream
 from raftlog.runtime.memory_budget import MemoryBudget
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 
 _SILENCE_S = 0.002
 """Silence after which a block that is not full is sent."""
@@ -119,7 +119,7 @@ class NdjsonIngest:
         if not block.records:
             block.began = self._loop.time()
         try:
-            await in_slices(block.add(lines, self._lines + 1, self._into.line_reader, self._splitter))
+            await run_in_slices(block.add(lines, self._lines + 1, self._into.line_reader, self._splitter))
             self._lines += len(lines)
         except BadLine as bad:
             self._lines = bad.number

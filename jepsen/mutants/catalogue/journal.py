@@ -55,7 +55,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _journal(
         "hole-unseen",
-        "journal/valid_range:_classify_blocks_behind",
+        "journal/valid_range:_classify_blocks_after",
         "if run.frame > valid_range.end:",
         "if False:",
         _VALID_RANGE,

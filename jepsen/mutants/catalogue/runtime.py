@@ -46,7 +46,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "removed-replica-forgets-its-position",
-        "process/persister:Persister.removal_of",
+        "process/persister:Persister.removal_operations",
         "return [VotingPosition(group.key, *position), Removed(group.key)]",
         "return [Removed(group.key)]",
         ("tests/runtime/test_abandonment.py", "tests/runtime/test_creations.py", *_DRIVER),
@@ -160,7 +160,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "first-roll-names-the-voters",
-        "log/configuration_walk:_in_newest_roll",
+        "log/configuration_walk:_read_from_newest_roll",
         "reversed(log.segments)",
         "log.segments",
         ("tests/runtime/test_compactor.py",),
@@ -261,7 +261,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "mark-falls",
         "log/group_log:GroupLog.note_mark",
-        "CompactedTo(*map(max, self.mark, mark))",
+        "CompactionMark(*map(max, self.mark, mark))",
         "mark",
         _OUTCOMES,
     ),
@@ -282,7 +282,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "trim-the-last-record",
-        "replica/trims:Trims.trimmable",
+        "replica/trims:Trims.find_trimmable_offset",
         "if offset < group.high_watermark or has_roll_at(group.log.segments, offset, group.applied_index):",
         "if True:",
         _TRIMS,
@@ -325,7 +325,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "install-before-it-is-journaled",
-        "transfer/replacement:Replacement.take_place",
+        "transfer/replacement:Replacement.replace_log",
         "await port.persister.append_durably([Install(group.key, start, end)])",
         "port.persister.append([Install(group.key, start, end)])",
         _WAITS,

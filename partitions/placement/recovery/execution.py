@@ -30,7 +30,7 @@ from raftlog.partitions.placement.recovery.replica_status import (
     unpack_status,
 )
 from raftlog.partitions.routing.partition import Partition
-from raftlog.runtime.process.abandonment import renounce
+from raftlog.runtime.process.abandonment import abandon_absent
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.rpc.calls import Answer
 from raftlog.types import NodeId
@@ -164,7 +164,7 @@ class RecoveryExecution:
         key = _read_key(request)
         group = self._node.driver.groups.get(key)
         if group is None:
-            await renounce(self._node.driver, UUID(bytes=key))
+            await abandon_absent(self._node.driver, UUID(bytes=key))
             return Answer([])
         if self._is_claimed(key) or self._node.driver.catch_up.is_rebuilding(group):
             raise ChangeRefused(

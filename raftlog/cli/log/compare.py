@@ -10,7 +10,7 @@ from typing import Any
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns
 from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
-from raftlog.runtime.log.replica_directory import group_in_rolls
+from raftlog.runtime.log.replica_directory import read_group_from_rolls
 from raftlog.runtime.node_identity import read_identity
 from raftlog.storage.directory import ancestors
 from raftlog.storage.disk import Disk
@@ -34,7 +34,7 @@ def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
     for path in logs:
         data_dir = next((above for above in ancestors(path) if read_identity(disk, above) is not None), None)
         if data_dir is None:
-            group_id = group_in_rolls(disk, path)
+            group_id = read_group_from_rolls(disk, path)
             if group_id is not None:
                 yield OfflineReplica(path, group_id, None, None)
             continue

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from raftlog.errors import StorageFull
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, BlockRange
-from raftlog.runtime.journal.valid_range import BlockAt, ValidRange
+from raftlog.runtime.journal.valid_range import BlockSpan, ValidRange
 from raftlog.runtime.loop_holds import LOOP_HOLDS
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
@@ -136,7 +136,7 @@ class JournalFiles:
         numbers = [_number_of(file.path.rpartition("/")[2]) or 0 for file in files]
         self._next_number = max(numbers, default=-1) + 1
 
-    def _erase(self, stray: Sequence[BlockAt]) -> None:
+    def _erase(self, stray: Sequence[BlockSpan]) -> None:
         """Overwrite the remains of a torn write with zeros, so that no later write meets them."""
         for file, block, count in stray:
             file.write(block * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])

@@ -36,8 +36,8 @@ class LiveFile(NamedTuple):
     first_sequence: int
 
 
-class BlockAt(NamedTuple):
-    """`count` blocks of a file."""
+class BlockSpan(NamedTuple):
+    """Blocks of a file: `count` of them, from `block` on."""
 
     file: File
     block: int
@@ -54,19 +54,19 @@ class ValidRange:
     """Checksum of the block before `end`."""
     live: list[LiveFile]
     """Files with blocks from `start` on, below `end`, in order of their use; the last one is continued."""
-    stray: list[BlockAt] = field(default_factory=list)
-    """Blocks behind the end that a torn write left, and bad ones that never belonged to the journal."""
+    stray: list[BlockSpan] = field(default_factory=list)
+    """Blocks after the end that a torn write left, and bad ones that never belonged to the journal."""
     torn_blocks: int = 0
     """Number of blocks that the torn write left."""
 
 
 def find_valid_range(path: str, surveys: Sequence[FileSurvey], synced_at_least: int = 0) -> ValidRange | None:
-    """Judge all files of the journal in `path`; `None` when nothing was ever written. Raises `JournalDamaged`."""
+    """Return the valid part of the journal in `path`; None if nothing was ever written. Raises `JournalDamaged`."""
     start = max((run.start for survey in surveys for run in survey.runs), default=0)
     if not start:
-        _check_never_begun(path, surveys, synced_at_least)
+        _check_never_written(path, surveys, synced_at_least)
         return None
-    walk = _walk(surveys, start)
+    walk = _follow_chain(surveys, start)
     if not walk:
         raise _damage_at(path, surveys, start, f"the checkpoint in frame {start} is missing")
     end = max(run.complete for run in walk)
@@ -79,14 +79,14 @@ def find_valid_range(path: str, surveys: Sequence[FileSurvey], synced_at_least: 
         _checksum_before(walk[last_live], end),
         [LiveFile(run.file, run.use, run.first_sequence) for run in walk[: last_live + 1]],
     )
-    _classify_blocks_behind(path, surveys, walk, valid_range)
+    _classify_blocks_after(path, surveys, walk, valid_range)
     if end <= synced_at_least:
         reason = f"it ends at block {end - 1}, but block {synced_at_least} had been synced"
         raise _damage_at(path, surveys, end, reason)
     return valid_range
 
 
-def _check_never_begun(path: str, surveys: Sequence[FileSurvey], synced_at_least: int) -> None:
+def _check_never_written(path: str, surveys: Sequence[FileSurvey], synced_at_least: int) -> None:
     for survey in surveys:
         for bad in survey.bad:
             if bad.block < WRITE_BLOCKS_MAX:
@@ -95,8 +95,8 @@ def _check_never_begun(path: str, surveys: Sequence[FileSurvey], synced_at_least
         raise JournalDamaged(path, Position(0), f"it is empty, but block {synced_at_least} had been synced")
 
 
-def _walk(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
-    """Return the run with `start` and those after it, each following the last by sequence, chain, use and place."""
+def _follow_chain(surveys: Sequence[FileSurvey], start: int) -> list[BlockRun]:
+    """Return the runs from block `start` on, each following the last by sequence, chain, use and place."""
     beginnings: dict[int, list[BlockRun]] = {}
     first: BlockRun | None = None
     for survey in surveys:
@@ -123,10 +123,10 @@ def _checksum_before(run: BlockRun, end: int) -> int:
     return int(CHECKSUM.unpack(stored)[0])
 
 
-def _classify_blocks_behind(
+def _classify_blocks_after(
     path: str, surveys: Sequence[FileSurvey], walk: list[BlockRun], valid_range: ValidRange
 ) -> None:
-    """Classify the blocks behind the end: damage, or remains of a write that never finished."""
+    """Classify the blocks after the end: damage, or remains of a write that never finished."""
     missing = walk[-1].end
     walked = {id(run) for run in walk}  # only for membership tests
     for survey in surveys:
@@ -140,7 +140,7 @@ def _classify_blocks_behind(
                 if run.sequence == missing == run.first_frame:
                     raise _damage_at(path, surveys, missing, f"block {missing} does not follow its predecessor")
             stray = max(run.sequence, valid_range.end)
-            valid_range.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
+            valid_range.stray.append(BlockSpan(run.file, run.block_of(stray), run.end - stray))
             valid_range.torn_blocks += run.end - stray
         for bad in survey.bad:
             _check_bad_blocks(survey, bad.block, bad.count, bad.reason, valid_range)
@@ -152,7 +152,7 @@ def _check_bad_blocks(survey: FileSurvey, block: int, count: int, reason: str, v
     A bad block in another place held nothing that recovery needs."""
     current = valid_range.live[-1]
     end_block = valid_range.end - current.first_sequence
-    here = max(0, _blocks_of(current.file) - end_block)
+    here = max(0, _count_blocks(current.file) - end_block)
     if survey.file is current.file:
         reached = range(end_block, end_block + WRITE_BLOCKS_MAX)
     elif any(survey.file is live.file for live in valid_range.live):
@@ -162,10 +162,10 @@ def _check_bad_blocks(survey: FileSurvey, block: int, count: int, reason: str, v
     first = max(block, reached.start)
     if first < min(block + count, reached.stop):
         raise JournalDamaged(survey.file.path, Position(first * BLOCK_SIZE), reason)
-    valid_range.stray.append(BlockAt(survey.file, block, count))
+    valid_range.stray.append(BlockSpan(survey.file, block, count))
 
 
-def _blocks_of(file: File) -> int:
+def _count_blocks(file: File) -> int:
     return file.size() // BLOCK_SIZE
 
 

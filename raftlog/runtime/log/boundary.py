@@ -11,19 +11,19 @@ from raftlog.types import Index, Term
 
 
 def boundary_of(segments: SegmentedLog) -> EntryId:
-    """Return the boundary according to the files."""
+    """Return the boundary of a log, as read from its files."""
     if not segments.segments or segments.uncompacted_from.base_index <= 1:
         return ORIGIN
     first = segments.uncompacted_from
-    # Damaged: the entry before it is committed, so no replica will ask for it with a wrong term, and this replica does
-    # not ask others until it is repaired.
+    # Damaged: the entry before it is committed, so no replica requests it with a wrong term, and this replica sends
+    # no requests to others until it is repaired.
     return entry_before(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
 
 
 def uncompacted_from(segments: SegmentedLog) -> Index:
-    """Return the first entry that is in the files as it was appended, with all behind it.
+    """Return the index of the first entry that, like all later ones, is stored as it was appended.
 
-    It is at most the entry behind the boundary, which rises when a compaction begins, before any file is replaced."""
+    It is at most the index after the boundary, which rises when a compaction begins, before any file is replaced."""
     return Index(segments.uncompacted_from.base_index) if segments.segments else Index(1)
 
 

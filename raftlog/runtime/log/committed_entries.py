@@ -1,4 +1,4 @@
-"""Committed entries of a group's log for a state machine that follows it: the controller's, above all."""
+"""Committed entries of a replica's log, read for state machines such as the controller's."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from raftlog.types import Buffer, Index, Term
 
 
 class CommittedEntry(NamedTuple):
-    """Entry as stored; one of client data has no kind, and its batch holds the records."""
+    """Committed entry as stored; `kind` is None for client data, whose records are in `batch`."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term
@@ -21,9 +21,9 @@ class CommittedEntry(NamedTuple):
 
 
 def read_committed(log: GroupLog, first: Index, last: Index, max_bytes: int) -> list[CommittedEntry]:
-    """Return entries from `first` on, at most to `last`; at least one, even if it is larger than `max_bytes`.
+    """Return entries `first` to `last`, as many as fit into `max_bytes`, but at least one if there is any.
 
-    Raises `EntriesTrimmed` when the log begins behind `first`, `CorruptBatch`, `InvalidBatch`."""
+    Raises `EntriesTrimmed` when the log begins after `first`, `CorruptBatch`, `InvalidBatch`."""
     if first <= log.boundary.index:
         path = log.segments.path
         raise EntriesTrimmed(f"{path}: entry {first} was trimmed away; the log begins behind entry {log.boundary}")

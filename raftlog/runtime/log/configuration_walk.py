@@ -3,7 +3,7 @@
 Each configuration entry names the one that it replaces, so the walk goes from the latest one back to the one that
 holds at the commit index; below the first segment the roll with which it begins has the configuration that held there.
 Every roll has the configuration at its place, so while the latest entry is not known only the last segment is searched,
-and when no entry has it any more, the newest roll does: the first one is from before everything that was compacted.
+and when no entry has it any more, the newest roll does: the first one is older than everything that was compacted.
 Called when a group is opened or its log was fetched."""
 
 from typing import NamedTuple
@@ -26,18 +26,20 @@ class _StoredConfiguration(NamedTuple):
     """Index of the configuration that it replaces; None when the log does not have it."""
 
 
-def configurations(log: ReadableLog, configuration_index: Index | None, committed: Index) -> tuple[Configuration, ...]:
-    """Return the configuration that holds at `committed`, and all above it, ascending.
+def read_configurations(
+    log: ReadableLog, configuration_index: Index | None, committed: Index
+) -> tuple[Configuration, ...]:
+    """Return the configuration in effect at index `committed`, and all later ones, ascending.
 
     `configuration_index` is the latest configuration entry in the log, 0 when only a roll has it, `None` when it is
     not known. Empty for a log without any. When a needed entry is damaged, the nearest roll below takes its place:
     the replica is quarantined until it is repaired. Raises `FormatError`."""
     if not log.segments:
         return ()
-    index = _latest(log) if configuration_index is None else configuration_index
+    index = _find_latest(log) if configuration_index is None else configuration_index
     found: list[Configuration] = []
     while True:
-        at = _configuration_at(log, index)
+        at = _read_configuration(log, index)
         if at is None or (found and at.configuration.index >= found[-1].index):
             break
         found.append(at.configuration)
@@ -47,8 +49,8 @@ def configurations(log: ReadableLog, configuration_index: Index | None, committe
     return tuple(reversed(found))
 
 
-def _latest(log: ReadableLog) -> Index:
-    """Return the latest configuration entry of the last segment, or the one that its roll names."""
+def _find_latest(log: ReadableLog) -> Index:
+    """Return the index of the latest configuration entry in the last segment, or of the one that its roll names."""
     active = log.active
     roll = read_roll(active)
     latest = Index(roll.configuration_index) if roll else Index(0)
@@ -66,31 +68,31 @@ def _latest(log: ReadableLog) -> Index:
     return latest
 
 
-def _configuration_at(log: ReadableLog, index: Index) -> _StoredConfiguration | None:
-    """Return the configuration of the entry at `index`.
+def _read_configuration(log: ReadableLog, index: Index) -> _StoredConfiguration | None:
+    """Return the configuration in the entry at `index`.
 
     It comes from a roll if the log begins or is compacted above it, or if the entry is damaged."""
     if index == 0:
-        return _in_newest_roll(log)
+        return _read_from_newest_roll(log)
     if index < log.uncompacted_from.base_index:
-        return _in_roll(log, index)
+        return _read_from_roll(log, index)
     try:
         [(_, batch)] = log.read_entries(index, index, 0)
     except CorruptBatch:
-        return _in_roll(log, index)
+        return _read_from_roll(log, index)
     kind, payload = read_control(batch)
     if kind is ControlKind.ROLL:
         return _StoredConfiguration(configuration_of_roll(decode_roll(payload)), None)
     return _StoredConfiguration(*decode_configuration(payload, index))
 
 
-def _in_newest_roll(log: ReadableLog) -> _StoredConfiguration | None:
+def _read_from_newest_roll(log: ReadableLog) -> _StoredConfiguration | None:
     """Return the configuration of the last readable roll, if there is one."""
     rolls = (read_roll(segment) for segment in reversed(log.segments))
     return next((_StoredConfiguration(configuration_of_roll(roll), None) for roll in rolls if roll), None)
 
 
-def _in_roll(log: ReadableLog, index: Index) -> _StoredConfiguration | None:
+def _read_from_roll(log: ReadableLog, index: Index) -> _StoredConfiguration | None:
     """Return the configuration of entry `index` from a roll that has it, otherwise that of the nearest roll below."""
     best = None
     for segment in log.segments:

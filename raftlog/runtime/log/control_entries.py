@@ -31,29 +31,29 @@ _UNSTAMPED: Final = Offset(0)
 
 
 def member_of(replica: ReplicaId) -> RollMember:
-    """Return a replica as files name it."""
+    """Return the member by which files name a replica: node id and disk uuid."""
     return RollMember(replica.node_id, replica.disk_uuid)
 
 
 def members_of(held: Configuration) -> tuple[tuple[RollMember, ...], tuple[RollMember, ...], tuple[RollMember, ...]]:
-    """Return a configuration's voters, learners and outgoing voters, as rolls and configuration entries name them."""
+    """Return a configuration's voters, learners and outgoing voters in the form of rolls and configuration entries."""
     voters, learners, outgoing = (tuple(map(member_of, each)) for each in (held.voters, held.learners, held.outgoing))
     return voters, learners, outgoing
 
 
 @lru_cache(maxsize=4096)
 def replica_of(member: RollMember) -> ReplicaId:
-    """Return a member as Raft names it; equal ones are one object, which frames name once."""
+    """Return the replica of a stored member; equal members give the same object, which frames name once."""
     return ReplicaId(NodeId(member.node_id), member.disk_uuid)
 
 
 def configuration_of_roll(roll: Roll) -> Configuration:
-    """Return the configuration at the beginning of a segment; its index is that of the entry that it comes from."""
-    return _configuration(Index(roll.configuration_index), roll.voters, roll.learners, roll.outgoing_voters)
+    """Return the configuration in a roll; its index is that of the configuration entry that the roll repeats."""
+    return _build_configuration(Index(roll.configuration_index), roll.voters, roll.learners, roll.outgoing_voters)
 
 
 def encode_configuration(configuration: Configuration, replaces_index: Index) -> bytes:
-    """Return the payload of a configuration entry. Its index is that of the entry, and not in it."""
+    """Return the payload of a configuration entry. The configuration's index is not in it: it is the entry's index."""
     members = b"".join(map(encode_members, members_of(configuration)))
     return _CONFIGURATION.pack(CONFIGURATION_VERSION, replaces_index) + members
 
@@ -75,23 +75,23 @@ def decode_configuration(payload: bytes, index: Index) -> tuple[Configuration, I
         raise FormatError(f"configuration entry {index} of {len(payload)} bytes cannot be read: {error}") from None
     if position != len(payload):
         raise FormatError(f"configuration entry {index} has {len(payload)} bytes, of which {position} are read")
-    return _configuration(index, voters, learners, outgoing), Index(replaces_index)
+    return _build_configuration(index, voters, learners, outgoing), Index(replaces_index)
 
 
-def _configuration(
+def _build_configuration(
     index: Index, voters: tuple[RollMember, ...], learners: tuple[RollMember, ...], outgoing: tuple[RollMember, ...]
 ) -> Configuration:
     replicas = (tuple(sorted(map(replica_of, members))) for members in (voters, learners, outgoing))
     return Configuration(index, *replicas)
 
 
-def no_op_batch(wall_ms: int) -> bytearray:
-    """Build the first entry of a new leader, unstamped."""
+def build_no_op_batch(wall_ms: int) -> bytearray:
+    """Build the batch of a no-op, the first entry of a new leader; it is not stamped yet."""
     return build_control_batch(ControlKind.NO_OP, _NO_OP, wall_ms, next_offset=_UNSTAMPED)
 
 
-def configuration_batch(configuration: Configuration, replaces_index: Index, wall_ms: int) -> bytearray:
-    """Build the batch of a configuration entry, unstamped."""
+def build_configuration_batch(configuration: Configuration, replaces_index: Index, wall_ms: int) -> bytearray:
+    """Build the batch of a configuration entry; it is not stamped yet."""
     payload = encode_configuration(configuration, replaces_index)
     return build_control_batch(ControlKind.CONFIGURATION, payload, wall_ms, next_offset=_UNSTAMPED)
 
@@ -99,8 +99,8 @@ def configuration_batch(configuration: Configuration, replaces_index: Index, wal
 class TrimEntry(NamedTuple):
     """Content of a trim entry: records below `log_start_offset` are deleted.
 
-    `snapshot_index` is the roll behind which the state that is dropped with them stands as a snapshot; 0: none is
-    dropped."""
+    The log has a snapshot of the state that is deleted with them after the roll at `snapshot_index`; 0: no state is
+    deleted."""
 
     log_start_offset: Offset
     snapshot_index: Index
@@ -113,30 +113,30 @@ def encode_trim(trim: TrimEntry) -> bytes:
 
 def decode_trim(payload: bytes) -> TrimEntry:
     """Read a trim entry's payload; raises `FormatError`."""
-    return TrimEntry(*_numbers("trim", _TRIM, TRIM_VERSION, payload))
+    return TrimEntry(*_unpack_numbers("trim", _TRIM, TRIM_VERSION, payload))
 
 
-class CompactedTo(NamedTuple):
-    """Content of a mark of compaction.
+class CompactionMark(NamedTuple):
+    """Content of a compaction mark.
 
-    It may run below offset `compacted_to`, where a committed roll begins a segment, and may drop tombstones below
-    `tombstones_to`."""
+    Compaction may run below offset `compacted_to`, where a committed roll begins a segment, and may drop tombstones
+    below `tombstones_to`."""
 
     compacted_to: Offset
     tombstones_to: Offset
 
 
-def encode_compacted_to(mark: CompactedTo) -> bytes:
+def encode_compacted_to(mark: CompactionMark) -> bytes:
     """Return the payload of a compacted_to entry."""
     return _COMPACTED_TO.pack(COMPACTED_TO_VERSION, *mark)
 
 
-def decode_compacted_to(payload: bytes) -> CompactedTo:
+def decode_compacted_to(payload: bytes) -> CompactionMark:
     """Read a compacted_to entry's payload; raises `FormatError`."""
-    return CompactedTo(*_numbers("compacted_to", _COMPACTED_TO, COMPACTED_TO_VERSION, payload))
+    return CompactionMark(*_unpack_numbers("compacted_to", _COMPACTED_TO, COMPACTED_TO_VERSION, payload))
 
 
-def _numbers(name: str, layout: struct.Struct, version: int, payload: bytes) -> tuple[Any, ...]:
+def _unpack_numbers(name: str, layout: struct.Struct, version: int, payload: bytes) -> tuple[Any, ...]:
     if len(payload) != layout.size or payload[0] != version:
         found = payload[0] if payload else None
         raise FormatError(
@@ -147,7 +147,7 @@ def _numbers(name: str, layout: struct.Struct, version: int, payload: bytes) -> 
 
 
 def is_control(batch: Buffer) -> bool:
-    """Return whether a batch is one of the log's own, from the control bit alone."""
+    """Return whether a batch is a control batch, from the control bit alone."""
     return bool(batch[_ATTRIBUTES_LOW] & CONTROL_BIT)
 
 
@@ -160,7 +160,7 @@ def is_trim(batch: Buffer) -> bool:
 
 
 def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
-    """Return a stored batch, whose CRC was checked, as Raft's entry.
+    """Return the Raft entry of a stored batch whose CRC was checked.
 
     Only configurations, no-ops and the log's first entry, a roll, are more than data to Raft. Raises `InvalidBatch` and
     `FormatError` for a control batch that this version cannot read."""
@@ -176,15 +176,15 @@ def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
 
 
 class BatchPayloads(ControlPayloads):
-    """Factory of the batches that a core appends by itself. `wall_ms` returns milliseconds since 1970."""
+    """Factory of the control batches that a Raft core appends. `wall_ms` returns milliseconds since 1970."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
 
     def no_op(self) -> Proposal:
-        batch = no_op_batch(self._wall_ms())
+        batch = build_no_op_batch(self._wall_ms())
         return Proposal(batch, len(batch))
 
     def configuration(self, configuration: Configuration, replaces_index: Index) -> Proposal:
-        batch = configuration_batch(configuration, replaces_index, self._wall_ms())
+        batch = build_configuration_batch(configuration, replaces_index, self._wall_ms())
         return Proposal(batch, len(batch))

@@ -38,13 +38,13 @@ class DirectoryCreation:
         self._segments: SegmentedLog | None = None
 
     def begin(self) -> SyncTargets:
-        """Make the directory, and write the staged meta file. Raises `FormatError` over an unknown log."""
+        """Make the directory, and write the staged meta file. Raises `FormatError` if it holds an unknown log."""
         disk, path = self._disk, self.path
         if disk.exists(path):
             _check_leftover(disk, path)
             delete_tree(disk, path)
         make_directory_unsynced(disk, internal(path))
-        # The topic's directory may be there already: made for another partition, not synced yet.
+        # The topic's directory may exist already: made for another partition, not synced yet.
         directories = [above for above in reversed(ancestors(internal(path))) if is_inside(above, self._data_dir)]
         self._meta = stage_json(disk, internal(path, META), meta_fields(REPLICA, {"group_id": str(self.group_id)}))
         return SyncTargets([self._meta], [*directories, internal(path)])
@@ -83,7 +83,7 @@ class DirectoryCreation:
         return self.finish(recent_bytes_max)
 
     def abandon(self) -> None:
-        """Close the files; the directory counts for nothing, and is made again."""
+        """Close the files; without a mark in the journal the directory is created again."""
         if self._meta is not None:
             self._meta.close()
         if self._segments is not None:
@@ -91,7 +91,7 @@ class DirectoryCreation:
 
 
 def _check_leftover(disk: Disk, path: str) -> None:
-    """Raise `FormatError` unless a directory without a mark holds at most a first roll, whole or torn."""
+    """Raise `FormatError` if a directory without a mark holds more than a first roll, whole or torn."""
     bases = segment_bases(disk, path)
     if not bases:
         return
@@ -106,7 +106,7 @@ def _check_leftover(disk: Disk, path: str) -> None:
 
 
 def _first_roll_size(data: bytes) -> int:
-    """Return the greatest size of a file that holds nothing but a first roll, whole or torn."""
+    """Return the greatest size of a file that holds only a first roll, whole or torn."""
     if len(data) < HEADER_SIZE:
         return HEADER_SIZE
     header = read_header(data)

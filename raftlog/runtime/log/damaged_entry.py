@@ -6,11 +6,11 @@ from raftlog.errors import CorruptBatch
 from raftlog.types import Index, Offset
 
 DAMAGED_MAX: Final = 1_000
-"""Most entries that are remembered."""
+"""Greatest number of damaged entries that are kept for reports."""
 
 
 class DamagedEntry(NamedTuple):
-    """Entry that no other replica had when it was asked; its records are those from `offset` to `end`."""
+    """Damaged entry that no other replica could supply; its records are those from `offset` to below `end`."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset

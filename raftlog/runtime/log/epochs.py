@@ -37,7 +37,7 @@ def term_of_record(log: GroupLog, offset: int) -> Term | None:
 
 
 def end_of_term(log: GroupLog, term: int) -> tuple[Term, Offset]:
-    """Return the greatest term up to `term` that the log has entries of, and its end; `term` itself without entries.
+    """Return the greatest term up to `term` that has entries in the log, and its end; `term` itself if none has.
 
     Raises `CorruptBatch` and `DescriptorsExhausted`."""
     first = _first_index(log)
@@ -46,11 +46,11 @@ def end_of_term(log: GroupLog, term: int) -> tuple[Term, Offset]:
     found = _term_of(log, entries[at - 1]) if at else Term(term)
     if at == len(entries):
         return found, log.next_offset
-    return found, _border(log, Index(entries[at]), is_first=at == 0)
+    return found, _find_border(log, Index(entries[at]), is_first=at == 0)
 
 
-def _border(log: GroupLog, index: Index, *, is_first: bool) -> Offset:
-    """Return the offset at which the entry `index` begins, or behind the gap that stands for it and others."""
+def _find_border(log: GroupLog, index: Index, *, is_first: bool) -> Offset:
+    """Return the first offset of entry `index`, or the one after the gap that replaces this and other entries."""
     if is_first or index > log.segments.last_index:
         return log.offset_of(index)
     segment = log.segments.segment_of_index(index)

@@ -1,6 +1,6 @@
 """Files of one group's directory during recovery: present files, deletions, and tails that are set aside.
 
-Bytes that were never promised are deleted. Entries behind a lost tail were promised, so they are kept in
+Bytes that were never promised are deleted. Entries after a lost tail were promised, so they are kept in
 `.raftlog/damaged/`, durably, before their place is used again. Names that are no segment's stay as they are."""
 
 import re
@@ -29,11 +29,11 @@ class GroupFiles:
         self._path = path
 
     def before(self, base: int) -> Offset | None:
-        """Return the file before the one at `base`."""
+        """Return the base offset of the file before the one at `base`; None without any."""
         return next((older for older in reversed(self.bases) if older < base), None)
 
     def after(self, base: int) -> Offset | None:
-        """Return the file behind the one at `base`."""
+        """Return the base offset of the file after the one at `base`; None without any."""
         return next((newer for newer in self.bases if newer > base), None)
 
     def remove(self, base: Offset) -> None:
@@ -56,7 +56,7 @@ class GroupFiles:
 
     @staticmethod
     def cut(segment: Segment) -> None:
-        """Cut a segment's files behind its last entry."""
+        """Cut a segment's files after its last entry."""
         if segment.files.log.size() > segment.end_position:
             segment.log_changes.note()
             segment.files.log.truncate(segment.end_position)
@@ -67,12 +67,12 @@ class GroupFiles:
     # setting aside
 
     def keep_tail(self, segment: Segment) -> None:
-        """Copy the bytes behind a segment's last entry, if there are any."""
+        """Copy the bytes after a segment's last entry to `.raftlog/damaged/`, if there are any."""
         log = segment.files.log
         position = segment.end_position
         if log.size() <= position:
             return
-        kept = self._aside(segment.base_offset, position)
+        kept = self._choose_kept_path(segment.base_offset, position)
         copy = self._disk.open(kept, create=True)
         try:
             for at in range(position, log.size(), _COPY_BYTES):
@@ -82,13 +82,13 @@ class GroupFiles:
             copy.close()
 
     def keep_file(self, base: Offset) -> None:
-        """Move a whole `.log` away, and delete its index files."""
-        kept = self._aside(base, 0)
+        """Move a `.log` file to `.raftlog/damaged/`, and delete its index files."""
+        kept = self._choose_kept_path(base, 0)
         self._disk.rename(f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}", kept)
         self.remove(base)
         self._disk.sync([], [internal(self._path, DAMAGED), self._path])
 
-    def _aside(self, base: int, position: int) -> str:
+    def _choose_kept_path(self, base: int, position: int) -> str:
         directory = internal(self._path, DAMAGED)
         make_directory(self._disk, directory)
         number = len(self._disk.list_directory(directory))

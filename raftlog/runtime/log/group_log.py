@@ -2,7 +2,7 @@
 
     boundary.index < first index,   written index ≤ last index,   recent holds every entry above written index
 
-Raft appends and cuts at once, files follow: `write` brings entries to the segments, but while a cut is on its way to
+Raft appends and cuts at once, files follow: `write` writes entries to the segments, but while a cut is on its way to
 the journal nothing in the files may change (a cut is durable before a byte that it frees is touched), and on a full
 disk entries wait. So the newest entries are held in memory, a bounded number beyond those that wait, which also serves
 followers without reading. Offsets and terms are stamped here, when an entry takes its place.
@@ -24,7 +24,7 @@ from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.boundary import boundary_of, entry_before
 from raftlog.runtime.log.control_entries import (
-    CompactedTo,
+    CompactionMark,
     TrimEntry,
     decode_compacted_to,
     decode_trim,
@@ -38,14 +38,14 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import Index, Offset, Position, Term
 
-NO_MARK: Final = CompactedTo(Offset(-1), Offset(-1))
+NO_MARK: Final = CompactionMark(Offset(-1), Offset(-1))
 _ROWS_WAITING_MAX: Final = 4096
 _UNKNOWN_SIZE: Final = 1 << 62
 _BASE_OFFSET: Final = struct.Struct(">q")
 
 
 class GroupLog(LogView):
-    """Log of one replica, its only owner; see the module."""
+    """Log of one replica, which is its only owner: stored segments, and entries that are not in the files yet."""
 
     def __init__(self, segments: SegmentedLog, recent_bytes_max: int) -> None:
         self._recent_bytes_max = recent_bytes_max
@@ -66,26 +66,26 @@ class GroupLog(LogView):
         self._recent_first = Index(self._last_index + 1)
         self._recent_bytes = 0
         self._end = self._end_of_files()
-        """Last entry in the files, read before its row could rot there."""
+        """Last entry in the files, read before its row could be damaged there."""
         self._written: Index = self._last_index
-        """The last entry whose bytes were brought to a file."""
+        """Last entry whose bytes were written to a file."""
         self.unwritten_bytes = 0
         """Upper bound of the bytes of entries that are not in the files."""
         self.has_unwritten_control = False
-        """Whether there may be control entries among them."""
+        """Whether there may be control entries among the unwritten ones."""
         self.lacks_descriptors = False
-        """Whether the last write found no file descriptor; moved by `write`."""
+        """Whether no file descriptor was left for the last write; updated by `write`."""
         self._cut_to: Index | None = None
         """Index above which entries in the files are cut, though their bytes must not be touched yet."""
-        self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
+        self._terms: list[tuple[Index, Term]] = [(self._last_index, self._read_term(self._last_index))]
         """First index of each term, from some index on; terms below are read from the index rows."""
         self.noted_from = Index(self._last_index + 1)
-        """Index from which on trims and marks are noted; those below stood in the files when the log was opened."""
-        self.noted: deque[tuple[Index, TrimEntry | CompactedTo]] = deque()
+        """Index from which on trims and marks are noted; those below were in the files when the log was opened."""
+        self.noted: deque[tuple[Index, TrimEntry | CompactionMark]] = deque()
         """Trims and marks with their index; the replica removes those that are delivered."""
         marks = (segment.compacted_to for segment in segments.segments)
         self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))
-        """Greatest committed mark of compaction that is known; after a restart from the rolls. Never falls."""
+        """Greatest known committed compaction mark; after a restart it comes from the rolls. Never falls."""
 
     # interface of Raft
 
@@ -110,7 +110,7 @@ class GroupLog(LogView):
             return runs[-1][1]
         if index >= runs[0][0]:
             return runs[bisect_right(runs, index, key=itemgetter(0)) - 1][1]
-        return self._stored_term(index)
+        return self._read_term(index)
 
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
         """Return entries from `first` on, up to a damaged one.
@@ -123,13 +123,13 @@ class GroupLog(LogView):
         try:
             stored = self.segments.read_entries(first, last, max_bytes)
         except OSError as error:
-            raise self._unreadable(first, error) from None
+            raise self._read_error(first, error) from None
         return [entry_of(Index(row.index), Term(row.term), batch) for row, batch in stored]
 
     # changing
 
     def append(self, entries: Sequence[Entry]) -> int:
-        """Append entries behind the last one; those made here are stamped. Returns their bytes."""
+        """Append entries after the last one, stamp those that were created here, and return their size in bytes."""
         assert entries[0].index == self._last_index + 1, f"entry {entries[0].index} after {self._last_index}"
         offset: int = self.next_offset
         size = 0
@@ -167,7 +167,7 @@ class GroupLog(LogView):
             self.noted.append((entry.index, decode_compacted_to(payload)))
 
     def cut_to(self, index: Index) -> bool:
-        """Drop everything above `index`; return whether that reaches into the files.
+        """Remove all entries above `index`; return whether some of them are in the files.
 
         If so, `settle_cut` must follow."""
         assert self._boundary.index <= index < self._last_index, f"cut to {index} of {self._last_index}"
@@ -180,7 +180,7 @@ class GroupLog(LogView):
         while len(self._terms) > 1 and self._terms[-1][0] > index:
             self._terms.pop()
         if self._terms[0][0] > index:
-            self._terms = [(index, self._stored_term(index))]
+            self._terms = [(index, self._read_term(index))]
         while self.noted and self.noted[-1][0] > index:
             self.noted.pop()
         self.producers.cut_to(index)
@@ -192,7 +192,7 @@ class GroupLog(LogView):
     def settle_cut(self) -> None:
         """Cut the files, after the cut is durable in the journal.
 
-        Raises `CorruptBatch` when the new end is damaged, and `DescriptorsExhausted`; then the cut still waits."""
+        Raises `CorruptBatch` when the new end is damaged, and `DescriptorsExhausted`; then the cut stays pending."""
         assert self._cut_to is not None, "no cut waits"
         try:
             if self._cut_to > self._boundary.index:
@@ -216,11 +216,10 @@ class GroupLog(LogView):
         return self._written if self._cut_to is None else min(self._written, self._cut_to)
 
     def write(self) -> bool:
-        """Bring entries to the files, without a sync, unless a cut waits; return false when it has to be retried.
+        """Write entries to the files, without a sync, unless a cut is pending; return False when it must be retried.
 
-        Entries that a full disk or missing descriptors refused wait in memory for the next call. Raises `OSError`
-        for other
-        errors."""
+        Entries that a full disk or missing descriptors refused wait in memory for the next call. Raises `OSError` for
+        other errors."""
         self.lacks_descriptors = False
         if self._cut_to is not None:
             return True
@@ -250,7 +249,7 @@ class GroupLog(LogView):
         self.segments.append_stamped(batch, header)
 
     def note_durable(self, index: Index) -> None:
-        """Note that everything up to `index` survives a crash, in the journal or in its segment."""
+        """Note that all entries up to `index` are durable, in the journal or in their segment."""
         segments = self.segments
         index = min(index, self.written_index)
         if index > segments.durable_index:
@@ -258,9 +257,9 @@ class GroupLog(LogView):
             segments.mark_durable(index, publish=waiting > _ROWS_WAITING_MAX)
 
     def release(self, applied: Index) -> None:
-        """Remove written entries up to `applied` from memory when they take more than their share.
+        """Remove written entries up to `applied` from memory when the limit for recent entries is exceeded.
 
-        Their waiters are done."""
+        Callers no longer wait for these entries."""
         if self._recent_bytes <= self._recent_bytes_max:
             return
         free = min(applied, self.written_index) + 1 - self._recent_first
@@ -274,9 +273,9 @@ class GroupLog(LogView):
     # reading
 
     def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
-        """Return client batches from the one that holds `offset` on, below `end`; at least one if there is any.
+        """Return client batches below `end`, from the one that holds `offset` on; at least one if there is any.
 
-        Entries that no file has yet come from memory. Raises `OffsetOutOfRange`, `CorruptBatch`,
+        Entries that are not in a file yet come from memory. Raises `OffsetOutOfRange`, `CorruptBatch`,
         `DescriptorsExhausted`."""
         written = self.offset_of(Index(self.written_index + 1))
         found: list[memoryview] = []
@@ -304,7 +303,7 @@ class GroupLog(LogView):
         return found
 
     def offset_of(self, index: Index) -> Offset:
-        """Return the base offset of an entry, or of the one that will follow the last."""
+        """Return the base offset of an entry, or of the next one to be appended."""
         if index > self._last_index:
             assert index == self._last_index + 1, f"index {index} after {self._last_index}"
             return self.next_offset
@@ -314,7 +313,7 @@ class GroupLog(LogView):
         return Offset(self.segments.row_at(index).offset)
 
     def rows(self, first: Index, last: Index) -> bytes:
-        """Return the index rows of written entries, as the journal needs them of a large append."""
+        """Return the index rows of written entries, for the journal's record of a large append."""
         assert last <= self.segments.last_index, f"entries {first} to {last}, written to {self.segments.last_index}"
         parts = []
         while first <= last:
@@ -325,7 +324,7 @@ class GroupLog(LogView):
         return b"".join(parts)
 
     def size_of(self, first: Index, last: Index) -> int:
-        """Return the bytes of these entries in the files; a greater number when the last one is not written yet."""
+        """Return the size of these entries in the files; a very large number if the last one is not written yet."""
         segments = self.segments.segments
         if last > self.written_index:
             return _UNKNOWN_SIZE
@@ -335,7 +334,7 @@ class GroupLog(LogView):
         return sum(between) + end - start
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Return the bytes in the files from entry `first` on; a row that rotted makes it wrong.
+        """Return the number of bytes in the files from entry `first` on; wrong if an index row is damaged.
 
         Raises `CorruptBatch` when the row of `first` cannot be read, and `DescriptorsExhausted`."""
         if first >= self._recent_first:
@@ -344,12 +343,12 @@ class GroupLog(LogView):
         try:
             position = segment.row(segment.number_of(first)).position
         except OSError as error:
-            raise self._unreadable(first, error) from None
+            raise self._read_error(first, error) from None
         behind = sum(each.end_position for each in self.segments.segments if each.base_index > segment.base_index)
         return max(0, segment.end_position - position) + behind
 
     def end(self) -> LogEnd | None:
-        """Return the last entry in the files and its place, for a checkpoint."""
+        """Return the last entry in the files and its position, for a checkpoint."""
         return self._end
 
     def _end_of_files(self) -> LogEnd | None:
@@ -358,15 +357,15 @@ class GroupLog(LogView):
         segment = self.segments.active
         return LogEnd(Offset(segment.base_offset), segment.row_bytes(segment.rows - 1, 1))
 
-    def _stored_term(self, index: Index) -> Term:
+    def _read_term(self, index: Index) -> Term:
         if index == self._boundary.index:
             return self._boundary.term
         try:
             return Term(self.segments.checked_row_at(index).term)
         except OSError as error:
-            raise self._unreadable(index, error) from None
+            raise self._read_error(index, error) from None
 
-    def _unreadable(self, index: Index, error: OSError) -> CorruptBatch | DescriptorsExhausted:
+    def _read_error(self, index: Index, error: OSError) -> CorruptBatch | DescriptorsExhausted:
         """Return the error for an entry that cannot be read.
 
         A read error counts as damage, a missing file descriptor does not."""
@@ -401,10 +400,10 @@ class GroupLog(LogView):
         try:
             return entry_before(segment) or EntryId(last, self.term_at(last))
         except OSError as error:
-            raise self._unreadable(Index(segment.base_index), error) from None
+            raise self._read_error(Index(segment.base_index), error) from None
 
     def _raise_boundary(self, boundary: EntryId) -> None:
-        """Raise the boundary; entries up to it are not read by index any more."""
+        """Raise the boundary; entries up to it can no longer be read by index."""
         self._boundary = boundary
         dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))
         self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[:dropped])
@@ -412,37 +411,37 @@ class GroupLog(LogView):
         self._recent_first = Index(self._recent_first + dropped)
 
     def note_repaired(self) -> None:
-        """Read the boundary again after all damage in the files is repaired: it could have been a guess."""
+        """Read the boundary again after all damage in the files is repaired, because it may have been estimated."""
         self._read_boundary()
 
     def _read_boundary(self) -> None:
         found = boundary_of(self.segments)
-        if found.index >= self._boundary.index:  # a compaction that has not come so far can have raised it
+        if found.index >= self._boundary.index:  # a compaction that is still under way can have raised it
             self._raise_boundary(found)
 
     # compaction
 
-    def note_mark(self, mark: CompactedTo) -> None:
-        """Note a committed mark."""
-        self.mark = CompactedTo(*map(max, self.mark, mark))
+    def note_mark(self, mark: CompactionMark) -> None:
+        """Note a committed compaction mark."""
+        self.mark = CompactionMark(*map(max, self.mark, mark))
 
     def segment_at(self, mark: int) -> Segment | None:
-        """Return the segment that begins at a mark, otherwise the last one below it; None when no file lies below."""
+        """Return the segment that begins at offset `mark`, otherwise the last one below; None if no file lies below."""
         segments = self.segments.segments
         at = bisect_right(segments, mark, key=lambda segment: segment.base_offset) - 1
         return segments[at] if at > 0 else None
 
     def begin_compaction(self, segment: Segment) -> None:
-        """Make entries below a segment unavailable by index from now on. Raises `CorruptBatch`."""
+        """Make entries below `segment` unavailable by index, before their files are replaced. Raises `CorruptBatch`."""
         self._raise_boundary(self._boundary_before(segment))
 
     def replace(self, segments: SegmentedLog) -> None:
-        """Become another log: fetched segments replace the old ones, which are closed already."""
+        """Replace all segments by fetched ones of another log; the old ones are closed already."""
         segments.generation += self.segments.generation + 2  # a replica that copies the old one notices
         self._adopt(segments)
 
     def refill(self, segments: SegmentedLog) -> None:
-        """Continue in other files, with the same entries behind the compacted part; the old ones are closed already."""
+        """Replace the files by a copy with the same entries after the compacted part; the old ones are closed."""
         assert segments.last_index == self._last_index == self._written, f"{segments.last_index} ≠ {self._last_index}"
         segments.generation += self.segments.generation + 2
         self.segments = segments

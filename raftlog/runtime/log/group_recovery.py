@@ -2,15 +2,15 @@
 
     segments below the log start            deleted: left over from a trim that is durable
     entries up to `keep_to`                 adopted as the checkpoint synced them, without reading their bytes
-    entries behind it                       written from the journal, or compared with their index rows
-    bytes and files behind the last entry   cut off and deleted: they were never promised
+    entries after it                        written from the journal, or compared with their index rows
+    bytes and files after the last entry    cut off and deleted: they were never promised
 
 All of it can be repeated: after a crash in the middle the journal is still the same. Nothing is synced but data that is
 set aside; every file that was touched counts as changed for the next checkpoint, so the journal may not be recycled
 before.
 
 A damaged entry whose row is known keeps its place, to be repaired from another replica. When neither the entry nor the
-offset behind it is known, the log ends before it: `lost_from`. Then the id that the log ended with is the voting
+offset after it is known, the log ends before it: `lost_from`. Then the id that the log ended with is the voting
 position, the rest is set aside in `.raftlog/damaged/`, and the caller journals both (a cut, the voting position)
 before it appends anything: otherwise the journal would name entries twice."""
 
@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from raftlog.raft import EntryId
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.group_files import GroupFiles
-from raftlog.runtime.log.replay import JournalEntry, Replay, first_roll, journal_entries, last_term
+from raftlog.runtime.log.replay import JournalEntry, Replay, find_first_roll, journal_entries, last_term
 from raftlog.runtime.log.synced_segments import SyncedSegments
 from raftlog.storage.adoption import Adopted, Damage, damage_of
 from raftlog.storage.disk import Disk
@@ -32,29 +32,30 @@ from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Buffer, Index, Offset, Position, Term
 
-__all__ = ["RecoveredGroup", "configurations", "recover_group"]
+__all__ = ["RecoveredGroup", "read_configurations", "recover_group"]
 
 
 class RecoveredGroup(NamedTuple):
-    """Group's log as it stands on its disk. All of it is durable, by the checkpoint or by the journal."""
+    """Recovered log of one replica. All of it is durable, by the checkpoint or by the journal."""
 
     log: SegmentedLog
     damage: tuple[Damage, ...]
     """Entries that were found damaged; also the first one that was lost, with its reason."""
     lost_from: Index | None
-    """First entry that was lost together with all behind it: the log now ends before it."""
+    """First of the entries that were lost: the log now ends before it."""
     voting_position: EntryId | None
     """Id that the log ended with; set with `lost_from`."""
     configuration_index: Index | None
     """The latest configuration entry in the log, 0 when only a roll has it; `None` when that is not known."""
     unwritten: tuple[Buffer, ...]
-    """Batches of the entries behind the log's last one that a full disk refused; the caller holds them in memory."""
+    """Batches after the log's last entry that a full disk refused; the caller holds them in memory."""
 
 
 def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
     """Open the segments in `path` and make them equal to the fold.
 
-    `fold` may be missing when there is nothing behind `keep_to`. Raises `OSError`, `JournalDamaged` and `FormatError`.
+    `fold` may be None when the journal has no entry after `keep_to`. Raises `OSError`, `JournalDamaged` and
+    `FormatError`.
     """
     recovery = GroupRecovery(disk, path, folded, fold)
     try:
@@ -81,9 +82,9 @@ class GroupRecovery:
         self._lost: Damage | None = None
 
     def run(self) -> RecoveredGroup:
-        """Recover the directory; blocking. Raises as `recover_group`."""
+        """Recover the directory; blocking. Raises like `recover_group`."""
         self._synced.adopt()
-        start = self._start_behind_checkpoint()
+        start = self._find_start_after_checkpoint()
         if start is not None:
             self._synced.forget()
         self._damage += self._synced.damage
@@ -92,17 +93,17 @@ class GroupRecovery:
         if self._synced.broken:
             self._note_lost(*self._synced.broken)
         else:
-            self._replay(replay, self._entries(start.index if start else self._folded.keep_to + 1))
+            self._replay(replay, self._read_journal(start.index if start else self._folded.keep_to + 1))
         return self._finish(replay)
 
-    def _start_behind_checkpoint(self) -> JournalEntry | None:
+    def _find_start_after_checkpoint(self) -> JournalEntry | None:
         """Return the roll with which the log begins, if all that the checkpoint synced lies below the log start."""
         start = self._folded.log_start_offset
         is_held = bool(self.segments) and self._synced.broken is None
         if start == 0 or (is_held and start < self.segments[-1].next_offset):
             return None
         held = self._files.bases
-        return first_roll(self._entries(0), start, self._folded.commit_hint, held, is_begun=is_held)
+        return find_first_roll(self._read_journal(0), start, self._folded.commit_hint, held, is_begun=is_held)
 
     def _remove_leftovers(self, start: JournalEntry | None) -> None:
         """Delete the files before the first segment, whose records are all below the log start."""
@@ -112,7 +113,7 @@ class GroupRecovery:
 
     # replay
 
-    def _entries(self, first: int) -> Iterator[JournalEntry]:
+    def _read_journal(self, first: int) -> Iterator[JournalEntry]:
         if self._fold is None:
             return iter(())
         return journal_entries(self._folded, self._fold, first)
@@ -128,7 +129,7 @@ class GroupRecovery:
             self._note_lost(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
 
     def _settle_pending(self, pending: Adopted, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
-        """Take the offset behind a damaged entry from the entry that follows it."""
+        """Set the offset after a damaged entry, from the entry that follows it."""
         following = next(entries, None)
         segment = self.segments[-1]
         assert pending.pending is not None, f"{pending} has no row"
@@ -143,7 +144,7 @@ class GroupRecovery:
     # the end
 
     def _note_lost(self, base: Offset, reason: str) -> None:
-        """Note that entries are lost: the log ends here now."""
+        """Note that all later entries are lost: the log now ends here."""
         segment = self.segments[-1] if self.segments else None
         position = segment.end_position if segment and segment.base_offset == base else 0
         offset = segment.next_offset if segment else base
@@ -159,17 +160,17 @@ class GroupRecovery:
         if self._lost:
             self._damage.append(self._lost)
         self._tidy_files()
-        log = self._log()
+        log = self._build_log()
         return RecoveredGroup(
             log,
             tuple(self._damage),
             Index(log.last_index + 1) if self._lost else None,
-            self._voting_position() if self._lost else None,
+            self._find_voting_position() if self._lost else None,
             self._configuration_index(log, replay),
             tuple(replay.unwritten),
         )
 
-    def _log(self) -> SegmentedLog:
+    def _build_log(self) -> SegmentedLog:
         start = Offset(0)
         if self.segments:  # a log that lost its tail can end below its start
             first, last = self.segments[0], self.segments[-1]
@@ -186,8 +187,8 @@ class GroupRecovery:
         is_cut = end is None or keep_to < end.id.index
         return segment.next_index > keep_to + 1 or (is_cut and segment.next_index > keep_to)
 
-    def _voting_position(self) -> EntryId:
-        """Return the id that the log ended with; if its term is not known, one with a term at least as great."""
+    def _find_voting_position(self) -> EntryId:
+        """Return the id of the log's former last entry; if its term is unknown, with one at least as great."""
         folded = self._folded
         term = last_term(folded, self._fold)
         if term is None and self.segments and self.segments[-1].next_index > folded.keep_to:
@@ -202,7 +203,7 @@ class GroupRecovery:
         return known if known is not None and known <= log.last_index else None
 
     def _tidy_files(self) -> None:
-        """Cut files behind their last entry, and remove those without entries."""
+        """Cut files after their last entry, and delete those without entries."""
         for segment in self.segments:
             is_last = segment is self.segments[-1]
             if self._lost and is_last:

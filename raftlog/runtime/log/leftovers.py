@@ -7,9 +7,9 @@ from raftlog.types import Index, Offset
 
 
 def end_of_leftovers(log: SegmentedLog, applied: Index) -> Offset | None:
-    """Return the end of the closed segments that lie wholly below the log start, if there are any.
+    """Return the end offset of the closed segments that lie wholly below the log start; None without any.
 
-    Never beyond a roll that is not committed, or that may still come: a cut of it would leave no log at all."""
+    Never above a roll that is not committed, or is not written yet: a cut of that roll would leave no log at all."""
     segments = log.segments
     removed = log.segments_below(log.log_start_offset)
     while removed and segments[len(removed)].base_index > applied:
@@ -24,7 +24,7 @@ def has_leftovers(log: SegmentedLog) -> bool:
 
 
 def has_roll_at(log: SegmentedLog, offset: int, applied: Index) -> bool:
-    """Return whether a segment begins at this offset whose roll is committed."""
+    """Return whether a segment with a committed roll begins at this offset."""
     segments = log.segments
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     return at >= 0 and segments[at].base_offset == offset and segments[at].base_index <= applied

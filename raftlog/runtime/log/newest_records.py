@@ -1,7 +1,7 @@
-"""Records that compaction leaves of a replica, complete or not: for comparing replicas whose bytes differ.
+"""Records of a replica that a complete compaction keeps: for comparing replicas whose bytes differ.
 
-Of each key the newest record, unless that deletes it, every record without a key, and every undecodable batch, whole.
-Called by `offline`."""
+They are the newest record of each key, unless that is a tombstone, every record without a key, and every undecodable
+batch. Called by `offline`."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +43,7 @@ class NewestRecords:
         """Error of the first damaged entry."""
 
     def take(self, head: OfflineEntry | None, stream: Iterator[OfflineEntry]) -> OfflineEntry | None:
-        """Take entries as long as they lie below the end; return the first that does not."""
+        """Add the entries below the end; return the first entry that is not below it."""
         if head is not None and head.reason is None:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
         while head is not None and head.index < self.end:
@@ -68,7 +68,7 @@ class NewestRecords:
         self.by_key.update(newest)
 
     def from_offset(self, start: int) -> dict[bytes, _Newest]:
-        """Return the records that count in a log that begins at this offset."""
+        """Return the records, without tombstones, of a log that begins at offset `start`."""
         return {key: each for key, each in self.by_key.items() if each.offset >= start and each.digest}
 
 
@@ -77,13 +77,13 @@ def _digest(content: bytes) -> bytes:
 
 
 Later = Callable[[int], Iterator[OfflineEntry]]
-"""All entries of the replica of that number in a list, or those at least that lie behind the end."""
+"""Function from the number of a replica in a list to its entries, at least those after the end."""
 
 
-def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:
-    """Return the first difference between two of them, or the error of one that cannot be read.
+def find_difference(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:
+    """Return the first difference between two of the replicas, or the error of one that cannot be read; else None.
 
-    Compaction that was interrupted has removed records that are replaced behind the end, so a key may be missing if
+    An interrupted compaction has removed records that are replaced after the end, so a key may be missing if
     the same replica has a later record of it; but only up to the greatest mark that one of them names, for records that
     are replaced beyond it stay."""
     start = max(each.log_start for each in replicas)
@@ -99,8 +99,10 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
         other = {key: each.offset for key, each in newest.items() if records.get(key) != each}
         missing = {key for key, offset in other.items() if key not in records or records[key].offset < offset}
         if missing and mark is None:
-            mark = max(_mark_in(later(each)) for each in range(len(replicas)))
-        replaced = missing & _keys_from(replicas[number].end, mark, later(number)) if mark is not None else frozenset()
+            mark = max(_find_greatest_mark(later(each)) for each in range(len(replicas)))
+        replaced = (
+            missing & _collect_keys(replicas[number].end, mark, later(number)) if mark is not None else frozenset()
+        )
         at = min((offset for key, offset in other.items() if key not in replaced), default=None)
         if at is not None:
             holder = next(
@@ -110,8 +112,8 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
     return None
 
 
-def _mark_in(entries: Iterator[OfflineEntry]) -> Offset:
-    """Return the greatest mark of compaction that stands in a log."""
+def _find_greatest_mark(entries: Iterator[OfflineEntry]) -> Offset:
+    """Return the greatest compaction mark in a log."""
     greatest = Offset(0)
     for entry in entries:
         header = read_header(entry.batch) if entry.reason is None else None
@@ -125,7 +127,7 @@ def _mark_in(entries: Iterator[OfflineEntry]) -> Offset:
     return greatest
 
 
-def _keys_from(end: Index, below: Offset, entries: Iterator[OfflineEntry]) -> frozenset[bytes]:
+def _collect_keys(end: Index, below: Offset, entries: Iterator[OfflineEntry]) -> frozenset[bytes]:
     """Return the keys of the records from entry `end` on, below an offset; an unreadable entry has none."""
     keys: set[bytes] = set()
     for entry in entries:

@@ -1,12 +1,12 @@
-"""Replicas of stopped processes, read as their next start would find them; nothing is changed.
+"""Replicas of stopped processes, read without any change, in the state that their next start would recover.
 
-    entries up to the fold's `keep_to`: from the segments        behind it: from the journal, cuts applied
+    entries up to the fold's `keep_to`: from the segments        after it: from the journal, cuts applied
     first index ≤ compared entries ≤ the smallest commit that any of the replicas has persisted
     below the compacted end of any of them: the newest record of every key; from there on: bytes
 
 Of a large append the journal has index rows, and its bytes are in the segment. A log without a journal (`raftlog.Log`)
-counts as committed up to its last sound entry. Called by `log verify --compare` and, on Spark, by
-the pipeline's readers; read while a process is at work, a sound replica may look damaged."""
+counts as committed up to its last sound entry. Called by `log verify --compare` and, on Spark, by the pipeline's
+readers; read while a process runs, a sound replica may look damaged."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ from raftlog.records.difference import first_difference
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import Mark
 from raftlog.runtime.journal.recovery import read_journal
-from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, difference_of
+from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, find_difference
 from raftlog.runtime.log.replay import journal_entries
-from raftlog.runtime.log.replica_directory import group_directories
+from raftlog.runtime.log.replica_directory import find_replicas_read_only
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import segment_bases
@@ -43,7 +43,7 @@ class OfflineReplica(NamedTuple):
         return self.folded.log_start_offset if self.folded is not None else Offset(0)
 
     def committed(self, disk: Disk) -> Index:
-        """Return the last entry that is known to be committed here."""
+        """Return the index of the last entry that is known to be committed."""
         if self.folded is not None:
             return min(self.folded.commit_hint, self.folded.last_index)
         last = Index(0)
@@ -54,16 +54,16 @@ class OfflineReplica(NamedTuple):
         return last
 
     def entries(self, disk: Disk) -> Iterator[OfflineEntry]:
-        """Yield its entries in order of index, sound or not. Raises `OSError`, `JournalDamaged` and `FormatError`."""
+        """Yield all entries, damaged ones too, by index. Raises `OSError`, `JournalDamaged` and `FormatError`."""
         base, last = -1, 0
-        for base, found in self._in_segments(disk):  # noqa: B007 - the journal goes on in that segment
+        for base, found in self._entries_in_segments(disk):  # noqa: B007 - the journal goes on in that segment
             if found.index > last:
                 yield found
                 last = found.index
         if self.folded is not None and self.fold is not None:
-            yield from self._in_journal(disk, self.folded, self.fold, base)
+            yield from self._entries_in_journal(disk, self.folded, self.fold, base)
 
-    def _in_segments(self, disk: Disk) -> Iterator[tuple[int, OfflineEntry]]:
+    def _entries_in_segments(self, disk: Disk) -> Iterator[tuple[int, OfflineEntry]]:
         keep_to = self.folded.keep_to if self.folded is not None else None
         bases = segment_bases(disk, self.path)
         for base, newer in zip(bases, [*bases[1:], None], strict=False):  # there may be none
@@ -79,7 +79,7 @@ class OfflineReplica(NamedTuple):
                     yield base, OfflineEntry(Index(index), bytes(stored.batch), place, reason)
 
     def uncompacted_from(self, disk: Disk) -> Index:
-        """Return the entry from which on nothing was compacted."""
+        """Return the index from which on no entry was compacted."""
         for base in segment_bases(disk, self.path):
             segment = open_with_index(disk, self.path, base)
             segment.close()
@@ -87,20 +87,20 @@ class OfflineReplica(NamedTuple):
                 return Index(segment.base_index)
         return Index(0)
 
-    def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[OfflineEntry]:
-        """Yield the entries behind the segments' checkpoint; `base` is the segment of the last one before them."""
+    def _entries_in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[OfflineEntry]:
+        """Yield the entries after the segments' checkpoint; `base` is the segment of the last entry before them."""
         for entry in journal_entries(folded, fold, folded.keep_to + 1):
             base = entry.offset if entry.is_roll else base
             name = f"{self.path}/{segment_stem(base)}{LOG_SUFFIX}" if base >= 0 else ""
             if entry.batch is not None:
                 yield OfflineEntry(entry.index, bytes(entry.batch), f"the journal, for {name}", None)
             elif name and disk.exists(name):
-                yield _by_row(disk, name, entry.row)
+                yield _read_by_row(disk, name, entry.row)
             elif entry.offset >= folded.log_start_offset:
                 yield OfflineEntry(entry.index, b"", name, "the file is missing")
 
 
-def _by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
+def _read_by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
     row = unpack_row(packed)
     file = disk.open(name, read_only=True)
     try:
@@ -112,12 +112,12 @@ def _by_row(disk: Disk, name: str, packed: bytes) -> OfflineEntry:
 
 
 def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[OfflineReplica]:
-    """Return all replicas in a process's data directory that its journal names.
+    """Return all replicas in a process's data directory that are marked as created in its journal.
 
     Raises `JournalDamaged`, `FormatError` and `OSError`."""
     fold = read_journal(disk, internal(data_dir, "journal", str(disk_uuid)), disk_uuid)
     found = []
-    for group_id, path in group_directories(disk, data_dir).items():
+    for group_id, path in find_replicas_read_only(disk, data_dir).items():
         folded = fold.groups.get(group_id.bytes)
         if folded is not None and folded.mark is Mark.CREATED:
             found.append(OfflineReplica(path, group_id, folded, fold))
@@ -139,7 +139,7 @@ class Comparison(NamedTuple):
 
 
 def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparison:
-    """Compare replicas of one group entry by entry. Raises as `OfflineReplica.entries`."""
+    """Compare replicas of one group entry by entry. Raises like `OfflineReplica.entries`."""
     assert len(replicas) > 1, "one replica has nothing to be compared with"
     last = min(replica.committed(disk) for replica in replicas)
     streams = [replica.entries(disk) for replica in replicas]
@@ -152,17 +152,17 @@ def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparis
         newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
         for number, stream in enumerate(streams):
             heads[number] = newest[number].take(heads[number], stream)
-        difference = difference_of(paths, newest, lambda number: replicas[number].entries(disk))
+        difference = find_difference(paths, newest, lambda number: replicas[number].entries(disk))
         if difference is not None:
             return Comparison(replicas[0].group_id, paths, whole, last, end_offset, difference)
     first = index = max(first, whole)
     while index <= last:
         for number, stream in enumerate(streams):
             heads[number] = _skip_to(index, heads[number], stream)
-        difference = _difference(index, paths, heads)
+        difference = _compare_entries(index, paths, heads)
         if difference is not None:
             return Comparison(replicas[0].group_id, paths, first, last, end_offset, difference)
-        end_offset = _offset_behind(heads)
+        end_offset = _offset_after(heads)
         index = Index(index + 1)
     return Comparison(replicas[0].group_id, paths, first, last, end_offset, None)
 
@@ -173,7 +173,7 @@ def _skip_to(index: Index, head: OfflineEntry | None, stream: Iterator[OfflineEn
     return head
 
 
-def _difference(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry | None]) -> str | None:
+def _compare_entries(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry | None]) -> str | None:
     reference = heads[0]
     for path, head in zip(paths, heads, strict=True):
         if head is None or head.index != index:
@@ -188,6 +188,6 @@ def _difference(index: Index, paths: Sequence[str], heads: Sequence[OfflineEntry
     return None
 
 
-def _offset_behind(heads: Sequence[OfflineEntry | None]) -> int:
+def _offset_after(heads: Sequence[OfflineEntry | None]) -> int:
     assert heads[0] is not None, "all replicas have the entry"
     return read_header(heads[0].batch).next_offset

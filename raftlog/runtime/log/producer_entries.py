@@ -1,6 +1,6 @@
 """Entries about idempotent producers that are not delivered yet: their batches, and control entries about them.
 
-Noted when entries are appended, which reads their headers anyway, so that deliveries need not read anything else.
+Noted when entries are appended, since their headers are read then, so that deliveries need not read anything.
 Nothing is noted before `follow`; the follower reads the entries that the log held by then itself. Bounded by what can
 be uncommitted. Owned by a group log, emptied by the replica above it."""
 
@@ -15,9 +15,9 @@ PRODUCER_KINDS: Final = frozenset((ControlKind.ROLL, ControlKind.SNAPSHOT, Contr
 
 
 class ProducerEntry(NamedTuple):
-    """Batch of an idempotent producer, with its offset and its header, which may not be stamped yet.
+    """Batch of an idempotent producer with offset and header, or control entry with kind and payload.
 
-    Or a control entry, with kind and payload."""
+    The header may not be stamped yet."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     offset: Offset
@@ -27,7 +27,7 @@ class ProducerEntry(NamedTuple):
 
 
 class ProducerEntries:
-    """Queue of such entries, ascending by index. See the module."""
+    """Queue of undelivered entries about idempotent producers, ascending by index."""
 
     __slots__ = ("_is_followed", "_waiting")
 
@@ -36,7 +36,7 @@ class ProducerEntries:
         self._waiting: deque[ProducerEntry] = deque()
 
     def follow(self) -> None:
-        """Note entries from now on; the caller takes those that are delivered."""
+        """Begin to note entries; the caller takes those that are delivered."""
         self._is_followed = True
 
     def note_batch(self, index: Index, offset: Offset, header: BatchHeader) -> None:

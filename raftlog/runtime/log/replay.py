@@ -1,4 +1,4 @@
-"""Replay of the journal: segments are made equal to the entries that it holds behind a checkpoint.
+"""Replay of the journal: it makes segments equal to the journal's entries after a checkpoint.
 
 Small entries have their bytes in the journal: they are written at their places, over all that is there, also if the
 same bytes seem to be there already (after a sync that failed the page cache may show bytes that the disk never got). Of
@@ -28,7 +28,7 @@ _WRITE_BYTES = 4 << 20
 
 
 class JournalEntry(NamedTuple):
-    """Entry that the journal holds: with its bytes, or, of a large append, with its index row."""
+    """Entry in the journal: with its bytes or, if it belongs to a large append, with its index row."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     term: Term
@@ -43,11 +43,11 @@ class JournalEntry(NamedTuple):
         Raises `FormatError` for a control batch that this version cannot read."""
         if self.batch is None:
             return unpack_row(self.row).position == 0
-        return _control_kind(self.index, self.batch) is ControlKind.ROLL
+        return _read_control_kind(self.index, self.batch) is ControlKind.ROLL
 
 
 def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator[JournalEntry]:
-    """Yield the entries behind the checkpoint, from index `first` on. Raises `JournalDamaged`."""
+    """Yield the entries after the checkpoint, from index `first` on. Raises `JournalDamaged`."""
     for extent in folded.extents():
         if extent.last < first:
             continue
@@ -67,7 +67,7 @@ def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator
 
 
 def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
-    """Return the term of the last entry that the journal holds; None when it holds none behind the checkpoint."""
+    """Return the term of the journal's last entry after the checkpoint; None without any."""
     last = None
     for extent in folded.extents():
         last = extent
@@ -78,14 +78,13 @@ def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
     return Term(read_header(fold.batches(last)[-1]).leader_epoch)
 
 
-def first_roll(
+def find_first_roll(
     entries: Iterable[JournalEntry], log_start: int, commit_hint: int, held: Container[int], *, is_begun: bool
 ) -> JournalEntry | None:
-    """Return the roll with which a log begins that was trimmed past its checkpoint, if it begins with one.
+    """Return the roll with which a log begins that was trimmed past its checkpoint; None if there is none.
 
-    `held` are the base offsets of the files that are there; with `is_begun` the log that the checkpoint synced is there
-    too. A roll below the log start is committed. One exactly at the log start may not be, and can still be cut: then
-    the
+    `held` are the base offsets of the existing files; with `is_begun` the log that the checkpoint synced exists too. A
+    roll below the log start is committed. One exactly at the log start may not be, and can still be cut: then the
     entries before it were not deleted, and are in a file, or here with their bytes."""
     certain = possible = None
     is_removed = not is_begun
@@ -108,7 +107,7 @@ class Replay:
         self.segments = segments
         self.damage: list[Damage] = []
         self.configuration_index = Index(0)
-        """The latest configuration entry that was taken."""
+        """Latest configuration entry that was replayed."""
         self.unwritten: list[Buffer] = []
         """Batches that a full disk refused; they follow the last entry of the segments."""
         self._disk = disk
@@ -117,7 +116,7 @@ class Replay:
         self._full: OSError | None = None
 
     def run(self, entries: Iterable[JournalEntry]) -> str | None:
-        """Take all entries; return the reason when the log ends before one of them, else None. Raises `OSError`."""
+        """Replay all entries; return the reason if the log ends before one of them, else None. Raises `OSError`."""
         before: JournalEntry | None = None
         reason = None
         for entry in entries:
@@ -131,7 +130,7 @@ class Replay:
 
     @property
     def full_error(self) -> OSError | None:
-        """Error of the disk because of which entries are unwritten."""
+        """Error of the full disk that refused the unwritten entries; None without any."""
         return self._full
 
     def _take(self, entry: JournalEntry, next_offset: Offset | None) -> str | None:
@@ -177,7 +176,7 @@ class Replay:
         return None
 
     def _begin_segment(self, entry: JournalEntry) -> None:
-        """Open the file of a segment, or create it; its index rows are from another life and are dropped."""
+        """Open the file of a segment, or create it; index rows from before the restart are removed."""
         name = f"{self._path}/{segment_stem(entry.offset)}{LOG_SUFFIX}"
         open_files = open_segment_files if self._disk.exists(name) else create_segment_files
         try:
@@ -233,7 +232,7 @@ class Replay:
             self._note_control(Index(row.index), batch)
             segment.adopt_scanned(batch, read_header(batch))
             return None
-        behind = _offset_behind(packed, row, batch, next_offset)
+        behind = _offset_after(packed, row, batch, next_offset)
         if behind is None:
             return f"{reason}, and the offset behind it is not known"
         self.damage.append(damage_of(segment.files.log, row, reason))
@@ -242,7 +241,7 @@ class Replay:
 
     def _note_control(self, index: Index, batch: memoryview) -> None:
         """Note a configuration, and the fields of a roll."""
-        kind = _control_kind(index, batch)
+        kind = _read_control_kind(index, batch)
         if kind is ControlKind.CONFIGURATION:
             self.configuration_index = index
         elif kind is ControlKind.ROLL:
@@ -250,7 +249,7 @@ class Replay:
             self.segments[-1].created_ms, self.segments[-1].compacted_to = roll.created_ms, roll.compacted_to
 
 
-def _control_kind(index: Index, batch: memoryview) -> ControlKind | None:
+def _read_control_kind(index: Index, batch: memoryview) -> ControlKind | None:
     if not is_control(batch):
         return None
     try:
@@ -259,7 +258,7 @@ def _control_kind(index: Index, batch: memoryview) -> ControlKind | None:
         raise FormatError(f"entry {index} cannot be read: {error}") from None
 
 
-def _offset_behind(packed: bytes, row: Row, batch: memoryview, next_offset: Offset | None) -> int | None:
+def _offset_after(packed: bytes, row: Row, batch: memoryview, next_offset: Offset | None) -> int | None:
     """Return the offset that follows a damaged entry; None when it is not known."""
     if row.position == 0:
         return row.offset  # a roll takes none

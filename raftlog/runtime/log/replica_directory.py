@@ -1,11 +1,11 @@
-"""Directory of one replica: its meta file, its removal, and the one in which a fetched log is put together.
+"""Directory of one replica: its meta file, its removal, and the directory in which a fetched log is assembled.
 
     {data_dir}/{name}/                      segments, and `.raftlog/meta` with the group id
     {data_dir}/.raftlog/controller/         the same, of the controller
     {data_dir}/.raftlog/installing/{id}/    a log that is being fetched; takes the place of the old one as a whole
     {data_dir}/.raftlog/trash/{id}-{n}/     a removed or replaced log, until it is deleted
-    {data_dir}/.raftlog/damaged/{id}-{n}/   a log that was abandoned by an operator's order; kept
-    {data_dir}/.raftlog/unknown/{name}-{n}/ a directory that stood where a replica had to be made; kept
+    {data_dir}/.raftlog/damaged/{id}-{n}/   a log that was abandoned on an operator's request; kept
+    {data_dir}/.raftlog/unknown/{name}-{n}/ a directory that was in the place of a new replica; kept
 
 Directories are opened by the group id in their meta file, never by name. Unknown directories are left alone."""
 
@@ -33,18 +33,18 @@ def find_replicas(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
     """Return the paths of all replicas' directories below `data_dir`, by group id.
 
     A meta file that was lost or damaged is written again from a roll. Raises `FormatError`, `OSError`."""
-    return _find(disk, data_dir, heals=True)
+    return _find(disk, data_dir, repairs_meta=True)
 
 
-def group_directories(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
-    """Return the same as `find_replicas`, without writing anything."""
-    return _find(disk, data_dir, heals=False)
+def find_replicas_read_only(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
+    """Return the paths of all replicas' directories like `find_replicas`, but write nothing."""
+    return _find(disk, data_dir, repairs_meta=False)
 
 
-def _find(disk: Disk, data_dir: str, *, heals: bool) -> dict[uuid.UUID, str]:
+def _find(disk: Disk, data_dir: str, *, repairs_meta: bool) -> dict[uuid.UUID, str]:
     found: dict[uuid.UUID, str] = {}
-    for path in _candidates(disk, data_dir):
-        group_id = group_of(disk, path, heals=heals)
+    for path in _list_candidates(disk, data_dir):
+        group_id = group_of(disk, path, repairs_meta=repairs_meta)
         if group_id is None:
             continue
         if group_id in found:
@@ -53,10 +53,11 @@ def _find(disk: Disk, data_dir: str, *, heals: bool) -> dict[uuid.UUID, str]:
     return found
 
 
-def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
-    """Return the group of a directory from its meta file, or from its first sound roll when that is lost or damaged.
+def group_of(disk: Disk, path: str, *, repairs_meta: bool) -> uuid.UUID | None:
+    """Return the group id of a directory from its meta file or, if that is lost or damaged, from its first sound roll.
 
-    With `heals` the meta file is then written again. Raises `FormatError` for a directory of another kind or version.
+    With `repairs_meta` the meta file is then written again. Raises `FormatError` for a directory of another kind or
+    version.
     """
     reason = "it is missing"
     try:
@@ -67,8 +68,8 @@ def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
         reason = str(error)
     if disk.exists(internal(path, CHECKPOINT)):
         return None  # a log without a group
-    group_id = group_in_rolls(disk, path)
-    if group_id is not None and heals:
+    group_id = read_group_from_rolls(disk, path)
+    if group_id is not None and repairs_meta:
         _logger.warning("the meta file of %s is written again from a roll, for group %s: %s", path, group_id, reason)
         make_replica_directory(disk, path, group_id)
     elif group_id is None and segment_bases(disk, path):
@@ -76,7 +77,7 @@ def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
     return group_id
 
 
-def group_in_rolls(disk: Disk, path: str) -> uuid.UUID | None:
+def read_group_from_rolls(disk: Disk, path: str) -> uuid.UUID | None:
     """Return the group id in the first readable roll of the directory's segments."""
     for base in segment_bases(disk, path):
         segment = open_for_reading(disk, path, base)
@@ -89,7 +90,7 @@ def group_in_rolls(disk: Disk, path: str) -> uuid.UUID | None:
     return None
 
 
-def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
+def _list_candidates(disk: Disk, data_dir: str) -> Iterator[str]:
     """Yield the directories `{topic}` and `{topic}/{partition}`, and that of the controller."""
     if disk.exists(f"{data_dir}/{CONTROLLER}"):
         yield f"{data_dir}/{CONTROLLER}"
@@ -104,9 +105,9 @@ def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
 
 
 def holds_replicas(disk: Disk, data_dir: str) -> bool:
-    """Return whether there are directories of replicas, known or not; without one no record was ever stored here."""
+    """Return whether there is any replica directory, known or not; without one no record was ever stored here."""
     unknown = internal(data_dir, _UNKNOWN)
-    return any(True for _ in _candidates(disk, data_dir)) or (
+    return any(True for _ in _list_candidates(disk, data_dir)) or (
         disk.exists(unknown) and bool(disk.list_directory(unknown))
     )
 
@@ -118,7 +119,7 @@ def make_replica_directory(disk: Disk, path: str, group_id: uuid.UUID) -> None:
 
 
 def installing_path(data_dir: str, group_id: uuid.UUID) -> str:
-    """Return the path at which the log of a group is put together from fetched segments."""
+    """Return the path of the directory in which a group's log is assembled from fetched segments."""
     return internal(data_dir, _INSTALLING, str(group_id))
 
 
@@ -137,7 +138,7 @@ def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> 
 
 
 def _end_move(disk: Disk, data_dir: str, path: str) -> None:
-    """Sync the parents after a directory was renamed into the trash, and remove an empty one; may be repeated."""
+    """Sync the parents after a directory was renamed into the trash, and remove an empty parent; idempotent."""
     parent = path.rpartition("/")[0]
     if not disk.exists(parent):
         return
@@ -147,16 +148,16 @@ def _end_move(disk: Disk, data_dir: str, path: str) -> None:
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
-    """Rename an unknown directory out of the way, durably; it is kept. Returns its new path."""
-    return _keep(disk, path, internal(data_dir, _UNKNOWN), path.rpartition("/")[2])
+    """Rename an unknown directory into `.raftlog/unknown/`, durably; it is kept. Returns its new path."""
+    return _move_and_keep(disk, path, internal(data_dir, _UNKNOWN), path.rpartition("/")[2])
 
 
 def keep_replica(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
     """Rename a replica's directory into `.raftlog/damaged/`, durably and for good. Returns its new path."""
-    return _keep(disk, path, internal(data_dir, DAMAGED), str(group_id))
+    return _move_and_keep(disk, path, internal(data_dir, DAMAGED), str(group_id))
 
 
-def _keep(disk: Disk, path: str, directory: str, name: str) -> str:
+def _move_and_keep(disk: Disk, path: str, directory: str, name: str) -> str:
     make_directory(disk, directory)
     number = 0
     while disk.exists(target := f"{directory}/{name}-{number}"):

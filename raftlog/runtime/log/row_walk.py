@@ -1,4 +1,4 @@
-"""Every entry of a segment, one after another, damaged or not: for repair, and for deletion of damaged records."""
+"""Walk over all entries of a segment, damaged ones too: for repair, and for deletion of damaged records."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from raftlog.storage.segment import Segment
 
 
 class WalkedRow(NamedTuple):
-    """Row `number` and its batch. With `is_placed` the row has the batch's position; otherwise there are no bytes."""
+    """Index row `number` and its batch. Without `is_placed` the position is unknown and the batch is empty."""
 
     number: int
     batch: memoryview
@@ -18,7 +18,7 @@ class WalkedRow(NamedTuple):
 
 
 def walk_rows(log: ReadableLog, segment: Segment, first: int = 0) -> Iterator[WalkedRow]:
-    """Yield all rows from `first` on, read in large pieces. Raises `OSError`."""
+    """Yield all rows of a segment from `first` on, read in large pieces. Raises `OSError`."""
     following = first
     while following < segment.rows:
         try:

@@ -2,8 +2,8 @@
 
     beside its final name → synced → renamed → directory synced
 
-So at every moment the file is the old one or the new one, whole. For state that a process must have of itself and of
-others before it sends anything; called by `node_identity` and, above it, by the writers of such files."""
+So at every moment the file is the old one or the new one, complete. For state of itself and of others that a process
+needs before it sends anything; called by `node_identity` and, above it, by the writers of such files."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from raftlog.storage.json_file import JsonFile, place_json, read_json_file, repl
 
 def write_sealed(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
     """Replace the file at `path`, durably; blocking. `fields` are JSON values. Raises `OSError`."""
-    replace_json(disk, path, _sealed(kind, fields))
+    replace_json(disk, path, _seal(kind, fields))
 
 
 def submit_sealed(
@@ -31,9 +31,9 @@ def submit_sealed(
 
     `done` is called later, once. Raises `OSError`, and then never calls. Once `is_over`, the disk takes no syncs any
     more: the old file stays, and `done` is not called."""
-    file = stage_json(disk, path, _sealed(kind, fields))
+    file = stage_json(disk, path, _seal(kind, fields))
 
-    def synced(error: OSError | None) -> None:
+    def place(error: OSError | None) -> None:
         file.close()
         if is_over():
             return
@@ -46,7 +46,7 @@ def submit_sealed(
         except OSError as refused:
             done(refused)
 
-    disk.submit_sync([file], [], synced)
+    disk.submit_sync([file], [], place)
 
 
 def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
@@ -66,5 +66,5 @@ def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
     return found
 
 
-def _sealed(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _seal(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"format": FORMAT_VERSION, "kind": kind, **fields}

@@ -1,7 +1,7 @@
 """Start of a process from its disk: the journal, then every group with its `created` mark.
 
 A group's directory is made equal to the journal's fold (`group_recovery`). A directory that is missing, though the
-journal has its mark, is a log that was lost as a whole: it begins empty, with the last known id as voting position."""
+journal has its mark, is a log that was lost completely: it begins empty, with the last known id as voting position."""
 
 import logging
 import uuid
@@ -16,7 +16,7 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.journal import Journal
 from raftlog.runtime.journal.operations import LogEnd, Mark
-from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.control_entries import entry_of, replica_of
 from raftlog.runtime.log.creation import DirectoryCreation
 from raftlog.runtime.log.group_log import GroupLog
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenedGroup(NamedTuple):
-    """Group from the disk, as the driver needs it to run the replica again."""
+    """Raft group opened from the disk: its log, and the state with which its replica starts again."""
 
     group_id: uuid.UUID
     path: str
@@ -41,7 +41,7 @@ class OpenedGroup(NamedTuple):
     restart: Restart
     damage: CorruptBatch | None
     lost_from: Index | None
-    """First entry that was lost with the log's end, if that is new; the driver has to journal it."""
+    """First entry lost with the log's end, if the journal does not have this loss yet; the driver has to journal it."""
 
 
 def open_journal(
@@ -86,7 +86,7 @@ def _open_group(
     log = GroupLog(recovered.log, config.recent_bytes_max)
     held = _hold_unwritten(log, recovered)
     committed = max(Index(min(folded.commit_hint, log.last_index)), log.boundary.index)
-    known = (*configurations(recovered.log, None if held else recovered.configuration_index, committed), *held)
+    known = (*read_configurations(recovered.log, None if held else recovered.configuration_index, committed), *held)
     lost = recovered.voting_position or (EntryId(*folded.voting_position) if folded.voting_position else None)
     vote = replica_of(folded.vote) if folded.vote else None
     restart = Restart(HardState(folded.term, vote), known, committed, committed, lost, bool(recovered.damage))
@@ -128,7 +128,7 @@ def _finish_installation(
         delete_tree(disk, installing)
         return path
     path = path or f"{data_dir}/{group_id}"
-    take_installed_place(disk, data_dir, path, group_id)
+    place_installed_log(disk, data_dir, path, group_id)
     return path
 
 
@@ -147,8 +147,8 @@ def _holds_last_row(disk: Disk, path: str, end: LogEnd) -> bool:
         file.close()
 
 
-def take_installed_place(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> None:
-    """Replace the old log, which is moved to the trash, by the fetched one. Durable on return."""
+def place_installed_log(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> None:
+    """Move the old log to the trash and the fetched one into its place; durable on return."""
     installing, parent = installing_path(data_dir, group_id), path.rpartition("/")[0]
     if disk.exists(path):
         move_to_trash(disk, data_dir, path, group_id)

@@ -26,7 +26,7 @@ class SyncedSegments:
         self.damage: list[Damage] = []
         """Entries that are damaged and keep their place."""
         self.pending: Adopted | None = None
-        """Adoption whose entry `keep_to` is damaged, while the offset behind it is not known yet."""
+        """Adoption whose entry `keep_to` is damaged, while the offset after it is not known yet."""
         self.broken: tuple[Offset, str] | None = None
         """File in which the chain ends before `keep_to`, and the reason."""
         self._disk = disk
@@ -38,7 +38,7 @@ class SyncedSegments:
         """Take over the segments up to the one with `keep_to`."""
         if self._folded.keep_to == 0:
             return
-        base = self._first_base()
+        base = self._find_first_base()
         if base is None:
             reason = "the file with the log start is missing, or its first entry cannot be read"
             self.broken = (self._folded.log_start_offset, reason)
@@ -46,7 +46,7 @@ class SyncedSegments:
             base = self._adopt_one(base)
 
     def forget(self) -> None:
-        """Drop all of them, because they lie below the log start."""
+        """Drop all segments, because they lie below the log start."""
         for segment in self.segments:
             segment.close()
         self.segments.clear()
@@ -54,9 +54,9 @@ class SyncedSegments:
         self.pending = self.broken = None
 
     def _adopt_one(self, base: Offset) -> Offset | None:
-        """Take over one file; return the base offset of the next one, if it is to follow."""
+        """Take over one file; return the base offset of the next one to take over, if any."""
         before = self.segments[-1] if self.segments else None
-        index = before.next_index if before else self._base_index(base)
+        index = before.next_index if before else self._read_base_index(base)
         assert index is not None, f"{self._path}: the first index of segment {base} is not known"
         segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
         self.segments.append(segment)
@@ -85,13 +85,13 @@ class SyncedSegments:
         if roll and roll.base_index != segment.base_index:
             return Adopted(f"it begins at index {roll.base_index}, where {segment.base_index} follows")
         segment.created_ms = roll.created_ms if roll else 0
-        segment.compacted_to = roll.compacted_to if roll else self._guessed_compaction(segment)
+        segment.compacted_to = roll.compacted_to if roll else self._estimate_compaction(segment)
         found: list[Damage] = []
         adopted = Adoption(
             segment,
             keep_to,
             end_row=end.row if holds_end else None,
-            following=partial(self._start_behind, segment.base_offset),
+            following=partial(self._find_next_start, segment.base_offset),
             term_min=self._term_before(),
             term_max=Term(end.id.term),
             damage=found,
@@ -101,9 +101,9 @@ class SyncedSegments:
         self.damage += found
         return adopted
 
-    def _guessed_compaction(self, segment: Segment) -> int:
-        """Return the compaction mark that a damaged roll had, as far as it matters: whether this segment has gaps."""
-        start, rows = self._start_behind(segment.base_offset), segment.files.index.size() // ROW_SIZE
+    def _estimate_compaction(self, segment: Segment) -> int:
+        """Estimate the compaction mark in a damaged roll, only to decide whether this segment has gaps."""
+        start, rows = self._find_next_start(segment.base_offset), segment.files.index.size() // ROW_SIZE
         is_compacted = start is not None and rows < start.index - segment.base_index
         return start.offset if start is not None and is_compacted else -1
 
@@ -116,15 +116,15 @@ class SyncedSegments:
 
     # the first file
 
-    def _first_base(self) -> Offset | None:
-        """Return the last file at or below the log start that is no newer than `keep_to`; its roll is committed.
+    def _find_first_base(self) -> Offset | None:
+        """Return the base offset of the last file at or below the log start that is no newer than `keep_to`.
 
-        A newer one was left by entries that were cut: their offsets were assigned again since. If the log starts
-        exactly at a roll, only the commit hint shows that this is committed. If it is not, a cut can still take it
-        back, so the file before is kept while it is there."""
+        Its roll is committed. A newer one was left by entries that were cut: their offsets were assigned again since.
+        If the log starts exactly at a roll, only the commit hint shows that this is committed. If it is not, a cut can
+        still take it back, so the file before is kept while it is there."""
         start, keep_to = self._folded.log_start_offset, self._folded.keep_to
         for base in reversed([base for base in self._files.bases if base <= start]):
-            index = self._base_index(base)
+            index = self._read_base_index(base)
             if index is None or index > keep_to:
                 continue
             before = self._files.before(base)
@@ -133,8 +133,8 @@ class SyncedSegments:
         return None
 
     def _leads_to(self, base: Offset, next_index: Index, next_offset: Offset) -> bool:
-        """Return whether a file is whole, and the one at `next_index` and `next_offset` follows it."""
-        index = self._base_index(base)
+        """Return whether a file is complete and ends where the one at `next_index` and `next_offset` begins."""
+        index = self._read_base_index(base)
         if index is None or index >= next_index:
             return False
         segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
@@ -153,13 +153,15 @@ class SyncedSegments:
         finally:
             segment.close()
 
-    def _start_behind(self, base: int) -> Start | None:
-        """Return the start of the next file. If that holds cut entries, those before them are the same."""
+    def _find_next_start(self, base: int) -> Start | None:
+        """Return the start of the next file; None without one.
+
+        If that file holds cut entries, the entries before them are the same."""
         following = self._files.after(base)
-        index = None if following is None else self._base_index(following)
+        index = None if following is None else self._read_base_index(following)
         return Start(index, following) if following is not None and index is not None else None
 
-    def _base_index(self, base: Offset) -> Index | None:
+    def _read_base_index(self, base: Offset) -> Index | None:
         """Return the index with which a file begins, from its roll, or else from its first row."""
         if base == 0:
             return Index(1)  # no segment without an offset is rolled

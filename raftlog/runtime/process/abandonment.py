@@ -1,4 +1,4 @@
-"""Removal of a disk's copy of a group, or of its right to one, on an operator's order that another copy continue alone.
+"""Removal of a disk's copy of a group, or of its right to one, on an operator's request to continue with another copy.
 
     the replica stops → its directory is renamed into `.raftlog/damaged/`, durably → the journal has `removed`
 
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 async def abandon(driver: "Driver", group: PartitionReplica) -> str:
-    """Abandon the copy, and return the directory where it is kept.
+    """Stop the replica, move its directory to `.raftlog/damaged/`, and return the new path.
 
     Raises the error that ended the journal, and `OSError`, which ends the process too."""
     persister = driver.persister
@@ -44,20 +44,20 @@ async def abandon(driver: "Driver", group: PartitionReplica) -> str:
     except OSError as error:
         persister.stop_with(error)
         raise
-    await persister.append_durably(persister.removal_of(group))
+    await persister.append_durably(persister.removal_operations(group))
     persister.end_leaving(group)
     _logger.warning("%s was abandoned by an operator's order; it is kept in %s", group.path, kept)
     return kept
 
 
-async def renounce(driver: "Driver", group_id: UUID) -> None:
-    """Abandon an absent group: never create its replica from the first roll. Durable on return, idempotent.
+async def abandon_absent(driver: "Driver", group_id: UUID) -> None:
+    """Mark a group without a replica here as removed, durably: it is never created from its first roll. Idempotent.
 
     Raises `Unavailable` while a replica is being made or removed here, and the error that ended the journal."""
     key = group_id.bytes
     assert key not in driver.groups, f"{group_id}: there is a replica here, which can be abandoned"
     if driver.creations.is_under_way(key) or driver.persister.is_leaving(key):
         raise Unavailable(f"{driver.data_dir}: a replica of group {group_id} is being made or removed; retry")
-    driver.persister.checkpoints.note_renounced(key)
+    driver.persister.checkpoints.note_absent(key)
     await driver.persister.append_durably([Removed(key)])
     _logger.warning("%s never makes a first replica of group %s, by an operator's order", driver.data_dir, group_id)

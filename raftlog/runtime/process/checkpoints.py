@@ -1,15 +1,15 @@
 """Checkpoints of a running process: the journal records the state of every group, then the segments are synced.
 
-    idle → looking at what changed → begun → files are synced, some groups at a time → completion is journaled
+    idle → changed groups are examined → begun → files are synced, some groups at a time → completion is journaled
     → its start there is durable → completed                                                          one at a time
 
 No step visits all groups: the encoded state of a group is kept until the group changes, and so is the set of groups
 whose files changed since they were synced. The steps before and after the beginning are cut into slices, so that no
-turn of the loop takes long; groups that change between the slices are looked at again in the turn that begins, which is
+turn of the loop takes long; groups that change between the slices are examined again in the turn that begins, which is
 the only one that counts. Operations go on meanwhile. No checkpoint begins while the files of a group differ from its
 log: while a cut is on its way to the journal, or entries wait for room on the disk. A failed sync ends the process.
 
-    a group not in `changed`: its kept state equals the present result of `_state`, and its unsynced files are in
+    a group not in `changed`: its kept state equals the present result of `_state_of`, and its unsynced files are in
     `to_sync`"""
 
 from collections import deque
@@ -33,15 +33,15 @@ from raftlog.types import Index, Term
 
 _ROWS: Final = LOOP_HOLDS.step("index write")
 _SLICE: Final = 32
-"""Groups that are looked at in one turn of the loop: a millisecond or two."""
+"""Number of groups that are examined in one turn of the loop: a millisecond or two."""
 _REQUESTED_SHARE: Final = 1 / 8
 """Part of the interval after which a requested checkpoint is made."""
 _VISITS_MAX: Final = 4
-"""Looks at each changed group, on average, before the rest is looked at in one turn: some groups change constantly."""
+"""Average number of examinations of a changed group before the rest is examined in one turn: some change constantly."""
 
 
 class Checkpoints:
-    """Maker of checkpoints; the driver calls `maybe_begin` at every tick, `soon` runs a callback in the next turn."""
+    """Checkpoints of one process. The driver calls `maybe_begin` at every tick; `soon` defers work to the next turn."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Checkpoints:
         self._states: dict[GroupKey, Encoded] = {}
         """Encoded state of each group for the next checkpoint, unless the group is in `_changed`."""
         self._changed: dict[GroupKey, PartitionReplica] = {}
-        """Groups whose state, or whose files, changed since they were looked at."""
+        """Groups whose state or files changed since they were examined."""
         self._to_sync: dict[GroupKey, PartitionReplica] = {}
-        """Groups that were looked at and whose files may not be synced."""
+        """Groups that were examined, with files that may not be synced."""
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
         self._visits_left: int | None = None
-        """Looks that are left while a checkpoint is prepared, else `None`."""
+        """Number of examinations that are left while a checkpoint is prepared, else `None`."""
         self._number: JournalSequence | None = None
         """Number of the checkpoint that was begun and is not completed."""
         self._waiting: deque[PartitionReplica] = deque()
@@ -83,29 +83,29 @@ class Checkpoints:
         self._is_syncing = False
         self._last_at = 0.0
 
-    def remember_removed(self, fold: Fold) -> None:
-        """Keep the marks that the journal holds."""
+    def load_removed(self, fold: Fold) -> None:
+        """Take over the marks of removed groups from the journal."""
         for key, folded in fold.groups.items():
             if folded.mark is Mark.REMOVED:
                 held = JournaledHardState(key, folded.term, folded.vote)
-                self._removed[key] = _removed_state(held, folded.voting_position)
+                self._removed[key] = _state_of_removed(held, folded.voting_position)
 
     def note_changed(self, group: PartitionReplica) -> None:
-        """Note that the group's state in a checkpoint, or one of its files, changes now."""
+        """Note that the group's state or one of its files changes: the next checkpoint has to include it."""
         self._changed[group.key] = group
 
     def note_removed(self, group: PartitionReplica, position: EntryId) -> None:
         """Replace the group's state by a mark that keeps its term, its vote and the position that it held."""
         term, vote = group.hard_state
         held = JournaledHardState(group.key, term, member_of(vote) if vote else None)
-        self._removed[group.key] = _removed_state(held, position if position.index else None)
+        self._removed[group.key] = _state_of_removed(held, position if position.index else None)
         self._states.pop(group.key, None)
         self._changed.pop(group.key, None)
         self._to_sync.pop(group.key, None)
 
-    def note_renounced(self, key: GroupKey) -> None:
+    def note_absent(self, key: GroupKey) -> None:
         """Mark a group that has no replica here as removed; an existing mark stays."""
-        self._removed.setdefault(key, _removed_state(JournaledHardState(key, Term(0), None), None))
+        self._removed.setdefault(key, _state_of_removed(JournaledHardState(key, Term(0), None), None))
 
     def was_removed(self, key: GroupKey) -> bool:
         """Return whether this disk had a replica of the group and has none now."""
@@ -114,7 +114,7 @@ class Checkpoints:
     def forget_removed(self, key: GroupKey) -> tuple[HardState, EntryId | None]:
         """Delete the mark of a group that is created again; return its term, vote and voting position.
 
-        With the voting position the replica votes as if it still held its former log, which others may count on:
+        With the voting position the replica votes as if it still held its former log, which others may rely on:
         a member that was left behind may not have the configuration without this replica yet, and could else be
         elected by its vote over entries that both had acknowledged."""
         removed = self._removed.pop(key, None)
@@ -126,13 +126,13 @@ class Checkpoints:
 
     # until it begins
 
-    def ask(self) -> int:
-        """Make a checkpoint soon; return the number of completed checkpoints once it is complete."""
+    def request(self) -> int:
+        """Request a checkpoint; it is complete when `completed` has reached the returned number."""
         self._is_requested = self.has_news = True
         return self.begun + 1
 
     def maybe_begin(self, now: float) -> None:
-        """Begin to prepare a checkpoint when the journal has grown enough or the interval has passed."""
+        """Begin to prepare a checkpoint if the journal has grown enough or the interval has passed."""
         interval_s = self._interval_s * (_REQUESTED_SHARE if self._is_requested else 1)
         is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= interval_s)
         is_busy = self._visits_left is not None or self._number is not None
@@ -141,7 +141,7 @@ class Checkpoints:
             self._prepare(now)
 
     def _prepare(self, now: float) -> None:
-        """Look at some of the groups that changed, until few are left."""
+        """Examine a slice of the changed groups, and schedule the next slice until few are left."""
         assert self._visits_left is not None, "nothing is being prepared"
         if self._journal.failure is not None:
             return
@@ -155,7 +155,7 @@ class Checkpoints:
         self._visits_left = None  # begun, or retried at the next tick
 
     def _prepare_groups(self, count: int) -> bool:
-        """Look at the groups that changed first; false when one of them keeps the checkpoint from beginning."""
+        """Examine the first `count` changed groups; return False if one of them prevents the checkpoint."""
         for key, group in list(islice(self._changed.items(), count)):
             log = group.log
             segments = log.segments
@@ -168,12 +168,12 @@ class Checkpoints:
             if segments.published_index < log.last_index:
                 return False  # no room on the disk for the rows
             del self._changed[key]
-            self._states[key] = encode(_state(group))
+            self._states[key] = encode(_state_of(group))
             self._to_sync[key] = group
         return True
 
     def _begin(self, now: float) -> None:
-        assert not self._changed, f"{len(self._changed)} groups were not looked at"
+        assert not self._changed, f"{len(self._changed)} groups were not examined"
         try:
             states = [*self._states.values(), *map(encode, self._removed.values())]
             self._number = self._journal.begin_encoded_checkpoint(states)
@@ -207,19 +207,19 @@ class Checkpoints:
             return
         if changed.seen:
             self._is_syncing = True
-            self._disk.submit_sync(changed.files, changed.directories, partial(self._synced, changed))
+            self._disk.submit_sync(changed.files, changed.directories, partial(self._continue_after_sync, changed))
         elif self._waiting:
             self._soon(self._sync_next)
         elif self._number is not None:
             self._journal.complete_checkpoint(self._number)
 
     def note_durable(self) -> None:
-        """Complete the checkpoint if the journal's start at it is durable now."""
+        """Complete the checkpoint if the journal durably starts at it."""
         if self._number is not None and self._number <= self._journal.durable_start:
             self._number = None
             self.completed += 1
 
-    def _synced(self, changed: ChangedFiles, error: OSError | None) -> None:
+    def _continue_after_sync(self, changed: ChangedFiles, error: OSError | None) -> None:
         self._is_syncing = False
         if error:
             self._fail(error)
@@ -228,12 +228,12 @@ class Checkpoints:
         self._sync_next()
 
 
-def _removed_state(hard_state: JournaledHardState, lost: tuple[Index, Term] | None) -> GroupState:
+def _state_of_removed(hard_state: JournaledHardState, lost: tuple[Index, Term] | None) -> GroupState:
     key, term, vote = hard_state
     return GroupState(key, Mark.REMOVED, term, vote, voting_position=lost)
 
 
-def _state(group: PartitionReplica) -> GroupState:
+def _state_of(group: PartitionReplica) -> GroupState:
     term, vote = group.hard_state
     log = group.log
     index = group.configuration_index

@@ -1,10 +1,10 @@
 """Compaction in a running process: one group at a time, in slices, throttled.
 
-    a mark is committed → a checkpoint that began later is complete → followers have the entries below, or had the time
+    a mark is committed → a checkpoint that began later is complete → followers have the entries below, or had time
     → entries below cannot be read by index any more → files are rewritten, the oldest first (`storage.compaction`)
 
 Without that checkpoint recovery would begin with an entry in a file that was rewritten. Any other change of the log
-ends a run, and it is begun again; damage, the replacement of the log and the end of the replica end it for good. A
+ends a run, which begins again; damage, the replacement of the log and the end of the replica end it for good. A
 crash loses nothing: the mark is in the next roll, and the rest is compacted when the replica starts again, or with the
 next mark. Owned by the driver, which ticks it."""
 
@@ -19,7 +19,7 @@ from raftlog.events import event
 from raftlog.raft import Role
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.log.control_entries import CompactedTo
+from raftlog.runtime.log.control_entries import CompactionMark
 from raftlog.runtime.process.persister import Persister
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, clean_to
@@ -28,7 +28,7 @@ from raftlog.types import Offset
 
 _logger = logging.getLogger(__name__)
 _BURST_S: Final = 0.1
-"""Time for which an unused rate may be used later at once."""
+"""Time whose unused rate may be used later in one burst."""
 _REST: Final = 3.0
 """Pause after a slice, as a multiple of the slice's time.
 
@@ -44,7 +44,7 @@ class CompactionPort(Protocol):
     failure: RaftlogError | None
 
     def is_rebuilding(self, group: PartitionReplica) -> bool:
-        """Return whether the group's log is being rewritten, by an operator's order."""
+        """Return whether the group's log is being rewritten on an operator's request."""
         ...
 
     def is_copied(self, group: PartitionReplica) -> bool:
@@ -63,16 +63,16 @@ class CompactionDone(NamedTuple):
 
 class _Waiting(NamedTuple):
     group: PartitionReplica
-    mark: CompactedTo
+    mark: CompactionMark
     """Newest mark when the checkpoint was requested: a later mark may lie above entries that the checkpoint does not
     cover."""
     checkpoint: int
-    """Number of checkpoints that must be complete."""
+    """Number of the checkpoint that must be complete."""
     since: float
 
 
 class Compactor:
-    """See the module."""
+    """Compaction of all groups of one process, one group at a time."""
 
     def __init__(self, port: CompactionPort) -> None:
         self._port = port
@@ -87,14 +87,14 @@ class Compactor:
         """Bytes read and written by all runs since the start of the process."""
         self.done: dict[GroupKey, CompactionDone] = {}
 
-    def ask(self, group: PartitionReplica) -> None:
-        """Compact the log below the group's mark once every condition holds; later marks follow."""
+    def request(self, group: PartitionReplica) -> None:
+        """Schedule compaction of the log below the group's mark, once every condition holds; later marks follow."""
         if group.key not in self._waiting:
-            checkpoint = self._port.persister.checkpoints.ask()
+            checkpoint = self._port.persister.checkpoints.request()
             self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._port.loop.time())
 
     def tick(self) -> None:
-        """Begin with the next group that is ready."""
+        """Start the compaction of the next group that is ready."""
         if self._task is None and self._waiting:
             ready = next((each for each in list(self._waiting.values()) if self._is_ready(each)), None)
             if ready is not None:
@@ -127,12 +127,12 @@ class Compactor:
         if segment is None or clean_to(log.segments) >= segment.base_offset:
             del self._waiting[group.key]  # nothing to do
             if log.mark.compacted_to > waiting.mark.compacted_to:
-                self.ask(group)
+                self.request(group)
             return False
         return (
             segment.base_index <= group.applied_index
             and self._may_change(group)
-            and (self._waited(waiting) or not self._is_needed(group, segment.base_index))
+            and (self._has_waited(waiting) or not self._is_needed(group, segment.base_index))
         )
 
     def _may_change(self, group: PartitionReplica) -> bool:
@@ -142,25 +142,25 @@ class Compactor:
     def _is_needed(self, group: PartitionReplica, index: int) -> bool:
         """Return whether a transfer or an active follower still needs entries below `index`.
 
-        Such a follower would copy the log anew."""
+        Such a follower would copy the log from the start."""
         if self._port.is_copied(group):
             return True
         if group.core.role is not Role.LEADER:
             return False
         return any(each.is_active and each.match_index < index for each in group.core.status().followers)
 
-    def _waited(self, waiting: _Waiting) -> bool:
+    def _has_waited(self, waiting: _Waiting) -> bool:
         return self._port.loop.time() - waiting.since >= self._port.config.compaction_wait_ms / 1000
 
     # one run
 
-    async def _compact(self, group: PartitionReplica, mark: CompactedTo) -> None:
+    async def _compact(self, group: PartitionReplica, mark: CompactionMark) -> None:
         port, began = self._port, self._port.loop.time()
         try:
-            is_done = await self._run_over(group, mark, began)
+            is_done = await self._compact_below(group, mark, began)
             is_last = group.log.mark.compacted_to <= mark.compacted_to
             if not (is_done and is_last) and self._may_change(group):
-                self.ask(group)
+                self.request(group)
         except CorruptBatch as error:
             group.note_damage(error)
         except SyncFailed as error:
@@ -170,13 +170,13 @@ class Compactor:
                 port.persister.stop_with(error)
                 return
             _logger.warning("compaction of %s failed and will be retried: %s", group.path, error)
-            self.ask(group)
+            self.request(group)
         finally:
             self._close_run()
             self._task = self.current = None
 
-    async def _run_over(self, group: PartitionReplica, mark: CompactedTo, began: float) -> bool:
-        """Compact the log below the mark; return False when something else ended the run."""
+    async def _compact_below(self, group: PartitionReplica, mark: CompactionMark, began: float) -> bool:
+        """Compact the log below the mark; return False if a change of the log ended the run."""
         log = group.log
         segment = log.segment_at(mark.compacted_to)
         if segment is None:
@@ -189,7 +189,7 @@ class Compactor:
         resumed = self._port.loop.time()
         for step in self._run:
             self._port.persister.checkpoints.note_changed(group)
-            await self._follow(step, self._port.loop.time() - resumed)
+            await self._sync_and_pause(step, self._port.loop.time() - resumed)
             resumed = self._port.loop.time()
             if not self._may_change(group) or log.segments.generation != compaction.generation:
                 return False
@@ -205,8 +205,8 @@ class Compactor:
         )
         return True
 
-    async def _follow(self, step: CompactionStep, slice_s: float) -> None:
-        """Sync the files of a step, and leave loop and disk to others for as long as rate and pause require."""
+    async def _sync_and_pause(self, step: CompactionStep, slice_s: float) -> None:
+        """Sync the files of a step, then pause for as long as the rate and the share of time require."""
         if step.files or step.directories:
             await self._port.persister.sync(step.files, step.directories)
         now = self._port.loop.time()

@@ -28,16 +28,16 @@ from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import Offset
 
 _BATCH: Final = 256
-"""Groups that share their syncs."""
+"""Number of groups that share their syncs."""
 _SLICE: Final = 8
-"""Groups that begin to work in one turn of the loop."""
+"""Number of groups that start in one turn of the loop."""
 _FILES_SLICE: Final = 2
-"""Groups whose files are made in one turn: new inodes take from a tenth of a millisecond to more than one."""
+"""Number of groups whose files are made in one turn: new inodes take from a tenth of a millisecond to more than one."""
 
 Creation = tuple[Roll, str | None]
 """First roll of a group, the same everywhere, and the name of its directory if it is not the group's id."""
 Joining = tuple[uuid.UUID, str | None]
-"""Id of a group whose replica here begins empty, and the name of its directory."""
+"""Id of a group whose replica here begins empty, and the name of its directory, as in `Creation`."""
 _Wanted = tuple[uuid.UUID, Roll | None, str | None]
 
 
@@ -52,7 +52,7 @@ class CreationPort(Protocol):
     groups: dict[GroupKey, PartitionReplica]
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
-        """Start a group whose directory exists durably."""
+        """Start the replica of a group whose directory is durable."""
         ...
 
 
@@ -88,7 +88,7 @@ class Creations:
 
     @contextmanager
     def _may_be_full(self, path: str) -> Iterator[None]:
-        """Refuse a new group when the disk is full or file descriptors are missing; other errors end the process.
+        """Turn a full disk or missing file descriptors into a refusal; other errors end the process.
 
         The next attempt deletes the files that a failed one left."""
         try:
@@ -100,7 +100,7 @@ class Creations:
             raise self._port.failure or error from None
 
     def _begin(self, created: Sequence[tuple[DirectoryCreation, GroupLog, Restart]]) -> list[PartitionReplica]:
-        """Journal that replicas with durable directories are created, and start them."""
+        """Journal that replicas with durable directories are created, and start these replicas."""
         persister = self._port.persister
         persister.append_marks([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
         groups = []
@@ -113,7 +113,7 @@ class Creations:
         return groups
 
     async def create(self, creations: Sequence[Creation]) -> None:
-        """Create all replicas, batch by batch; raises like `Driver.create_group`, and earlier batches stay."""
+        """Create all replicas, batch by batch. Raises like `Driver.create_group`; earlier batches stay."""
         await self._make_all([(roll.group_id, roll, name) for roll, name in creations])
 
     async def join(self, joining: Sequence[Joining]) -> None:
@@ -129,7 +129,7 @@ class Creations:
         begun = 0
         try:
             for each in batch:
-                makings.append(self._making(*each))
+                makings.append(self._prepare_creation(*each))
             await self._stage(makings, DirectoryCreation.begin)
             await self._stage(makings, DirectoryCreation.write_roll)
             while begun < len(makings):
@@ -143,7 +143,7 @@ class Creations:
             for making in makings:
                 self._under_way.pop(making.group_id.bytes, None)
 
-    def _making(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> DirectoryCreation:
+    def _prepare_creation(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> DirectoryCreation:
         port = self._port
         path = f"{port.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)

@@ -2,7 +2,7 @@
 
     the last attempt to open a file failed for want of descriptors, or entries wait for one  →  `shortage` is set
 
-This is no full disk: records are refused only where a file is missing, and nothing is deleted."""
+Unlike on a full disk, records are refused only where a file is missing, and nothing is deleted."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class DescriptorWatch:
-    """See the module."""
+    """Watch for a shortage of file descriptors."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
@@ -21,9 +21,9 @@ class DescriptorWatch:
         """Called when a shortage began or ended."""
 
     def check(self, is_anything_waiting: bool) -> None:
-        """Update `shortage` from the disk, which repeats an attempt that failed.
+        """Update `shortage` from the disk, which retries an attempt that failed.
 
-        `is_anything_waiting`: entries wait, perhaps for more files than one."""
+        `is_anything_waiting`: entries wait for a descriptor, perhaps for more than one file."""
         error = self._disk.descriptor_shortage(self._data_dir)
         had_shortage = self.shortage is not None
         is_short = is_anything_waiting or error is not None

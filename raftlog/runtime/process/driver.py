@@ -81,7 +81,7 @@ class Driver:
         self.failure: RaftlogError | None = None
         """Error that ended the driver; set once."""
         self.on_failure: Callable[[RaftlogError], None] = _ignore
-        """Callback when the disk failed, called once: the process must end, for the state of its files is unknown."""
+        """Callback when the disk failed, called once: the process must end, since the state of its files is unknown."""
         self.on_stall: Callable[[Stall], None] = self._step_down_on_stall
         """Callback when the loop or the disk makes no progress, called repeatedly while it lasts."""
         self.on_step: Callable[[PartitionReplica, Ready], None] = _ignore
@@ -89,19 +89,19 @@ class Driver:
         self.on_removed: Callable[[], None] = _ignore
         """Callback when directories of removed groups are deleted, and new groups may take their names."""
         self.messages_refused = 0
-        """Appends that were invalid, or for which there was no room."""
+        """Number of appends that were invalid, or for which there was no room."""
         self.commit_times = Histogram()
         self.entries_repaired = 0
-        """Damaged entries that were fetched again from other replicas."""
+        """Number of damaged entries that were fetched again from other replicas."""
         self._random = random
         self.boot_epoch = boot_epoch
         self._dirty: list[PartitionReplica] = []
         self._awake: dict[GroupKey, PartitionReplica] = {}
         """Groups that need ticks."""
         self._outbox = Outbox(transport)
-        self._deferred_appends = DeferredAppends(config.deferral_ms / 1000, self.mark_dirty, self._fatal)
+        self._deferred_appends = DeferredAppends(config.deferral_ms / 1000, self.mark_dirty, self._run_or_stop)
         self.persister = Persister(
-            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
+            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._call_soon, self._fail
         )
         self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
         self.descriptors = DescriptorWatch(disk, data_dir)
@@ -109,16 +109,16 @@ class Driver:
         self.note_admitted = self._journal_room.note_admitted
         self._is_started = self._is_turn_due = self._is_unfit = False
         stalled: Callable[[Stall], None] = lambda stall: self.on_stall(stall)  # noqa: E731, PLW0108  # set later
-        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, stalled)
+        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._run_tick, stalled)
         silence = config.raft.election_ticks_min
         self._peers = PeerLiveness(me.node_id, transport, config.raft.heartbeat_ticks, silence)
-        self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
+        self._peers.on_change, self.doubt = self._note_process, self._peers.doubt
         self._scrubber = Scrubber(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplier, self.compactor = CatchUp(self), Supplier(self), Compactor(self)
         self.compact, self.leave_compaction = self.compactor.ask, self.compactor.leave
         self.is_copied, self.is_rebuilding = self.supplier.is_copied, self.catch_up.is_rebuilding
         self.creations = Creations(self)
-        journal.on_durable = self._journal_durable
+        journal.on_durable = self._note_journal_durable
 
     @classmethod
     def open(
@@ -137,15 +137,15 @@ class Driver:
     ) -> Self:
         """Recover every group of this disk; blocking.
 
-        `create` belongs to the very first start of a disk uuid. `synced_at_least` is the greatest known journal
-        sequence of the disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
+        `create` is for the first start of a disk uuid. `synced_at_least` is the greatest known journal sequence of the
+        disk. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`."""
         config = config or DriverConfig()
         journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
         driver = cls(disk, data_dir, me, transport, random, config, journal, boot_epoch, wall_ms)
         driver.persister.trash.empty()
         for opened in open_groups(disk, data_dir, fold, config):
             driver._adopt(opened)
-        driver.persister.checkpoints.remember_removed(fold)
+        driver.persister.checkpoints.load_removed(fold)
         return driver
 
     def _adopt(self, opened: OpenedGroup) -> None:
@@ -158,7 +158,7 @@ class Driver:
         group.has_voting_position = opened.restart.voting_position is not None
 
     def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> PartitionReplica:
-        """Start a group whose directory exists durably."""
+        """Start the replica of a group whose directory is durable."""
         payloads = BatchPayloads(self.wall_ms)
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
@@ -173,7 +173,7 @@ class Driver:
         return group
 
     def start(self) -> None:
-        """Begin to tick, on the running loop."""
+        """Start the ticks, on the running loop."""
         self.loop = asyncio.get_running_loop()
         self._is_started = True
         self.ticker.start(self.loop)
@@ -194,25 +194,25 @@ class Driver:
             group.end(self.failure)
             group.log.segments.close()
 
-    # groups come and go
+    # creation and removal of groups
 
     def create_group(self, roll: Roll, name: str | None = None) -> PartitionReplica:
-        """Begin as one of the first replicas, with the group's first roll, the same everywhere; it is committed.
+        """Create one of a group's first replicas with its first roll, which is the same everywhere and committed.
 
-        Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
+        Blocking. Raises `StorageFull` (no replica is created), `FormatError`, and `SyncFailed` (the process must end).
         """
         return self.creations.make(roll.group_id, roll, name)
 
     async def create_groups(self, creations: Sequence[Creation]) -> None:
-        """Create many without blocking the loop; raises like `create_group`, and replicas created before stay."""
+        """Create many replicas without blocking the loop. Raises like `create_group`; replicas created before stay."""
         await self.creations.create(creations)
 
     async def join_groups(self, joining: Sequence[Joining]) -> None:
-        """Create many replicas like `join_group` without blocking the loop; those made before a failure stay."""
+        """Create many replicas like `join_group` without blocking the loop; those created before a failure stay."""
         await self.creations.join(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> PartitionReplica:
-        """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
+        """Create a replica with an empty log, which the group's leader will fill. Raises like `create_group`."""
         return self.creations.make(group_id, None, name)
 
     def remove_group(self, key: GroupKey) -> None:
@@ -222,7 +222,7 @@ class Driver:
         self.persister.remove(group)
 
     def detach(self, group: PartitionReplica) -> None:
-        """End a group's work; its files stay."""
+        """Stop a group's replica; its files stay."""
         del self.groups[group.key]
         self._awake.pop(group.key, None)
         group.end(LogClosed(f"{group.path}: this replica was removed"))
@@ -234,7 +234,7 @@ class Driver:
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         """Handle messages of another process; those of unknown groups are dropped."""
         if self.failure is None and not self.journal.is_reserve_low:
-            self._fatal(self._receive, node, envelopes)
+            self._run_or_stop(self._receive, node, envelopes)
 
     def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         admits = self._journal_room.admits
@@ -265,13 +265,13 @@ class Driver:
         """Answer a bulk request of another replica; raises `RaftlogError` when it cannot be served."""
         return self.supplier.serve(node, request)
 
-    def _process_changed(self, node: NodeId, is_alive: bool) -> None:
+    def _note_process(self, node: NodeId, is_alive: bool) -> None:
         for group in self.groups.values():
             group.core.note_process(node, is_alive)
             if not group.core.is_quiesced and group.key not in self._awake:
                 self.mark_dirty(group)
 
-    # the host of the groups
+    # host of the groups
 
     def mark_dirty(self, group: PartitionReplica) -> None:
         if not group.is_dirty:
@@ -304,13 +304,13 @@ class Driver:
     def _want_turn(self) -> None:
         if not self._is_turn_due and self._is_started:
             self._is_turn_due = True
-            self.loop.call_soon(self._fatal, self._turn)
+            self.loop.call_soon(self._run_or_stop, self._turn)
 
-    def _soon(self, work: Callable[[], None]) -> None:
-        self.loop.call_soon(self._fatal, work)
+    def _call_soon(self, work: Callable[[], None]) -> None:
+        self.loop.call_soon(self._run_or_stop, work)
 
     def _turn(self) -> None:
-        if self.failure or not self._is_turn_due:  # a turn in between did the work
+        if self.failure or not self._is_turn_due:  # an earlier turn did the work
             return
         self._is_turn_due = False
         dirty, self._dirty = self._dirty, []
@@ -323,7 +323,7 @@ class Driver:
                     taken.append((group, ready))
                     self._outbox.post(group.key, ready.messages_now)
                     self.persister.persist(group, ready)
-            self._outbox.send()  # before the journal's write, so that the followers' syncs run beside the one here
+            self._outbox.send()  # before the journal's write, so that the followers' syncs overlap with the one here
             self.persister.end_turn()
         except RaftlogError as error:
             self.persister.stop_with(error)  # a Ready was taken and is lost
@@ -365,16 +365,16 @@ class Driver:
         if ready.install_offer is not None:
             self.catch_up.take_offer(group, ready.install_offer)
 
-    def _journal_durable(self, _: JournalSequence) -> None:
+    def _note_journal_durable(self, _: JournalSequence) -> None:
         self.ticker.note_disk_moved()
-        self._fatal(self._settle)
+        self._run_or_stop(self._settle)
 
     def _settle(self) -> None:
         self._is_turn_due = self._is_started  # a turn now, not with the loop's next iteration
         self.persister.settle()
         self._turn()
 
-    def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
+    def _run_or_stop(self, work: Callable[..., None], *arguments: object) -> None:
         """Run a callback; an unexpected error leaves groups in an unknown state, so it ends the process."""
         began, counted_s = stopwatch(), LOOP_HOLDS.counted_s
         try:
@@ -390,23 +390,23 @@ class Driver:
             part.stop()
 
     def _fail(self, failure: RaftlogError) -> None:
-        """End all work: the disk failed, or another error needs a restart of the process."""
+        """Stop all groups, because the disk failed or another error needs a restart of the process."""
         if self.failure is None:
             self.failure = failure
             self._stop_parts()
-            self.persister.drop_waits(failure)
+            self.persister.fail_waits(failure)
             for group in self.groups.values():
                 group.end(failure)
             self.on_failure(failure)
 
     def note_members(self, group: PartitionReplica) -> None:
-        """Update the nodes that the group is shared with."""
+        """Update the nodes that have a replica of the group."""
         self._peers.share(group.key, (member.node_id for member in group.core.configuration.all_members()))
 
     # time
 
-    def _ticked(self, now: float) -> None:
-        self._fatal(self._tick, now)
+    def _run_tick(self, now: float) -> None:
+        self._run_or_stop(self._tick, now)
 
     def _tick(self, now: float) -> None:
         if self.persister.is_idle:
@@ -437,13 +437,13 @@ class Driver:
                 self.mark_dirty(group)
 
     def _step_down_on_stall(self, stall: Stall) -> None:
-        """Step down in all groups with more than one voter, because others can lead better."""
+        """Step down in all groups with more than one voter, because other replicas can lead better."""
         for group in self._awake.values():
             if len(group.core.configuration.all_voters()) > 1:
                 group.step_down(stall.value)
 
     def set_unfit(self, is_unfit: bool) -> None:
-        """Set whether the groups here leave elections to other processes at first, because those would lead better."""
+        """Set whether groups here delay their campaigns, because other processes would lead better."""
         if is_unfit != self._is_unfit:
             self._is_unfit = is_unfit
             for group in self.groups.values():

@@ -22,11 +22,11 @@ class DurableWaits:
         return len(self._waiting)
 
     def add(self, sequence: JournalSequence, action: Action, subject: Hashable) -> None:
-        """Run the action once the journal is durable up to `sequence`."""
+        """Schedule the action for when the journal is durable up to `sequence`."""
         self._waiting.append((sequence, action, subject))
 
     def settle(self, durable: JournalSequence) -> None:
-        """Run the actions that waited for the journal up to `durable`, in the order of waiting."""
+        """Run the actions that wait for a sequence up to `durable`, oldest first."""
         due: dict[tuple[Action, Hashable], None] = {}
         while self._waiting and self._waiting[0][0] <= durable:
             _, action, subject = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""Room that is left in the journal: its own room, less the size of accepted entries that it does not hold yet."""
+"""Room that is left in the journal: its free bytes, less the size of accepted entries that it does not hold yet."""
 
 from raftlog.errors import RaftlogError, StorageFull
 from raftlog.raft.messages import AppendRequest
@@ -10,9 +10,9 @@ from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class JournalRoom:
-    """Check of sizes in bytes.
+    """Check of the journal's room; sizes in bytes.
 
-    A large append stands in the journal with its ids only, so it counts `large_append_bytes`."""
+    The journal has only the ids of a large append, so it counts `large_append_bytes`."""
 
     def __init__(self, journal: Journal, data_dir: str, large_append_bytes: int) -> None:
         self._journal, self._data_dir, self._large_append_bytes = journal, data_dir, large_append_bytes
@@ -26,7 +26,7 @@ class JournalRoom:
         return self._journal.append_error(min(size_bytes, self._large_append_bytes) + self.admitted_bytes)
 
     def _frozen_error(self) -> RaftlogError | None:
-        """Return an error while the journal's last room is kept for a checkpoint, else `None`."""
+        """Return an error while the rest of the journal is reserved for a checkpoint, else `None`."""
         if not self._journal.is_reserve_low:
             return None
         if self._journal.lacks_descriptors:

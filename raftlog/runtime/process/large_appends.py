@@ -3,7 +3,7 @@
     taken → (cut settled, written) → segment synced → ids journaled → part has its sequence
 
 A cut shortens a large append that is on its way: ids of entries that it removes are never journaled, for in the journal
-they would stand behind the cut. A failed sync ends the process."""
+they would come after the cut. A failed sync ends the process."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +26,7 @@ class _Large:
         self.part = part
         self.first = first
         self.last = last
-        """Lowered by cuts; below `first` nothing is left."""
+        """Lowered by cuts; below `first` no entry is left."""
         self.is_started = False
 
 
@@ -46,12 +46,12 @@ class LargeAppends:
         self._fail = fail
         self._under_way: dict[GroupKey, list[_Large]] = {}
         self._syncing: dict[GroupKey, int] = {}
-        """Syncs that were submitted and have not returned."""
+        """Number of syncs that were submitted and have not returned, by group."""
         self._refused: list[tuple[PartitionReplica, _Large]] = []
         """Synced large appends whose ids did not fit into the journal."""
 
     def take(self, group: PartitionReplica, part: Part, first: Index, last: Index) -> None:
-        """Note entries that were appended to the log; `start` follows once they are written."""
+        """Take over a large append; the caller calls `start` once its entries are written."""
         self._under_way.setdefault(group.key, []).append(_Large(part, first, last))
 
     def cut(self, group: PartitionReplica, index: Index) -> None:
@@ -82,10 +82,12 @@ class LargeAppends:
             else:
                 changed = group.log.segments.unsynced_entries(large.first, large.last)
                 self._syncing[group.key] = self._syncing.get(group.key, 0) + 1
-                synced = partial(self._synced, group, large, changed)
+                synced = partial(self._continue_after_sync, group, large, changed)
                 self._disk.submit_sync(changed.files, changed.directories, synced)
 
-    def _synced(self, group: PartitionReplica, large: _Large, changed: ChangedFiles, error: OSError | None) -> None:
+    def _continue_after_sync(
+        self, group: PartitionReplica, large: _Large, changed: ChangedFiles, error: OSError | None
+    ) -> None:
         self._syncing[group.key] -= 1
         if not self._syncing[group.key]:
             del self._syncing[group.key]
@@ -96,7 +98,7 @@ class LargeAppends:
             self._settle(group, large)
 
     def journal_again(self) -> None:
-        """Retry to journal the ids for which there was no room."""
+        """Journal the ids for which the journal had no room."""
         refused, self._refused = self._refused, []
         for group, large in refused:
             if not group.is_closed and self._journal.failure is None:

@@ -32,7 +32,7 @@ class Outbox:
             kind = type(message)
             if kind is AppendRequest:
                 if self._notices:
-                    self._forget_notice(key, message)  # type: ignore[arg-type]  # its type is known
+                    self._drop_notice(key, message)  # type: ignore[arg-type]  # its type is known
             elif kind is Heartbeat and _is_notice(message):  # type: ignore[arg-type]
                 self._hold(key, message)  # type: ignore[arg-type]
                 continue
@@ -46,7 +46,7 @@ class Outbox:
         envelopes.append(Envelope(key, message))
 
     def send(self) -> None:
-        """Hand all messages to the transport, except for the notices that are held back."""
+        """Send all messages, except for the notices that are held back."""
         if self._by_node:
             by_node, self._by_node = self._by_node, {}
             for node, envelopes in by_node.items():
@@ -65,8 +65,8 @@ class Outbox:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(NOTICE_DELAY_S, self._send_notices)
 
-    def _forget_notice(self, key: GroupKey, append: AppendRequest) -> None:
-        """Drop the notice whose commit the append carries as well."""
+    def _drop_notice(self, key: GroupKey, append: AppendRequest) -> None:
+        """Drop a notice if the append carries the same commit."""
         notice = self._notices.get((key, append.to))
         if notice is None:
             return

@@ -1,11 +1,11 @@
 """Heartbeats between processes: liveness, boot epoch and synced journal sequence of each.
 
 Quiesced groups rely on these heartbeats instead of their own (one message for each pair of processes and beat,
-whatever the number of groups they share). A process that was silent for `silence_ticks` is taken for dead; a new boot
+whatever the number of groups they share). A process that was silent for `silence_ticks` counts as failed; a new boot
 epoch means a restart. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported,
-and not taken for alive.
+and does not count as a sign of life.
 
-    beats go to nodes that share a group, and silence is counted for them, only
+    heartbeats go only to nodes that share a group, and only their silence counts
     epoch and sequence are those of one disk uuid"""
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ class _PeerProcess:
 
     def __init__(self) -> None:
         self.beat: ProcessBeat | None = None
-        """Newest beat: its epoch and its sequence never fall."""
+        """Newest heartbeat: its epoch and its sequence never fall."""
         self.beat_tick = 0
         self.is_alive = False
 
@@ -38,7 +38,7 @@ class PeerLiveness:
         self._groups_shared: dict[NodeId, int] = {}
         """Number of groups with a member there; at least one."""
         self._is_changed = False
-        """Whether `_peers` lacks a node with which a group is shared, or has one too many."""
+        """Whether `_peers` lacks a node with which a group is shared, or has one without a shared group."""
         self._tick = 0
         self.on_change: Callable[[NodeId, bool], None] = lambda node, is_alive: None
 
@@ -64,7 +64,7 @@ class PeerLiveness:
                 self._is_changed = True
 
     def _set_nodes(self) -> None:
-        """Take the nodes with which groups are shared, in a fixed order; the state of nodes that stay is kept."""
+        """Set the peers to the nodes with a shared group, in a fixed order; nodes that stay keep their state."""
         self._is_changed = False
         self._peers = {node: self._peers.get(node) or _PeerProcess() for node in sorted(self._groups_shared)}
 
@@ -82,14 +82,14 @@ class PeerLiveness:
                 self.on_change(node, False)
 
     def note_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        """Take a heartbeat that arrived; beats of nodes without a shared group have no effect."""
+        """Record a heartbeat that arrived; heartbeats of nodes without a shared group have no effect."""
         peer = self._peers.get(node)
         if peer is None:
             return
         last = peer.beat
         if last is not None and beat.disk_uuid != last.disk_uuid:
             last = None  # another disk took this node's place; heartbeats do not decide whether it may
-            self._end_life(node, peer)
+            self._declare_failed(node, peer)
         if last is not None and beat.boot_epoch < last.boot_epoch:
             return  # a process on an old copy of its disk
         is_new_life = last is not None and beat.boot_epoch > last.boot_epoch
@@ -99,21 +99,21 @@ class PeerLiveness:
         if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
             peer.beat = beat
         if is_new_life:
-            self._end_life(node, peer)
+            self._declare_failed(node, peer)
         if not peer.is_alive:
             peer.is_alive = True
             self.on_change(node, True)
 
     def doubt(self, node: NodeId) -> None:
-        """Wake the quiesced groups that rely on a live process, because a hint says that it may have failed.
+        """Wake the quiesced groups that rely on a live process, because gossip suggests that it may have failed.
 
-        Groups see a beat that ended and began again; nothing else follows, and a healthy leader stays one."""
+        Groups see the heartbeat end and begin again. This has no other effect; a healthy leader stays leader."""
         peer = self._peers.get(node)
         if peer is not None and peer.is_alive:
             self.on_change(node, False)
             self.on_change(node, True)
 
-    def _end_life(self, node: NodeId, peer: _PeerProcess) -> None:
+    def _declare_failed(self, node: NodeId, peer: _PeerProcess) -> None:
         if peer.is_alive:
             peer.is_alive = False
             self.on_change(node, False)

@@ -1,4 +1,4 @@
-"""Disk side of the driver: Readys into logs and journal, and the work after the journal's sync returned.
+"""Disk side of the driver: it persists Readys in logs and journal, and continues them after the journal's sync.
 
     handed over ≥ journaled ≥ durable, in the order of the journal for all groups together
 
@@ -45,7 +45,7 @@ _TRIM: Final = LOOP_HOLDS.step("trim")
 
 
 class Persister:
-    """Owner of the driver's writes; the driver provides `want_turn`, `mark_dirty`, `soon` and `fail`."""
+    """Writer of logs and journal for the driver, which provides `want_turn`, `mark_dirty`, `soon` and `fail`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Persister:
             config.checkpoint_interval_ms / 1000,
             self.write,
             soon,
-            self._disk_failed,
+            self._stop_with_disk_error,
         )
         self.append_times = Histogram()
         """Times at leaders from the first proposal of a turn to its place in the log, where the journal takes it from.
@@ -76,19 +76,19 @@ class Persister:
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
         self._waits = DurableWaits()
-        self._larges = LargeAppends(disk, journal, self._large_journaled, self._disk_failed)
+        self._larges = LargeAppends(disk, journal, self._note_large_journaled, self._stop_with_disk_error)
         self._unwritten: dict[GroupKey, PartitionReplica] = {}
         """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
         self._unmarked: dict[GroupKey, None] = {}
-        """New groups that the journal does not name durably: a log beyond the first roll would be unknown there."""
+        """New groups whose creation is not durable in the journal: entries after their first roll must wait."""
         self._leaving: dict[GroupKey, PartitionReplica] = {}
         """Removed groups whose directories still exist."""
         self._gathered: list[Operation] = []
         """Operations of the turn that is under way."""
         self._parts: list[tuple[PartitionReplica, Part]] = []
-        """Parts of the turn, which are in the journal once its operations are."""
-        self._starved_cuts: dict[GroupKey, PartitionReplica] = {}
-        """Groups whose cut could not reach the files without descriptors."""
+        """Parts of the turn, which are journaled together with its operations."""
+        self._cuts_without_descriptors: dict[GroupKey, PartitionReplica] = {}
+        """Groups whose cut could not be made in the files for lack of descriptors."""
         self._cuts: list[PartitionReplica] = []
         """Groups whose logs the turn cut."""
         self._syncs: dict[asyncio.Future[OSError | None], None] = {}
@@ -100,7 +100,7 @@ class Persister:
     # into the journal
 
     def append(self, operations: Sequence[Operation]) -> None:
-        """Journal operations that no caller waits for; they are written with the next turn."""
+        """Journal operations for which no caller waits; they are written with the next turn."""
         self._journal(operations)
         self._want_turn()
 
@@ -109,7 +109,7 @@ class Persister:
         self.checkpoints.has_news = True
 
     def append_marks(self, marks: Sequence[Created]) -> None:
-        """Journal that groups were created; new entries stay out of their files until that is durable."""
+        """Journal that groups were created; their new entries are not written to files until that is durable."""
         self.append(marks)
         for mark in marks:
             self._unmarked[mark.group] = None
@@ -121,7 +121,7 @@ class Persister:
             self.write(self._unwritten[key])
 
     def flush(self) -> None:
-        """Make the journal write all pending operations as one frame with one sync."""
+        """Start the write of all pending operations as one frame of the journal with one sync."""
         if self.journal.failure is None and not self.journal.is_idle:
             self.journal.flush()
 
@@ -167,17 +167,17 @@ class Persister:
         self._cuts.clear()
         parts, self._parts = self._parts, []
         for group, part in parts:
-            self._journaled(group, part, self._last_sequence)
+            self._note_journaled(group, part, self._last_sequence)
         self.flush()
 
-    def _journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
+    def _note_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
         """Note the sequence of a part that is completely in the journal."""
         part.sequence = sequence
         self._wait(sequence, self._advance, group)
 
-    def _large_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
-        """Note a large part that was journaled between turns; the next one writes it."""
-        self._journaled(group, part, sequence)
+    def _note_large_journaled(self, group: PartitionReplica, part: Part, sequence: JournalSequence) -> None:
+        """Note the sequence of a large part that was journaled between turns; the next turn writes the frame."""
+        self._note_journaled(group, part, sequence)
         self._want_turn()
 
     def _wait(self, sequence: JournalSequence, action: Callable[..., None], subject: object) -> None:
@@ -186,9 +186,9 @@ class Persister:
             asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
 
     def write_soon(self, group: PartitionReplica) -> None:
-        """Schedule the write of journaled entries: a few go to the files together, at the latest with the next tick.
+        """Schedule the write of journaled entries, together with later ones, at the latest with the next tick.
 
-        Control batches are written at once, for their effects on the files follow them."""
+        Control batches are written at once, because they have effects on the files."""
         log = group.log
         if log.unwritten_bytes >= self._config.segment_write_bytes or log.has_unwritten_control:
             self.write(group)
@@ -196,7 +196,7 @@ class Persister:
             self._unwritten[group.key] = group
 
     def write(self, group: PartitionReplica) -> None:
-        """Write entries to the files; without room or descriptors they wait, and the group accepts no more."""
+        """Write entries to the files; without room or descriptors they wait, and the group accepts no more entries."""
         self.checkpoints.note_changed(group)
         if group.key in self._unmarked:
             self._unwritten[group.key] = group
@@ -205,11 +205,11 @@ class Persister:
             with _SEGMENT_WRITE:
                 is_written = group.log.write()
         except OSError as error:
-            self._disk_failed(error)
+            self._stop_with_disk_error(error)
             return
         group.is_disk_full = not is_written and not group.log.lacks_descriptors
         if is_written:
-            group.log.note_durable(group.core.durable_index)  # it may be durable since before it could be written
+            group.log.note_durable(group.core.durable_index)  # may be durable before they were written
             self._unwritten.pop(group.key, None)
             self._larges.start(group)
         else:
@@ -217,16 +217,16 @@ class Persister:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether there are entries for which the disk had no room."""
+        """Whether there are entries that a full disk refused."""
         return any(group.is_disk_full for group in self._unwritten.values())
 
     @property
     def waits_for_descriptors(self) -> bool:
-        """Whether there are entries for whose files no descriptor was left."""
+        """Whether there are entries that could not be written for lack of descriptors."""
         return any(group.log.lacks_descriptors for group in self._unwritten.values())
 
     def write_rest(self) -> None:
-        """Write the pending entries to the files, and retry those for which there was no room."""
+        """Write the pending entries to the files, including those that a full disk refused."""
         self._larges.journal_again()
         for group in list(self._unwritten.values()):
             self.write(group)
@@ -239,7 +239,7 @@ class Persister:
     # once it is durable
 
     def settle(self) -> None:
-        """Run everything that waited for the journal's durable sequence; the next turn sends the messages."""
+        """Run all actions that the journal's durable sequence allows; the next turn sends the messages."""
         self.checkpoints.note_durable()
         self._waits.settle(self.journal.durable_sequence)
 
@@ -254,7 +254,7 @@ class Persister:
             except CorruptBatch as error:
                 group.note_damage(error)  # settled after the repair
             except DescriptorsExhausted:
-                self._starved_cuts[group.key] = group
+                self._cuts_without_descriptors[group.key] = group
             self.write(group)
         if group.has_voting_position and group.core.voting_position is None:
             group.has_voting_position = False
@@ -262,14 +262,14 @@ class Persister:
         self._mark_dirty(group)
 
     def settle_cuts(self) -> None:
-        """Settle the cuts for which no file descriptor was left."""
-        while self._starved_cuts:
-            _, group = self._starved_cuts.popitem()
+        """Retry the cuts for which no file descriptor was left."""
+        while self._cuts_without_descriptors:
+            _, group = self._cuts_without_descriptors.popitem()
             if not group.is_closed:
                 self.settle_cut(group)
 
     def settle_cut(self, group: PartitionReplica) -> None:
-        """Retry a cut that could not reach the files because they were damaged."""
+        """Retry a cut that could not be made in the files because they were damaged."""
         if group.log.is_cut_waiting:
             self._wait(self._last_sequence, self._advance, group)
 
@@ -292,11 +292,11 @@ class Persister:
         self._unwritten.pop(group.key, None)
         self._leaving[group.key] = group
         self._larges.forget(group)
-        self.append(self.removal_of(group))
+        self.append(self.removal_operations(group))
         self._wait(self._last_sequence, self._settle_removal, group)
 
-    def removal_of(self, group: PartitionReplica) -> list[Operation]:
-        """Return the operations that journal, in this turn, the removal of a group that is closed."""
+    def removal_operations(self, group: PartitionReplica) -> list[Operation]:
+        """Return the operations for the removal of a closed group; the caller journals them in this turn."""
         position = group.core.voting_position or group.core.last_id
         self.checkpoints.note_removed(group, position)
         return [VotingPosition(group.key, *position), Removed(group.key)]
@@ -306,7 +306,7 @@ class Persister:
         group.is_removed = True
 
     def begin_leaving(self, group: PartitionReplica) -> None:
-        """Note that the caller moves the group's directory, and calls `end_leaving` when that is durable."""
+        """Note that the caller moves the group's directory; it calls `end_leaving` when the move is durable."""
         self._unwritten.pop(group.key, None)
         self._larges.forget(group)
         self._leaving[group.key] = group
@@ -315,7 +315,7 @@ class Persister:
         del self._leaving[group.key]
 
     def may_move(self, group: PartitionReplica) -> bool:
-        """Return whether no submitted sync needs the group's files where they are."""
+        """Return whether the group's files may move, because no submitted sync needs them in place."""
         return not self.checkpoints.is_under_way and not self._larges.is_syncing(group.key)
 
     def is_leaving(self, key: GroupKey) -> bool:
@@ -337,12 +337,12 @@ class Persister:
             self.trash.empty()
         except OSError as error:
             if not lacks_descriptors(error):
-                self._disk_failed(error)
+                self._stop_with_disk_error(error)
         return len(self._leaving) < count
 
     @property
     def waiting_count(self) -> int:
-        """Parts of Readys, cuts, trims and the like that wait for the journal's next syncs."""
+        """Number of parts of Readys, cuts, trims and other actions that wait for the journal's next syncs."""
         return len(self._waits)
 
     @property
@@ -359,21 +359,21 @@ class Persister:
         await done
 
     async def sync(self, files: Sequence[File], directories: Sequence[str]) -> None:
-        """Sync and wait; a failure ends the process and is raised, as is any other end of the process meanwhile."""
+        """Sync and wait. Raise the failure that ends the process, of this sync or of any other part meanwhile."""
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
         self._syncs[done] = None
 
-        def synced(error: OSError | None) -> None:
+        def settle(error: OSError | None) -> None:
             if not done.done():
                 done.set_result(error)
 
         try:
-            self._disk.submit_sync(files, directories, synced)
+            self._disk.submit_sync(files, directories, settle)
             error = await done
         finally:
             del self._syncs[done]
         if error is not None:
-            self._disk_failed(error)
+            self._stop_with_disk_error(error)
             raise error
 
     # the end
@@ -382,11 +382,11 @@ class Persister:
         """End the process after an error that only a restart can resolve."""
         self._fail(SyncFailed(f"{self._data_dir}: {error}; restart the process"))
 
-    def _disk_failed(self, error: OSError) -> None:
+    def _stop_with_disk_error(self, error: OSError) -> None:
         self._fail(SyncFailed(f"{self._data_dir}: {error}; the state of the disk is unknown; restart the process"))
 
-    def drop_waits(self, failure: RaftlogError) -> None:
-        """Fail everything that waits, because the journal becomes durable no further."""
+    def fail_waits(self, failure: RaftlogError) -> None:
+        """Fail all waiting actions, because no more of the journal becomes durable."""
         for subject in (*self._waits.drain(), *self._syncs):
             if isinstance(subject, asyncio.Future) and not subject.done():
                 subject.set_exception(failure)

@@ -1,7 +1,7 @@
-"""Background scrub of a process: every group's files are read from time to time, slice by slice.
+"""Background scrub of a process: it reads every group's files in rounds, slice by slice.
 
 It finds bit rot below the checkpoint while the other replicas still have the data. One group follows the other; the
-pauses are such that a whole round takes about `scrub_interval_ms`. A damaged index row is written again from its batch;
+pauses make a whole round take about `scrub_interval_ms`. A damaged index row is written again from its batch;
 a damaged batch quarantines the replica, and is repaired."""
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from raftlog.storage.scrub import Scrub
 
 SLICE_BYTES: Final = 256 * 1024
 _SHARE_MAX: Final = 1 / 256
-"""Largest pause as a part of a round, although there may be little to read now: the data may grow."""
+"""Largest pause as a part of a round; with little data now a longer one would do, but the data may grow."""
 
 
 class Scrubber:
-    """State of the round. The driver calls `tick` with the loop's time."""
+    """Scrub of all groups in rounds. The driver calls `tick` with the loop's time."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -27,7 +27,7 @@ class Scrubber:
         self._next_at: float | None = None
 
     def tick(self, groups: Mapping[GroupKey, PartitionReplica], now: float) -> None:
-        """Read a slice if it is time. Raises `OSError` when the disk cannot be read."""
+        """Read a slice if the pause is over. Raises `OSError` when the disk cannot be read."""
         if self._next_at is None:
             self._next_at = now  # the first round begins with the process
         if now < self._next_at:
@@ -47,7 +47,7 @@ class Scrubber:
             self._current = None
 
     def _scrub(self, groups: Mapping[GroupKey, PartitionReplica]) -> tuple[PartitionReplica, Scrub] | None:
-        """Return the group that is being read, or the next one that can be."""
+        """Return the group that is being read, or the next one that can be read."""
         if self._current is None and self._waiting:
             group = groups.get(self._waiting.pop())
             if group is None or not group.log.segments.segments:
@@ -59,7 +59,7 @@ class Scrubber:
 
 
 def _is_readable(group: PartitionReplica, reader: Scrub) -> bool:
-    """Return False while the group's files move, lose a cut or are being repaired, and after they were replaced."""
+    """Return False while the group's files are moved, cut or repaired, and after they were replaced; else True."""
     return reader.reads(group.log.segments) and not (
         group.is_closed or group.is_frozen or group.damage is not None or group.log.is_cut_waiting
     )

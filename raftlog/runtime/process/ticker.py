@@ -11,14 +11,14 @@ from raftlog.runtime.loop_holds import LOOP_HOLDS
 
 
 class Stall(Enum):
-    """Component that made no progress, in words."""
+    """Component that made no progress; the value describes it in words."""
 
     LOOP = "its loop stood still"
     DISK = "its disk stands still"
 
 
 class Ticker:
-    """Timer that calls `tick(now)`, after `stalled(stall)` when the loop or the disk stood still for over `stall_s`."""
+    """Timer that calls `tick(now)`, and before it `stalled(stall)` after `stall_s` without progress of loop or disk."""
 
     def __init__(
         self, tick_s: float, stall_s: float, tick: Callable[[float], None], stalled: Callable[[Stall], None]

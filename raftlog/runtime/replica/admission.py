@@ -27,9 +27,9 @@ class Admission:
         """Offsets that follow the last entries of messages of this turn."""
 
     def admits(self, request: AppendRequest, log: GroupLog) -> bool:
-        """Return whether the entries are valid and follow the entry before them, as far as that one is here.
+        """Return whether the entries are valid and, if the entry before them is in the log, follow it.
 
-        Without that entry the core refuses them anyway. Raises `CorruptBatch` where the log itself is damaged."""
+        Without that entry the core refuses them. Raises `CorruptBatch` where the log itself is damaged."""
         entries = request.entries
         next_offset = end_of_entries(entries, self._group_id)
         if next_offset is None:
@@ -42,7 +42,7 @@ class Admission:
         return True
 
     def end_turn(self) -> None:
-        """Forget the admitted entries, which the log has now."""
+        """Forget the admitted entries, because the log has them now."""
         self._ahead.clear()
 
     def _offset_after(self, previous: EntryId, log: GroupLog) -> Offset | None:

@@ -17,7 +17,7 @@ from raftlog.storage.temporary_errors import descriptors_exhausted
 
 
 class _Leader(Protocol):
-    """Replica that may lead, as far as room on disks is concerned."""
+    """Replica as `room_error` uses it: a possible leader, and its shortages."""
 
     name: str
     core: RaftCore
@@ -32,15 +32,15 @@ class DiskRoom:
     def __init__(self, disk: Disk, data_dir: str, min_free_bytes: int) -> None:
         self._disk, self._data_dir, self.min_free_bytes = disk, data_dir, min_free_bytes
         self.free_bytes = 0
-        """Free bytes at the last look."""
+        """Free bytes at the last check."""
         self.is_low = self.is_scarce = False
         self.is_full = False
-        """Whether brokers with room on their disks would lead better; since the last look."""
+        """Whether the disk is full, so that other brokers would lead better; updated by `check`."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `is_full` changed."""
 
     def check(self, is_anything_waiting: bool) -> None:
-        """Ask the file system; raises `OSError`. The disk also counts as full while entries wait for room."""
+        """Read the free space; raises `OSError`. The disk also counts as full while entries wait for room."""
         least = self.min_free_bytes
         free = self.free_bytes = self._disk.free_bytes(self._data_dir)
         self.is_low = free < least + (least // 8 if self.is_low else 0)
@@ -50,20 +50,20 @@ class DiskRoom:
             self.on_change()
 
     @property
-    def in_words(self) -> str:
+    def describe(self) -> str:
         return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
 
 
 def room_error(group: _Leader, room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
-    """Return the error with which the leader of a group refuses records now.
+    """Return the error with which a group's leader refuses records for lack of room or descriptors.
 
-    `None` when there is room, and for a replica that does not lead or hands leadership over: the core refuses those."""
+    `None` if there is room, and for a replica that does not lead or is handing over leadership, whose core refuses."""
     if group.log.lacks_descriptors:
         reason = ""
     elif group.is_disk_full:
         reason = "no space left"
     elif room.is_low:
-        reason = room.in_words
+        reason = room.describe
     elif group.is_majority_full:
         reason = "the disks of too many of its replicas have no room"
     else:

@@ -14,7 +14,7 @@ G = TypeVar("G", contravariant=True)
 
 
 class Host(Protocol[G]):
-    """Process of a group. `G` is the group's class: this module is below it."""
+    """Process in which a group's replica runs. `G` is the replica's class, which imports this module."""
 
     config: DriverConfig
     loop: asyncio.AbstractEventLoop
@@ -23,7 +23,7 @@ class Host(Protocol[G]):
     """Times at leaders from a proposal to its commit; one histogram for all groups."""
 
     def mark_dirty(self, group: G) -> None:
-        """Visit the group in the next turn."""
+        """Schedule the group for the next turn."""
         ...
 
     room: DiskRoom
@@ -41,7 +41,7 @@ class Host(Protocol[G]):
         ...
 
     def note_changed(self, group: G) -> None:
-        """Note that files of the group change outside of a Ready: the next checkpoint has to look at it."""
+        """Note that files of the group change outside of a Ready: the next checkpoint has to include them."""
         ...
 
     def note_admitted(self, size_bytes: int) -> None:
@@ -49,7 +49,7 @@ class Host(Protocol[G]):
         ...
 
     def compact(self, group: G) -> None:
-        """Compact the log below a mark of compaction that was committed, later."""
+        """Schedule compaction of the log below a committed compaction mark."""
         ...
 
     def trim(self, group: G, offset: Offset) -> None:

@@ -1,11 +1,11 @@
-"""Ready of a group on its way to the disk; created by the persister, kept by the group in order."""
+"""Part: a Ready of a group that is not durable yet; created by the persister, kept by the group in order."""
 
 from raftlog.raft import Message
 from raftlog.runtime.journal.blocks import JournalSequence
 
 
 class Part:
-    """Number of the Ready in the core, and the messages that wait until it is durable."""
+    """Ready that is not durable yet: its number in the core, and the messages that wait until it is durable."""
 
     __slots__ = ("messages", "number", "sequence")
 

@@ -97,9 +97,9 @@ class PartitionReplica(ReadableReplica):
         """Offset after the last committed record that is durable here; never falls."""
         self.applied_index = core.committed_index
         self.damage: CorruptBatch | None = None
-        """Damage of the files, until it is repaired; the group is quarantined while it is set."""
+        """Damage found in the files, until it is repaired; the group is quarantined while it is set."""
         self.damaged: Sequence[DamagedEntry] | None = None
-        """Entries that the last repair could get from no replica; `None` while that is unknown."""
+        """Damaged entries that the last repair could fetch from no replica; `None` while that is unknown."""
         self.repair_note: str | None = None
         """Progress of the repair, or the reason why it is blocked, in words."""
         self.damage_count = 0
@@ -119,20 +119,19 @@ class PartitionReplica(ReadableReplica):
         self.is_disk_full = False
         """Whether entries wait for room on the disk: no more are accepted."""
         self.is_essential = False
-        """Whether a full disk accepts its entries nevertheless, as far as the journal has room: they may free room."""
+        """Whether a full disk accepts this group's entries, if the journal has room, because they may free room."""
         self.is_majority_full = False
-        """Whether too few voters' disks have room, as far as is known: appended entries would not be committed."""
+        """Whether too few voters' disks are known to have room: appended entries would not be committed."""
         self.is_removed = False
-        """Whether the replica was removed, and the journal says so durably."""
+        """Whether the replica was removed, durably in the journal."""
         self.is_frozen = False
-        """Whether another log is taking the place of this one: nothing may happen to it."""
+        """Whether another log is replacing this one, which must not change meanwhile."""
         self.is_leaving = False
-        """Whether messages are neither sent nor handled, while the members are asked whether they removed the replica.
-        """
+        """Whether no message is sent or handled, until other members answer whether they removed the replica."""
         self.stopped: str | None = None
-        """Reason why the replica takes part in nothing until the process restarts; set by `stop`."""
+        """Reason why the replica does not take part until the process restarts; set by `stop`."""
         self.trim_to: Offset | None = None
-        """Newest trim that is on its way to the journal."""
+        """Newest trim that is not durable in the journal yet."""
         self._trims = Trims(self, host)
         self._open = Proposals(self.name, log, host.commit_times)
         self._reads: dict[asyncio.Future[Index], None] = {}
@@ -141,11 +140,11 @@ class PartitionReplica(ReadableReplica):
     # requests
 
     def propose(self, batches: Sequence[bytearray]) -> "asyncio.Future[Committed]":
-        """Append valid batches, in this order, all or nothing; they are stamped in place and must not change any more.
+        """Append all of these valid batches in this order, or none; they are stamped in place and must stay unchanged.
 
         The future fails with `NotLeader`, `Overloaded`, `StorageFull` or `LogClosed` (nothing was appended), or
         `OutcomeUnknown`."""
-        return self.propose_as(batches, _unchanged)
+        return self.propose_as(batches, _return_unchanged)
 
     def propose_as(self, batches: Sequence[bytearray], answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
         """Append like `propose`; the future's result is `answer(outcome)`."""
@@ -153,10 +152,10 @@ class PartitionReplica(ReadableReplica):
             accepted = self.enter(batches)
         except RaftlogError as error:
             return self._refuse(error)
-        return self._wait_for(accepted, answer)
+        return self._add_future(accepted, answer)
 
     def enter(self, batches: Sequence[bytearray]) -> Accepted:
-        """Append like `propose`, without a future for the outcome. Raises the definite refusal."""
+        """Append like `propose`, without a future for the outcome; raise the refusal if nothing was appended."""
         size = sum(map(len, batches))
         self.roll_if_due(size)
         return self._append(batches, size)
@@ -164,7 +163,7 @@ class PartitionReplica(ReadableReplica):
     def propose_control(
         self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
     ) -> "asyncio.Future[Committed]":
-        """Append control batches with these payloads, in this order, all or nothing; they take no offsets.
+        """Append control batches with all of these payloads in this order, or none; they take no offsets.
 
         `is_essential`: also on a disk with little room, because a trim waits for them. Fails like `propose`. No roll
         comes between them."""
@@ -174,14 +173,14 @@ class PartitionReplica(ReadableReplica):
         return self._propose_control(entries, is_essential=is_essential)
 
     def propose_trim(self, offset: int, snapshot_index: Index = _NO_SNAPSHOT) -> "asyncio.Future[Committed]":
-        """Make every replica drop the records below `offset`, and delete closed segments that lie wholly below it.
+        """Append a trim: every replica then drops the records below `offset`, and closed segments wholly below it.
 
         The caller decides which records are not needed: `snapshot_index` names the roll of a committed snapshot that
         the log still needs. The last committed record stays, unless a committed roll follows it. Fails like `propose`,
         and with `InvalidArgument` above the high watermark."""
         if not 0 <= offset <= self.high_watermark:
-            return self._refuse(self._no_trim(offset))
-        trim = TrimEntry(self._trims.trimmable(offset), snapshot_index)
+            return self._refuse(self._trim_error(offset))
+        trim = TrimEntry(self._trims.find_trimmable_offset(offset), snapshot_index)
         return self._propose_control([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
@@ -192,7 +191,7 @@ class PartitionReplica(ReadableReplica):
         if self.core.role is Role.LEADER and not self.rolls.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
-            return self._wait_for(self._propose_roll(is_essential=True), _unchanged)
+            return self._add_future(self._propose_roll(is_essential=True), _return_unchanged)
         except RaftlogError as error:
             return self._refuse(error)
 
@@ -203,7 +202,7 @@ class PartitionReplica(ReadableReplica):
         batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
         try:
             accepted = self._append(batches, sum(map(len, batches)), is_essential=is_essential)
-            return self._wait_for(accepted, _unchanged)
+            return self._add_future(accepted, _return_unchanged)
         except RaftlogError as error:
             return self._refuse(error)
 
@@ -213,7 +212,7 @@ class PartitionReplica(ReadableReplica):
             raise refusal
         self._host.note_admitted(size)
         self.rolls.ahead_bytes += size
-        accepted = self._accepted(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
+        accepted = self._check_accepted(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
         if self.proposed_at is None:
             self.proposed_at = stopwatch()
         return accepted
@@ -221,21 +220,21 @@ class PartitionReplica(ReadableReplica):
     def change_members(self, change: ConfigurationChange) -> "asyncio.Future[Committed]":
         """Change the Raft configuration; done when the first configuration of the change is committed.
 
-        A change of voters goes on from there by itself, through the joint configuration (thesis 4.3). Fails like
+        A change of voters continues from there without a call, through the joint configuration (thesis 4.3). Fails like
         `propose`, and with `ChangeRefused` and `InvalidArgument`."""
         if self.is_closed or self.stopped:
-            return self._refuse(self._closed() if self.is_closed else self._stopped_error())
+            return self._refuse(self._closed_error() if self.is_closed else self._stopped_error())
         try:
-            accepted = self._accepted(self.core.propose_configuration(change))
+            accepted = self._check_accepted(self.core.propose_configuration(change))
         except RaftlogError as error:
             return self._refuse(error)
-        return self._wait_for(accepted, _unchanged)
+        return self._add_future(accepted, _return_unchanged)
 
     def read_index(self) -> "asyncio.Future[Index]":
-        """Return a future that is done when the delivered entries include all that was acknowledged before the call."""
+        """Return a future that is done when all entries acknowledged before the call are delivered."""
         future: asyncio.Future[Index] = self._host.loop.create_future()
         if self.is_closed or self.stopped:
-            future.set_exception(self._closed() if self.is_closed else self._stopped_error())
+            future.set_exception(self._closed_error() if self.is_closed else self._stopped_error())
             return future
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
@@ -249,7 +248,7 @@ class PartitionReplica(ReadableReplica):
     def transfer_leadership(self, target: ReplicaId) -> None:
         """Begin a leadership transfer; raises `NotLeader`, `Overloaded`, `InvalidArgument` or `LogClosed`."""
         if self.is_closed:
-            raise self._closed()
+            raise self._closed_error()
         refused = self.core.transfer_leadership(target)
         self._host.mark_dirty(self)
         if refused:
@@ -258,17 +257,17 @@ class PartitionReplica(ReadableReplica):
     def trim(self, offset: int) -> None:
         """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
 
-        Every replica does this with a committed trim; records above it are still promised to others."""
+        Every replica does this with a committed trim; other replicas may still need the records above it."""
         if offset > self.high_watermark:
-            raise self._no_trim(offset)
-        self._trims.owe(self._trims.trimmable(offset))
+            raise self._trim_error(offset)
+        self._trims.schedule(self._trims.find_trimmable_offset(offset))
         self._host.mark_dirty(self)
 
     def trim_damaged(self, offset: Offset) -> bool:
-        """Delete damaged entries below `offset`, where every other replica's log begins; False: not possible now."""
+        """Delete damaged entries below `offset`, where all other logs begin; return False if impossible now."""
         return self._trims.trim_damaged(offset)
 
-    def _no_trim(self, offset: int) -> InvalidArgument:
+    def _trim_error(self, offset: int) -> InvalidArgument:
         return InvalidArgument(f"cannot trim at {offset}: only offsets up to {self.high_watermark} are committed")
 
     @property
@@ -280,7 +279,7 @@ class PartitionReplica(ReadableReplica):
 
     def _append_error(self, size: int, is_essential: bool) -> RaftlogError | None:
         if self.is_closed:
-            return self._closed()
+            return self._closed_error()
         if self.stopped:
             return self._stopped_error()
         if self.is_frozen:
@@ -296,26 +295,26 @@ class PartitionReplica(ReadableReplica):
         future.set_exception(error)
         return future
 
-    def _accepted(self, answer: Accepted | RefusedProposal) -> Accepted:
-        """Return an accepted proposal, or raise the refusal; the core has work to do in both cases."""
+    def _check_accepted(self, answer: Accepted | RefusedProposal) -> Accepted:
+        """Return an accepted proposal, or raise the refusal; both mark the group as dirty."""
         self._host.mark_dirty(self)
         if isinstance(answer, RefusedProposal):
             raise error_of(self.name, answer)
         return answer
 
-    def _wait_for(self, accepted: Accepted, answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
+    def _add_future(self, accepted: Accepted, answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
         future: asyncio.Future[_T] = self._host.loop.create_future()
         self._open.add(accepted, future, answer)
         return future
 
     def answer(self, accepted: Accepted, answer: Callable[[Committed], _T], future: "asyncio.Future[_T]") -> None:
-        """Add one more future for the outcome of entries that were accepted before and are not delivered."""
+        """Settle `future` too with the outcome of entries that were accepted before and are not delivered yet."""
         self._open.add(accepted, future, answer)
 
     # rolls
 
     def roll_if_due(self, size: int = 0) -> None:
-        """Propose a roll when the active segment is too old, or would grow too large with `size` bytes more."""
+        """Propose a roll if the active segment is too old, or would grow too large with `size` bytes more."""
         if self.core.role is not Role.LEADER or not self.rolls.is_due(size, self._host.wall_ms):
             return
         self.write_entries()
@@ -333,7 +332,7 @@ class PartitionReplica(ReadableReplica):
     # called by the driver
 
     def take_ready(self) -> Ready | None:
-        """Return the core's next Ready; an entry to send that cannot be read ends the leadership first."""
+        """Return the core's next Ready; step down first if an entry to send cannot be read."""
         self.rolls.ahead_bytes = 0
         if self._trims.is_waiting:
             self._trims.advance()
@@ -350,7 +349,7 @@ class PartitionReplica(ReadableReplica):
         return ready
 
     def has_other_members(self) -> bool:
-        """Return whether the Raft configuration changed since the last call."""
+        """Return whether the nodes of the Raft configuration changed since the last call."""
         held, self._members = self._members, self.core.configuration
         self.configuration_index = self._members.index
         return held is not self._members
@@ -396,7 +395,7 @@ class PartitionReplica(ReadableReplica):
     def settle_committed(self) -> None:
         """Settle proposals that another leader committed, durable here or not.
 
-        A stalled disk must not delay their answer."""
+        So a stalled disk does not delay their outcome."""
         if self.core.role is not Role.LEADER and not self.is_frozen:
             self._open.settle(self.core.committed_index, self.core.leader)
 
@@ -408,7 +407,7 @@ class PartitionReplica(ReadableReplica):
         return is_stepped_down
 
     def stop(self, reason: str) -> None:
-        """Stop taking part: no message, no request, no tick; files and promises on disk stay.
+        """Stop the replica: it handles no message, request or tick any more; files, term and vote on disk stay.
 
         Open proposals have the outcome `unknown`, as after a lost leadership."""
         if self.stopped is None:
@@ -445,5 +444,5 @@ class PartitionReplica(ReadableReplica):
             self.on_end()
 
 
-def _unchanged(committed: Committed) -> Committed:
+def _return_unchanged(committed: Committed) -> Committed:
     return committed

@@ -2,7 +2,7 @@
 
     done      its last entry is committed with its term, and delivered if this replica leads
     failed    another entry was committed in the place of its first one
-    unknown   neither can be decided any more, or the replica ends
+    unknown   neither can be determined any more, or the replica is closed
 
 Until then a proposal is open; its caller may stop waiting at any time. Owned by a group."""
 
@@ -19,7 +19,7 @@ from raftlog.types import Index, Offset, Term
 
 _T = TypeVar("_T")
 _OPEN_CHECKED: Final = 10_000
-"""Number of open proposals above which those without a waiting caller are dropped."""
+"""Number of open proposals above which those without a waiting caller are removed."""
 
 
 class Committed(NamedTuple):
@@ -51,7 +51,7 @@ class Proposals:
         """Open proposals, ascending by last index."""
 
     def add(self, accepted: Accepted, future: "asyncio.Future[_T]", answer: Callable[[Committed], _T]) -> None:
-        """Add a future for the outcome of accepted entries."""
+        """Add a proposal: `future` gets the outcome of accepted entries."""
         waiting = self._open
         is_in_order = not waiting or waiting[-1].last_index < accepted.first_index
         waiting.append(_Open(accepted.last_index, accepted, stopwatch(), future, answer))
@@ -60,7 +60,7 @@ class Proposals:
             self._open = deque(sorted(left, key=lambda each: each.last_index))
 
     def settle(self, applied: Index, leader: ReplicaId | None) -> None:
-        """Complete the futures of entries up to `applied`, which are delivered, or committed by another leader."""
+        """Complete the futures of entries up to `applied`, which are delivered or were committed by another leader."""
         waiting = self._open
         next_index, next_offset = Index(0), Offset(0)
         while waiting and waiting[0].last_index <= applied:
@@ -100,7 +100,7 @@ class Proposals:
 
 
 def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
-    """Return the error for a proposal that the core of a group of this name refused."""
+    """Return the error for a proposal that the core of the group `name` refused."""
     leads = f"; {refused.leader} leads" if refused.leader else ""
     text = f"{name}: {refused.reason.value}{leads}{': ' + refused.detail if refused.detail else ''}"
     if refused.reason in (RefusalReason.NOT_LEADER, RefusalReason.TRANSFERRING):
@@ -113,7 +113,7 @@ def error_of(name: str, refused: RefusedProposal) -> RaftlogError:
 
 
 def settle_reads(name: str, ready: Ready, leader: ReplicaId | None) -> None:
-    """Complete the reads of a Ready, each by its future, unless the caller stopped waiting."""
+    """Complete the futures of a Ready's reads, except those for which no caller waits any more."""
     for request, index in ready.reads:
         future = _future_of(request)
         if not future.done():

@@ -1,19 +1,19 @@
-"""Reads of a replica's log: committed batches and entries, and records by time. Damage that is found is noted.
+"""Reads of a replica's log: committed batches and entries, and records by time. Reads note the damage that they find.
 
-`Group` adds appends, trims and the movement of the high watermark."""
+`PartitionReplica` adds appends, trims and the movement of the high watermark."""
 
 from abc import abstractmethod
 
 from raftlog.errors import CorruptBatch, LogClosed, RaftlogError
 from raftlog.runtime.log.committed_entries import CommittedEntry, read_committed
 from raftlog.runtime.log.group_log import GroupLog
-from raftlog.runtime.slices import in_slices
+from raftlog.runtime.slices import run_in_slices
 from raftlog.storage.readable_log import Lookup
 from raftlog.types import Index, Offset
 
 
 class ReadableReplica:
-    """Readable side of a replica."""
+    """Replica, as far as reads need it; base of `PartitionReplica`."""
 
     name: str
     log: GroupLog
@@ -25,7 +25,7 @@ class ReadableReplica:
     @property
     @abstractmethod
     def committed_start_offset(self) -> Offset:
-        """Log start offset for readers: by every trim that is delivered, durable here or not yet."""
+        """Log start offset for readers, after all delivered trims, durable here or not."""
 
     @abstractmethod
     def note_damage(self, error: CorruptBatch) -> None:
@@ -33,7 +33,7 @@ class ReadableReplica:
 
     @abstractmethod
     def write_entries(self) -> None:
-        """Write all entries to the files, as far as that is possible now."""
+        """Write entries to the files, as many as disk and journal allow now."""
 
     @property
     def log_start_offset(self) -> Offset:
@@ -54,12 +54,12 @@ class ReadableReplica:
             raise
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """Return the first record, with its timestamp, that is not older than `timestamp_ms`; search in slices.
+        """Return offset and timestamp of the first record that is not older than `timestamp_ms`; search in slices.
 
         Records that are durable here count, committed or not. Raises `CorruptBatch` and `LogClosed`."""
         self.write_entries()
         try:
-            return await in_slices(self._find_timestamp(timestamp_ms))
+            return await run_in_slices(self._find_timestamp(timestamp_ms))
         except CorruptBatch as error:
             self.note_damage(error)
             raise
@@ -70,7 +70,7 @@ class ReadableReplica:
             steps = segments.offset_for_timestamp_in_steps(timestamp_ms, self.committed_start_offset)
             while segments is self.log.segments:
                 if self.is_closed:
-                    raise self._closed()
+                    raise self._closed_error()
                 try:
                     next(steps)
                 except StopIteration as end:
@@ -79,9 +79,9 @@ class ReadableReplica:
                 yield
 
     def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
-        """Return committed entries from `first` on, control batches too; perhaps fewer than there are, none at the end.
+        """Return committed entries from `first` on, control batches too, as many as fit into `max_bytes`.
 
-        At least one, even if it is larger than `max_bytes`. Raises `EntriesTrimmed` when the log begins behind `first`,
+        At least one if there is any, even if it is larger. Raises `EntriesTrimmed` when the log begins behind `first`,
         `CorruptBatch`, `DescriptorsExhausted` and `InvalidBatch`."""
         try:
             return read_committed(self.log, first, self.applied_index, max_bytes)
@@ -89,5 +89,5 @@ class ReadableReplica:
             self.note_damage(error)
             raise
 
-    def _closed(self) -> LogClosed:
+    def _closed_error(self) -> LogClosed:
         return LogClosed(f"{self.name} is closed: {self.closed_by}")

@@ -1,7 +1,7 @@
-"""Messages that no correct replica sends, and their consequence: an event, and never the end of the process.
+"""Messages that no correct replica sends: each is reported by an event, and never ends the process.
 
     a contradiction by a member of the group     this replica stops until the process restarts: one of the two has lost
-                                                 what it promised, and it is unknown which one
+                                                 promised state, and it is unknown which one
     a contradiction by any other replica         dropped
     a term near the last one                     dropped
 
@@ -19,21 +19,21 @@ _logger = logging.getLogger(__name__)
 
 
 def handle_refused(group: PartitionReplica, refused: RefusedMessage) -> None:
-    """Write the event for a message that the core of this group refused, and stop the replica if necessary."""
+    """Log the event for a message that the core of this group refused, and stop the replica if necessary."""
     offending = refused.offending
     if isinstance(refused, TermRefused):
         event(_logger, "term_refused", group=group.name, message_type=type(offending).__name__, why=str(refused))
         return
     known = refused.known if isinstance(refused, Contradiction) else None
-    by = described(known) if known is not None else "this replica's own state"
+    by = describe(known) if known is not None else "this replica's own state"
     is_member = group.core.configuration.has_member(offending.sender)
     name = "replica_stopped" if is_member else "contradiction_dropped"
-    event(_logger, name, group=group.name, why=str(refused), contradicts=by, offending=described(offending))
+    event(_logger, name, group=group.name, why=str(refused), contradicts=by, offending=describe(offending))
     if is_member:
-        group.stop(f"{refused} ({described(offending)} contradicts {by})")
+        group.stop(f"{refused} ({describe(offending)} contradicts {by})")
 
 
-def described(message: Message) -> str:
+def describe(message: Message) -> str:
     """Return type and fields of a message in one line."""
     fields = zip(message._fields, message, strict=True)
     shown = ", ".join(f"{name}={value}" for name, value in fields if name not in ("to", "entries"))

@@ -1,8 +1,8 @@
 """Rolls: the decision of a group's leader to begin a new segment, and the content of the roll.
 
-Replicas never roll by themselves: they follow the roll entry, so their files are the same with any clocks and settings.
-A segment that holds no offset is never rolled, for two rolls would begin at the same offset: so none is proposed while
-another is on its way, or while the files do not show the end of the log yet. Owned by a group."""
+Replicas roll only when they append a roll entry, so their files are the same with any clocks and settings.
+A segment that holds no offset is never rolled, because two rolls would begin at the same offset: no roll is proposed
+while another one is under way, or while the files do not show the end of the log yet. Owned by a group."""
 
 import uuid
 from collections.abc import Callable
@@ -29,9 +29,9 @@ class Rolls:
         self.proposed_index = Index(0)
         """Index of the newest roll that was proposed here."""
         self.ahead_bytes = 0
-        """Bytes proposed in this turn: the log does not have them yet."""
+        """Bytes proposed in this turn, which the log does not have yet."""
         self.is_allowed: Callable[[], bool] = lambda: True
-        """Whether the follower of the log is done with the newest segment's beginning."""
+        """Whether the state machine that follows the log has processed the newest segment's beginning."""
         self._group_id, self._log = group_id, log
 
     def is_due(self, size: int, wall_ms: Callable[[], int]) -> bool:
@@ -44,7 +44,7 @@ class Rolls:
         )
 
     def may_roll(self) -> bool:
-        """Return whether the newest segment holds an offset, and certainly is the newest."""
+        """Return whether the newest segment holds an offset, and no newer one is under way."""
         log = self._log
         return (
             self.proposed_index <= log.last_index
@@ -54,7 +54,7 @@ class Rolls:
         )
 
     def next_roll(self, last: EntryId, configuration: Configuration, now_ms: int) -> bytearray:
-        """Return the batch of a roll that follows entry `last`."""
+        """Build the batch of a roll that follows entry `last`."""
         roll = Roll(
             self._group_id,
             last.index + 1,

@@ -1,23 +1,23 @@
 """Trims of a replica's log: committed trims move the log start, then closed segments below it are deleted.
 
-    owed → journaled (`TrimEntry`) → durable: the log start moves → files below it are deleted
+    scheduled → journaled (`TrimEntry`) → durable: the log start moves → files below it are deleted
     log start ≤ `start`: its position once all of that is done
-    marks of compaction that are committed → the host compacts the log below them
+    committed compaction marks → the host compacts the log below them
 
-The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
+The journal has `trim` before any hint at a commit after the trim entry, so after a restart either the log start has
 moved or the entry is delivered again. A trim that has to wait (another log is being installed, no room in the journal)
-stays owed. Files that must stay for a while (the replica is quarantined, a cut is on its way) are left over below the
-log start; they are deleted in a later turn, or with a restart. Nothing stays for replicas that copy the log: they
+stays scheduled. Files that must stay for a while (the replica is quarantined, a cut is under way) are left over below
+the log start; they are deleted in a later turn, or with a restart. No file stays for replicas that copy the log: they
 continue with the files that are left.
 
-Trims and marks are noted when they are appended, so deliveries search nothing. Those that a restart found in the files
-are looked for once, among the entries that were not known to be committed. Owned by a group."""
+Trims and marks are noted when they are appended, so deliveries need no search. Those that were in the files at a
+restart are searched for once, among the entries that were not known to be committed. Owned by a group."""
 
 from typing import Generic, Protocol, TypeVar
 
 from raftlog.errors import CorruptBatch, DescriptorsExhausted, Unavailable
 from raftlog.records import ControlKind, read_control
-from raftlog.runtime.log.control_entries import CompactedTo, TrimEntry, decode_compacted_to, decode_trim, is_control
+from raftlog.runtime.log.control_entries import CompactionMark, TrimEntry, decode_compacted_to, decode_trim, is_control
 from raftlog.runtime.log.group_log import NO_MARK, GroupLog
 from raftlog.runtime.log.leftovers import end_of_leftovers, has_leftovers, has_roll_at
 from raftlog.runtime.replica.host import Host
@@ -55,14 +55,14 @@ class Trims(Generic[G]):
 
     def __init__(self, group: G, host: Host[G]) -> None:
         self._group, self._host = group, host
-        self._owed = Offset(0)
-        """Committed trim that is not on its way to the journal yet; 0: none."""
+        self._scheduled = Offset(0)
+        """Offset of a committed trim that is not journaled yet; 0: none."""
         self._searched_to = group.applied_index
         """Index up to which the files were searched for trim entries that existed when the log was opened."""
         self._is_repair = False
-        """Whether the newest trim removes damaged entries that no replica has any more."""
-        self._asks = True
-        """Whether the log may be new here, with a mark in its rolls that was not followed yet."""
+        """Whether the newest trim removes damaged entries that no replica can supply."""
+        self._is_mark_unseen = True
+        """Whether the log may be new here, with a mark in its rolls for which no compaction was scheduled yet."""
         self.is_waiting = True
         """Whether `advance` may have something to do in the next turn."""
 
@@ -70,49 +70,49 @@ class Trims(Generic[G]):
     def start(self) -> Offset:
         """Log start offset after all committed trims, durable here or not: another leader may have announced them."""
         group = self._group
-        return max(group.log_start_offset, group.trim_to or Offset(0), self._owed)
+        return max(group.log_start_offset, group.trim_to or Offset(0), self._scheduled)
 
     def advance(self) -> None:
-        """Follow committed trims, and delete files, as far as that can be done now. Raises `FormatError`."""
+        """Apply committed trims and marks, and delete files, as far as possible now. Raises `FormatError`."""
         group, log = self._group, self._group.log
         if group.is_closed or group.is_frozen:
             return
         self._search_files()
-        if self._asks:
-            self._asks = False
+        if self._is_mark_unseen:
+            self._is_mark_unseen = False
             if log.mark != NO_MARK:
                 self._host.compact(group)
         while log.noted and log.noted[0][0] <= group.applied_index:
             self._follow(log.noted.popleft()[1])
-        if self._owed:
+        if self._scheduled:
             self._journal()
         self._drop(although_damaged=False)
 
-    def _follow(self, entry: TrimEntry | CompactedTo) -> None:
-        """Apply a committed trim or mark of compaction."""
+    def _follow(self, entry: TrimEntry | CompactionMark) -> None:
+        """Apply a committed trim or compaction mark."""
         if isinstance(entry, TrimEntry):
-            self.owe(entry.log_start_offset)
+            self.schedule(entry.log_start_offset)
         else:
             self._group.log.note_mark(entry)
             self._host.compact(self._group)
 
-    def owe(self, offset: Offset) -> None:
+    def schedule(self, offset: Offset) -> None:
         """Schedule a trim to `offset`."""
-        self._owed = max(self._owed, offset)
+        self._scheduled = max(self._scheduled, offset)
         self.is_waiting = True
 
-    def trimmable(self, offset: int) -> Offset:
-        """Return `offset`, or the one before it unless a committed roll or record stands there.
+    def find_trimmable_offset(self, offset: int) -> Offset:
+        """Return `offset` if a committed roll or record is there, otherwise the offset before it.
 
-        Only a roll may follow a log that was trimmed completely: if that roll were cut, nothing would be left of the
-        log."""
+        Only a roll may follow a log that was trimmed completely: if that roll were cut, no part of the log would be
+        left."""
         group = self._group
         if offset < group.high_watermark or has_roll_at(group.log.segments, offset, group.applied_index):
             return Offset(offset)
         return Offset(max(0, offset - 1))
 
     def trim_damaged(self, offset: Offset) -> bool:
-        """Delete damaged entries below `offset`; see `Group.trim_damaged`."""
+        """Delete damaged entries below `offset`; see `PartitionReplica.trim_damaged`."""
         group, log = self._group, self._group.log
         if (
             group.trim_to is not None
@@ -140,10 +140,10 @@ class Trims(Generic[G]):
     def restart_at(self, applied: Index) -> None:
         """Continue with a log that was fetched, whose start follows every trim up to `applied`."""
         self._searched_to = applied
-        self._asks = self.is_waiting = True
+        self._is_mark_unseen = self.is_waiting = True
 
     def _search_files(self) -> None:
-        """Search the files for committed trims and marks that a restart found.
+        """Search the files for committed trims and marks from before the restart.
 
         The search stops at a damaged entry until it is repaired; a later trim makes up for one that is lost this way.
         """
@@ -169,14 +169,14 @@ class Trims(Generic[G]):
 
     def _journal(self) -> None:
         group = self._group
-        if self._owed > max(group.log_start_offset, group.trim_to or 0):
+        if self._scheduled > max(group.log_start_offset, group.trim_to or 0):
             before = group.trim_to
             try:
-                self._host.trim(group, self._owed)
+                self._host.trim(group, self._scheduled)
             except Unavailable:  # no room in the journal: retried with the next turn
                 group.trim_to = before
                 return
-        self._owed = Offset(0)
+        self._scheduled = Offset(0)
 
     def _drop(self, *, although_damaged: bool) -> None:
         group, log = self._group, self._group.log
@@ -189,7 +189,7 @@ class Trims(Generic[G]):
                 group.note_damage(error)
             except DescriptorsExhausted:
                 pass  # left over, and retried with the next turn
-        self.is_waiting = bool(self._owed) or self._searched_to < log.noted_from - 1 or has_leftovers(log.segments)
+        self.is_waiting = bool(self._scheduled) or self._searched_to < log.noted_from - 1 or has_leftovers(log.segments)
 
     def _may_drop(self, although_damaged: bool) -> bool:
         """Return whether files and log agree, and no change of the files is under way."""

@@ -1,6 +1,6 @@
-r"""Accepting side of a connection: waits for an introduction and its proof, judges the peer, takes its frames.
+r"""Accepting side of a connection: waits for an introduction and its proof, checks the peer, takes its frames.
 
-    STRANGER  --HELLO-->  INTRODUCED  --PROOF, judged well-->  PEER  -->  closed
+    STRANGER  --HELLO-->  INTRODUCED  --PROOF, accepted-->  PEER  -->  closed
         \--anything else, too late-->  closed  \--anything else, not proved, refused, too late-->  closed
 
 Frames are taken from peers only. Raft messages must name the peer's own node and disk as their sender, and are
@@ -31,13 +31,13 @@ from raftlog.runtime.rpc.handshake import (
     HandshakeRefusal,
     Hello,
     Reason,
+    check_peer,
+    check_version,
     decode_hello,
     decode_refusal,
     encode_hello,
     encode_refusal,
     is_outsider,
-    judge,
-    judge_version,
     pack_hello,
     pack_refusal,
 )
@@ -70,7 +70,7 @@ class AcceptedConnection:
     def __init__(self, endpoint: Endpoint, registry: ConnectionRegistry, connection: Connection) -> None:
         self.connection = connection
         self.hello: Hello | None = None
-        """Introduction of the peer; None before it was proved."""
+        """Introduction of the peer; None until its identity is proved."""
         self._introduced: tuple[Hello, Hello, bytes] | None = None
         """Our introduction, theirs, and the transcript, while the proof is awaited."""
         self._endpoint = endpoint
@@ -78,11 +78,11 @@ class AcceptedConnection:
         self._timer: asyncio.TimerHandle | None = None
         self._decoder = TurnDecoder()
         self._replica: ReplicaId
-        """Node and disk of the peer, once there is one."""
+        """Node and disk of the peer; set after the handshake."""
         self._writer: Writer | None = None
         self._server: RequestServer | None = None
         self._is_noted = False
-        """Whether the memory of peers counts it among the open connections."""
+        """Whether the memory of peers counts this connection as open."""
 
     def end(self) -> None:
         """Write the waiting messages, and close; called when the process stops."""
@@ -92,7 +92,7 @@ class AcceptedConnection:
 
     # the handler
 
-    def opened(self) -> None:
+    def on_open(self) -> None:
         self._registry.add(self)
         timeout_s = self._endpoint.config.handshake_timeout_ms / 1000
         self._timer = self._endpoint.loop.call_later(timeout_s, self._time_out)
@@ -129,11 +129,11 @@ class AcceptedConnection:
             self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_theirs=True))
             self._endpoint.on_refused(refusal)
 
-    def resumed(self) -> None:
+    def on_writable(self) -> None:
         if self._writer is not None:
             self._writer.resume()
 
-    def closed(self, error: Exception | None) -> None:
+    def on_close(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._registry.drop(self)
@@ -162,7 +162,7 @@ class AcceptedConnection:
     def _introduce(self, their_body: bytes) -> None:
         theirs = decode_hello(their_body)
         ours = self._endpoint.hello(theirs.channel)
-        refusal = judge_version(ours, theirs)
+        refusal = check_version(ours, theirs)
         if refusal is not None:
             self._refuse(refusal, encode_refusal(refusal))
             return
@@ -180,7 +180,7 @@ class AcceptedConnection:
             self._refuse(refusal, encode_refusal(refusal))
             return
         known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
-        refusal = judge(ours, theirs, known)
+        refusal = check_peer(ours, theirs, known)
         answer = b"" if refusal is None else pack_refusal(refusal)
         own_proof = encode_proof(endpoint.credentials.prove(ProvingSide.ACCEPTOR, transcript, answer))
         if refusal is not None:

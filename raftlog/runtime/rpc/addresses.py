@@ -9,9 +9,7 @@ from raftlog.errors import InvalidArgument
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an IP address belongs to this machine alone.
-
-    Either family counts, and also an IPv4 address mapped into IPv6."""
+    """Return whether an IP address is a loopback address: IPv4, IPv6, or IPv4 mapped into IPv6."""
     ip = ipaddress.ip_address(address)
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback
@@ -21,7 +19,7 @@ async def resolve(loop: asyncio.AbstractEventLoop, host: str) -> list[str]:
     """Return all IP addresses of a host name or address, in the resolver's order.
 
     The transport binds these and not the name, so that the addresses that were checked are those that are bound. Raises
-    `InvalidArgument` for an empty name, which would stand for every address, and for one that has no address."""
+    `InvalidArgument` for an empty name, which would mean every address, and for one that has no address."""
     if not host:
         raise InvalidArgument("an address to listen on needs a host; 127.0.0.1 for this machine alone")
     try:

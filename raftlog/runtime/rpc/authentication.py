@@ -4,10 +4,11 @@
                  boot epoch, life and nonce of either side
     proof      = HMAC-SHA256(key, label · side · transcript · refusal)
 
-Each side draws its nonce for the single connection, so a recorded proof fits no other one; the side is part of the
-proof, so a reflected one fails; a refusal is part of it, so only a member can refuse with consequences. Keys are
-derived from the cluster secret for this purpose alone (`raftlog.cluster_secret`). The URI name `raftlog:node:<id>` in
-the certificate of a TLS connection is compared with the node id in any case, and proves it where there is no secret.
+Each side draws its nonce for the single connection, so a recorded proof is valid for no other connection; the side is
+part of the proof, so a reflected one fails; a refusal is part of it, so only a member can refuse with consequences.
+Keys are derived from the cluster secret for this purpose alone (`raftlog.cluster_secret`). The URI name
+`raftlog:node:<id>` in the certificate of a TLS connection is compared with the node id in any case, and proves it where
+there is no secret.
 
 The secret keeps strangers out. It does not protect a connection from an attacker on its path, who can relay the
 handshake and change what follows: that needs TLS. Pure; called by both sides of a connection."""
@@ -31,7 +32,7 @@ _PROOF_FIELDS: Final = 2
 
 
 class ProvingSide(Enum):
-    """The side of a connection that proves something; the values are part of the format."""
+    """Side of a connection that proves its identity; the values are part of the format."""
 
     CONNECTOR = b"connector"
     ACCEPTOR = b"acceptor"
@@ -51,11 +52,13 @@ class Credentials(NamedTuple):
 
     def prove(self, side: ProvingSide, transcript: bytes, refusal: bytes = b"") -> Proof:
         """Return this side's proof; it covers the refusal, if there is one."""
-        return Proof(_mac(self.keys[0], side, transcript, refusal) if self.keys else b"", refusal)
+        return Proof(_compute_mac(self.keys[0], side, transcript, refusal) if self.keys else b"", refusal)
 
     def accepts(self, proof: Proof, side: ProvingSide, transcript: bytes) -> bool:
-        """Return whether the other side, `side`, made this proof with one of our keys. Takes the same time always."""
-        matches = [hmac.compare_digest(proof.mac, _mac(key, side, transcript, proof.refusal)) for key in self.keys]
+        """Return whether the other side, `side`, made this proof with one of our keys; in constant time."""
+        matches = [
+            hmac.compare_digest(proof.mac, _compute_mac(key, side, transcript, proof.refusal)) for key in self.keys
+        ]
         return any(matches)
 
     def __repr__(self) -> str:
@@ -68,7 +71,7 @@ def credentials_of(secret: ClusterSecret | None) -> Credentials:
 
 
 def transcript_of(connector_hello: bytes, acceptor_hello: bytes) -> bytes:
-    """Join the bodies of both HELLO frames; the length of the first keeps the two apart."""
+    """Return the transcript: both HELLO bodies joined, after the length of the first, which delimits them."""
     return len(connector_hello).to_bytes(4, "big") + connector_hello + acceptor_hello
 
 
@@ -80,7 +83,7 @@ def authenticate(
     theirs: Hello,
     certified: Collection[int],
 ) -> HandshakeRefusal | None:
-    """Return the refusal when the other side has not proved its identity; None when it has.
+    """Return the refusal of a side that has not proved its identity; None if it has.
 
     `certified` are the node ids in its certificate; empty without TLS, and for a certificate that names no node."""
     node = theirs.identity.node_id
@@ -126,6 +129,6 @@ def decode_proof(body: Buffer) -> Proof:
     raise BadFrame("a proof that cannot be read")
 
 
-def _mac(key: bytes, side: ProvingSide, transcript: bytes, refusal: bytes) -> bytes:
+def _compute_mac(key: bytes, side: ProvingSide, transcript: bytes, refusal: bytes) -> bytes:
     parts = (_PURPOSE, side.value, transcript, refusal)
     return hmac.digest(key, b"".join(len(part).to_bytes(4, "big") + part for part in parts), hashlib.sha256)

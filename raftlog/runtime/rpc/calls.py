@@ -4,10 +4,10 @@
     ANSWER    [correlation, header value, sizes]                          likewise
     FAILURE   [correlation, error]                                        see `failures`
 
-A reader of an answer ignores fields behind those that it knows; a request with an unknown field is refused.
+A reader of an answer ignores additional fields at the end; a request with an unknown field is refused.
 
-`correlation` numbers the requests of a connection. Sizes are four bytes for each piece. Time travels as what remains of
-it, never as a clock reading. What is large belongs into the payload, where it is not copied into msgpack.
+`correlation` numbers the requests of a connection. Sizes are four bytes for each piece. A timeout is sent as the
+remaining time, never as a clock reading. Large data belongs into the payload, where it is not copied into msgpack.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.failures import as_fields, from_fields
 from raftlog.runtime.rpc.frames.columns import pack_numbers, unpack_numbers
-from raftlog.runtime.rpc.frames.entries import slices
+from raftlog.runtime.rpc.frames.entries import cut_payload
 from raftlog.runtime.rpc.frames.frame import HEAD_SIZE, Frame, FrameKind, encode_frame
 from raftlog.runtime.rpc.frames.packing import pack_value, unpack_value
 from raftlog.types import Buffer
@@ -29,9 +29,9 @@ _NUMBER_MAX = (1 << 63) - 1
 
 
 class Call(NamedTuple):
-    """Request by name. `value` is anything made of numbers, text, bytes, lists (not tuples) and mappings.
+    """Request by name. `value` consists of numbers, text, bytes, lists (not tuples) and mappings.
 
-    `timeout_ms` is the remaining time; the server does not begin an operation that it cannot end in that time."""
+    `timeout_ms` is the remaining time; the server does not begin an operation that it cannot complete in that time."""
 
     name: str
     value: Any = None
@@ -40,33 +40,33 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer to a request; `payload` in the pieces in which it was given."""
+    """Answer to a request; `payload` is the list of pieces that the handler returned."""
 
     value: Any = None
     payload: tuple[Buffer, ...] = ()
 
 
 def encode_call(correlation: int, call: Call, config: RpcConfig) -> list[Buffer]:
-    """Return the frame of a request. Raises `InvalidArgument` for one that cannot be sent, and without time left."""
+    """Return the frame of a request. Raises `InvalidArgument` if it cannot be sent, or if no time is left."""
     if call.timeout_ms < 1:
         raise InvalidArgument(f"{call.name} has {call.timeout_ms} ms left; it was not sent")
-    head = [correlation, call.timeout_ms, call.name, call.value, _sizes(call.payload)]
+    head = [correlation, call.timeout_ms, call.name, call.value, _pack_sizes(call.payload)]
     return _encode(FrameKind.CALL, head, call.payload, config)
 
 
 def decode_call(frame: Frame, config: RpcConfig) -> tuple[int, Call]:
-    """Return correlation and request; raises `BadFrame`."""
+    """Return the correlation number and the request in a frame; raises `BadFrame`."""
     match unpack_value(frame.body, config.list_items_max):
         case [int(correlation), int(timeout_ms), str(name), value, bytes(sizes)] if _is_number(
             correlation
         ) and _is_number(timeout_ms):
-            return correlation, Call(name, value, _pieces(frame.payload, sizes), timeout_ms)
+            return correlation, Call(name, value, _split_payload(frame.payload, sizes), timeout_ms)
     raise BadFrame("a request that cannot be read")
 
 
 def encode_answer(correlation: int, answer: Answer, config: RpcConfig) -> list[Buffer]:
-    """Return the frame of an answer. Raises `InvalidArgument` for one that cannot be sent."""
-    return _encode(FrameKind.ANSWER, [correlation, answer.value, _sizes(answer.payload)], answer.payload, config)
+    """Return the frame of an answer. Raises `InvalidArgument` if it cannot be sent."""
+    return _encode(FrameKind.ANSWER, [correlation, answer.value, _pack_sizes(answer.payload)], answer.payload, config)
 
 
 def encode_failure(correlation: int, error: RaftlogError, config: RpcConfig) -> list[Buffer]:
@@ -74,18 +74,18 @@ def encode_failure(correlation: int, error: RaftlogError, config: RpcConfig) -> 
 
 
 def decode_answer(frame: Frame, config: RpcConfig) -> tuple[int, Answer | RaftlogError]:
-    """Return correlation, and answer or error; raises `BadFrame`."""
+    """Return the correlation number and the answer or error in a frame; raises `BadFrame`."""
     body = unpack_value(frame.body, config.list_items_max)
     match body:
         case [int(correlation), value, bytes(sizes), *_] if frame.kind is FrameKind.ANSWER and _is_number(correlation):
-            return correlation, Answer(value, _pieces(frame.payload, sizes))
+            return correlation, Answer(value, _split_payload(frame.payload, sizes))
         case [int(correlation), fields, *_] if frame.kind is FrameKind.FAILURE and _is_number(correlation):
             return correlation, from_fields(fields)
     raise BadFrame("an answer that cannot be read")
 
 
 def row_of(make: type[Row], value: Any) -> Row:
-    """Make a tuple type from a list in an answer; raise `TypeError`.
+    """Return the named tuple of type `make` that a list in an answer represents; raises `TypeError`.
 
     Unknown fields at the end are ignored, and missing ones get their defaults. Only answers are read in this way.
     """
@@ -106,11 +106,11 @@ def _encode(kind: FrameKind, head: list[Any], payload: Sequence[Buffer], config:
     return encode_frame(kind, body, payload)
 
 
-def _sizes(payload: Sequence[Buffer]) -> bytes:
+def _pack_sizes(payload: Sequence[Buffer]) -> bytes:
     return pack_numbers("I", list(map(len, payload)))
 
 
-def _pieces(payload: bytes | memoryview, sizes: bytes) -> tuple[Buffer, ...]:
+def _split_payload(payload: bytes | memoryview, sizes: bytes) -> tuple[Buffer, ...]:
     if not sizes and not payload:
         return ()
-    return tuple(slices(payload, unpack_numbers("I", sizes, len(sizes) // _SIZE_BYTES)))
+    return tuple(cut_payload(payload, unpack_numbers("I", sizes, len(sizes) // _SIZE_BYTES)))

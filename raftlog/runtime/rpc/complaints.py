@@ -1,8 +1,8 @@
 """Connections on the RPC port that break the protocol: counted, and logged at a bounded rate.
 
-A source is an address. Each is logged once in an interval, with the number of its complaints since; the bytes that it
-sent are never logged. At most `sources_max` sources are distinguished; the one that is silent longest is forgotten
-first. Time is a parameter."""
+A source is an address. Each is logged once in an interval, with the number of its complaints since then; the bytes that
+it sent are never logged. At most `sources_max` sources are distinguished; the one without complaints for the longest
+time is removed first. Time is a parameter."""
 
 import logging
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class _Source(NamedTuple):
 
 
 class Complaints:
-    """Counter and log of connections that ended before their handshake or because they broke the protocol."""
+    """Counter and log of connections that broke the protocol or ended before the handshake was complete."""
 
     def __init__(self, config: RpcConfig) -> None:
         self._interval_s = config.complaint_interval_ms / 1000
@@ -30,7 +30,7 @@ class Complaints:
         self.count = 0
 
     def note(self, source: str, reason: str, now: float) -> bool:
-        """Count a complaint; return whether it was logged as well."""
+        """Count a complaint about `source`; return whether it was logged as well."""
         self.count += 1
         known = self._sources.pop(source, None)
         if known is not None and now - known.logged_at < self._interval_s:

@@ -8,43 +8,42 @@ from raftlog.topic_config import KIB, MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcConfig:
-    """Sizes in bytes, times in milliseconds; every number is at least 1.
+    """Bounds of the transport: sizes in bytes, times in milliseconds; every number is at least 1.
 
     2 · turn_bytes ≤ frame_bytes_max,   turn_bytes + frame_bytes_max / 8 ≤ body_bytes_max (an entry has at least 61
     bytes of payload for 8 in the body),   header_bytes_max ≤ frame_bytes_max,   reconnect_min_ms ≤ reconnect_max_ms
     """
 
     frame_bytes_max: int = 64 * MIB
-    """The largest frame that is sent or taken."""
+    """Largest frame that is sent or accepted."""
     body_bytes_max: int = 16 * MIB
-    """The largest body of a frame of Raft messages: everything but the batches themselves."""
+    """Largest body of a frame of Raft messages: all fields except the batches."""
     header_bytes_max: int = MIB
-    """The largest header value of a request or answer; large data belongs into the payload. Decoding a header takes up
-    to about 64 times its size in memory."""
+    """Largest header value of a request or answer; large data belongs into the payload. Decoding a header takes up to
+    about 64 times its size in memory."""
     list_items_max: int = 16 * KIB
-    """The longest list or mapping inside a header value."""
+    """Greatest number of items of a list or mapping inside a header value."""
     hello_bytes_max: int = 4 * KIB
-    """The largest frame of a handshake."""
+    """Largest frame of a handshake."""
     read_buffer_bytes: int = 256 * KIB
     """Bytes read at once from a connection; larger frames are read into memory of their own."""
     receive_bytes_max: int = 128 * MIB
     """Memory for larger frames while they arrive, over all connections together; allocated as bytes arrive."""
     write_buffer_bytes: int = MIB
-    """Bytes given to the socket before it has taken them; the rest waits in the send queue, where it can be dropped."""
+    """Bytes passed to the socket and not sent yet; the rest waits in the send queue, where it can be dropped."""
     turn_bytes: int = 4 * MIB
-    """Messages of one turn beyond this go in several frames."""
+    """Size above which the messages of one turn are sent in several frames."""
     send_queue_bytes_max: int = 32 * MIB
-    """Bytes that may wait for one connection. Past it Raft messages are dropped, the oldest heartbeats first, and
-    requests
-    are refused. A single frame always finds room in an empty queue."""
+    """Bytes that may wait for one connection. Above this bound Raft messages are dropped, the oldest heartbeats first,
+    and requests are refused. A single frame always fits into an empty queue."""
     calls_outstanding_max: int = 16 * KIB
-    """Requests to one peer and channel without an answer yet."""
+    """Greatest number of requests to one peer and channel without an answer yet."""
     calls_served_max: int = 4 * KIB
-    """Requests of one connection that are being served; more are answered with `Overloaded`."""
+    """Greatest number of requests of one connection that are served at once; more are answered with `Overloaded`."""
     served_bytes_max: int = 64 * MIB
-    """Payload of those requests."""
+    """Greatest payload of those requests together."""
     bulk_timeout_ms: int = 30_000
-    """Timeout of a request over the bulk channel, unless its caller gives up sooner."""
+    """Timeout of a request over the bulk channel, unless its caller sets a shorter one."""
     bulk_bytes_per_s: int = 128 * MIB
     """Rate at which this process sends over all its bulk connections together."""
     bulk_burst_bytes: int = MIB
@@ -56,18 +55,18 @@ class RpcConfig:
     stall_timeout_ms: int = 30_000
     """Time without further bytes of a frame that was begun, after which its connection ends."""
     close_timeout_ms: int = 1_000
-    """Time for the remaining bytes to be sent when the transport closes."""
+    """Time in which the remaining bytes are sent when the transport closes."""
     reconnect_min_ms: int = 50
     reconnect_max_ms: int = 1_000
-    """The pause before a new attempt doubles between these two; a random part of up to half of it is left out."""
+    """Bounds of the pause before a new attempt, which doubles; a random part of up to half of it is omitted."""
     strangers_max: int = 128
-    """Accepted connections that have not introduced themselves; more are closed at once."""
+    """Greatest number of accepted connections before their handshake is done; more are closed at once."""
     complaint_interval_ms: int = 60_000
     """Interval in which one source is logged at most once."""
     sources_max: int = 1_024
-    """Most sources that are distinguished for that."""
+    """Greatest number of sources that are distinguished in the log."""
     peers_remembered_max: int = 4_096
-    """Disks of which boot epoch and journal sequence are remembered."""
+    """Greatest number of disks whose boot epoch and journal sequence are kept."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -1,7 +1,7 @@
-"""One socket: frames in and out. Its handler knows the other side and the meaning of the frames.
+"""Connection over one socket: frames in and out. Its handler interprets the frames.
 
 A protocol of asyncio (and uvloop), not a stream: bytes are read into the frame reader's own memory, and a write passes
-a list of buffers on. Any invalid input ends the connection, and nothing more of it is read."""
+a list of buffers to the socket. Any invalid input ends the connection, and no more of it is read."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame
-from raftlog.runtime.rpc.frames.frame import Frame, FrameBound, FrameReader, joined
+from raftlog.runtime.rpc.frames.frame import Frame, FrameBound, FrameReader, join_buffers
 from raftlog.types import Buffer
 
 _KEEPALIVE: Final = (
@@ -22,46 +22,46 @@ _KEEPALIVE: Final = (
     (socket.IPPROTO_TCP, "TCP_KEEPCNT", 5),
     (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 15_000),
 )
-"""A machine that vanished is noticed after about 15 s, whether we send or not; not every system has all of these."""
+"""Socket options that detect a vanished machine after about 15 s, even without writes; not every system has all."""
 
 
 _SCRATCH_BYTES: Final = 4096
 """Size of the buffer for bytes that still arrive on a connection that is closing."""
 _HANDSHAKE_BUFFERS: Final = 2
-"""Frames of the handshake that are read at once."""
+"""Number of handshake frames that are read at once."""
 
 
 class Handler(Protocol):
     """Receiver of a connection's frames and events."""
 
-    def opened(self) -> None: ...
+    def on_open(self) -> None: ...
 
     def take(self, frame: Frame) -> None:
-        """Process a frame that arrived; `BadFrame` from here ends the connection."""
+        """Process a frame that arrived; `BadFrame` raised here ends the connection."""
         ...
 
-    def resumed(self) -> None:
-        """Continue to write: the socket takes more."""
+    def on_writable(self) -> None:
+        """Continue to write, because the socket accepts more bytes."""
         ...
 
-    def closed(self, error: Exception | None) -> None:
-        """Handle the end of the connection, once for each that was made; `error` is its reason, if that is known."""
+    def on_close(self, error: Exception | None) -> None:
+        """Handle the end of the connection, once if it was made; `error` is the reason, if known."""
         ...
 
 
 class _ClosedHandler:
-    """Handler of a closed connection: it replaces the one that refers to the connection."""
+    """Handler of a closed connection, in place of the one that refers to the connection."""
 
-    def opened(self) -> None:
+    def on_open(self) -> None:
         raise AssertionError("a connection was made twice")
 
     def take(self, frame: Frame) -> None:
         raise AssertionError(f"a frame of kind {frame.kind.name} came over a closed connection")
 
-    def resumed(self) -> None:
+    def on_writable(self) -> None:
         """Do nothing: no bytes are left to write."""
 
-    def closed(self, error: Exception | None) -> None:
+    def on_close(self, error: Exception | None) -> None:
         raise AssertionError("a connection was lost twice")
 
 
@@ -69,7 +69,7 @@ _CLOSED_HANDLER: Final = _ClosedHandler()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Connection of one attempt, on either side; `handler` is set by the owner before anything can arrive.
+    """Frames over one socket, for either side; `handler` is set by the owner before anything can arrive.
 
     Until `expect` is called, only frames of the handshake are accepted. After its end the connection refers neither to
     its handler nor to its memory any more, so that both are freed at once, without the garbage collector."""
@@ -88,9 +88,9 @@ class Connection(asyncio.BufferedProtocol):
         self._budget = budget
         self._reader = FrameReader(bounds, _HANDSHAKE_BUFFERS * config.hello_bytes_max)
         self._has_memory = False
-        """Whether it holds memory of the budget, for a large frame."""
+        """Whether the connection holds memory of the budget, for a large frame."""
         self._is_waiting = False
-        """Whether it waits for memory; nothing is read until there is some."""
+        """Whether the connection waits for memory; until then no bytes are read."""
         self._transport: asyncio.Transport | None = None
         self._error: Exception | None = None
         self._moved_at = loop.time()
@@ -99,12 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closing = False
         """Whether reading and writing have ended."""
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Result is set when a connection that was made is closed."""
+        """Done when a connection that was made is closed."""
         self.source = "?"
         """Address of the other side, without its port."""
 
     def expect(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
-        """Accept these kinds of frames from now on, and read up to `buffer_bytes` at once."""
+        """Set the kinds of frames that are accepted, and the number of bytes to read at once."""
         self._reader.bounds = bounds
         self._reader.set_buffer(buffer_bytes)
 
@@ -113,27 +113,27 @@ class Connection(asyncio.BufferedProtocol):
         return frozenset() if self._transport is None else certified_nodes(self._transport.get_extra_info("peercert"))
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Write frames, in one system call, or as many as the socket needs."""
+        """Write frames, in one system call if the socket takes all of them."""
         if self._transport is not None and not self.is_closing:
-            self._transport.writelines(joined(buffers))
+            self._transport.writelines(join_buffers(buffers))
 
     def write_at_once(self) -> None:
-        """Pass writes to the socket when they are made; uvloop delays those below its limit to the end of a turn."""
+        """Disable uvloop's delay of small writes to the end of a turn."""
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=1)
 
     def write_buffer_bytes(self) -> int:
-        """Return the bytes that were written and not yet taken by the socket."""
+        """Return the number of bytes that were written and not yet sent by the socket."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self, error: Exception | None = None) -> None:
-        """Close after all that was written is sent."""
+        """Close the connection after all written bytes are sent."""
         self._end(error)
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, error: Exception | None = None) -> None:
-        """Close at once."""
+        """Close the connection at once, without sending written bytes."""
         self._end(error)
         if self._transport is not None:
             self._transport.abort()
@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error = self._error or error
 
     def is_stalled(self, now: float) -> bool:
-        """Return whether a frame was begun, and no further byte of it came for `stall_timeout_ms`."""
+        """Return whether a frame is incomplete and no byte of it has arrived for `stall_timeout_ms`."""
         is_late = now - self._moved_at > self._config.stall_timeout_ms / 1000
         return is_late and not self.is_closing and self._reader.is_inside_frame and not self._is_waiting
 
@@ -154,8 +154,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=self._config.write_buffer_bytes)
         self.source = source_of(transport)
-        _keep_alive(transport)
-        self.handler.opened()
+        _enable_keep_alive(transport)
+        self.handler.on_open()
         if self.is_closing:  # closed before it was made: no caller waits for it any more
             transport.abort()
 
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._make_room()
 
     def _make_room(self) -> None:
-        """Get memory for the rest of a large frame, or stop reading until there is some."""
+        """Take memory for the rest of a large frame, or stop reading until there is some."""
         self._has_memory = True
         if self._budget.take(self, self._reader.room_wanted, self._grow):
             self._reader.grow()
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.is_paused = False
-        self.handler.resumed()
+        self.handler.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.release(self)
         handler, self.handler = self.handler, _CLOSED_HANDLER
         del self._reader
-        handler.closed(self._error or exc)
+        handler.on_close(self._error or exc)
         self.closed.set_result(None)
 
 
@@ -226,7 +226,7 @@ def source_of(transport: asyncio.BaseTransport) -> str:
     return str(name[0]) if isinstance(name, tuple) and name else "?"
 
 
-def _keep_alive(transport: asyncio.BaseTransport) -> None:
+def _enable_keep_alive(transport: asyncio.BaseTransport) -> None:
     endpoint = transport.get_extra_info("socket")
     if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -1,4 +1,4 @@
-"""Connection to an address, from the first packet to the end of the handshake: for links to peers and for probes."""
+"""Establishment of a connection to an address, up to the end of the handshake: for links to peers and for probes."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ Address = tuple[str, int]
 
 
 def new_outgoing(endpoint: Endpoint, node: NodeId | None, channel: Channel) -> Outgoing:
-    """Return a connection that is not made yet: to a node, or to any process at an address (None)."""
+    """Return a connection that is not open yet: to a node, or to any process at an address if `node` is None."""
     config = endpoint.config
     connection = Connection(endpoint.loop, config, bounds_of_strangers(config), endpoint.receive_budget)
     outgoing = connection.handler = Outgoing(endpoint, node, channel, connection)

@@ -1,4 +1,4 @@
-"""State that all connections of one process share: its identity, its memory of peers, its hooks and budgets.
+"""State that all connections of one process share: identity, memory of peers, hooks and budgets.
 
 The hooks are set by the owner of the transport before it starts."""
 
@@ -32,12 +32,12 @@ def _ignore(*_: object) -> None:
     return None
 
 
-async def _serve_nothing(node: NodeId, request: object) -> object:
+async def _refuse_request(node: NodeId, request: object) -> object:
     raise Unavailable(f"{type(request).__name__} of node {node} is not served here")
 
 
 class Endpoint:
-    """Shared state of one transport's connections. `draw_nonce` returns that many unpredictable bytes."""
+    """Shared state of one transport's connections. `draw_nonce(n)` returns n unpredictable bytes."""
 
     def __init__(
         self,
@@ -53,23 +53,23 @@ class Endpoint:
         self.loop: asyncio.AbstractEventLoop
         """Set when the transport starts."""
         self.is_closing = False
-        """Whether the process stops and closes its connections itself."""
+        """Whether the transport is closing its connections because the process stops."""
         self.memory = PeerMemory(config.peers_remembered_max)
         self.complaints = Complaints(config)
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None] = _ignore
         self.on_beat: Callable[[NodeId, ProcessBeat], None] = _ignore
         self.on_connection: Callable[[NodeId, Channel, bool], None] = _ignore
         self.on_refused: Callable[[HandshakeRefusal], None] = _ignore
-        self.serve: Callable[[NodeId, object], Awaitable[object]] = _serve_nothing
+        self.serve: Callable[[NodeId, object], Awaitable[object]] = _refuse_request
         self.serve_probe: Callable[[PeerIdentity, object], Awaitable[object]] = lambda peer, request: self.serve(
             peer.node_id, request
         )
         self.tasks: dict[asyncio.Task[None], None] = {}
-        """Requests being served, also those whose connection is closed."""
+        """Tasks of requests that are being served, also those whose connection is closed."""
         self.messages_from_outsiders = 0
-        """Raft messages of processes that are not members of the cluster; dropped."""
+        """Number of Raft messages that were dropped because their senders are not members of the cluster."""
         self.identity = identity
-        """Function that returns our present identity."""
+        """Function that returns the present identity of this process."""
         self._draw_nonce = draw_nonce
         self._life = random.randbytes(LIFE_SIZE)
         self.traffic = {channel: Traffic() for channel in Channel}
@@ -81,7 +81,7 @@ class Endpoint:
         return Hello(PROTOCOL_VERSION, channel, self._life, self.identity(), self._draw_nonce(NONCE_SIZE))
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
-        """Set the rate of all bulk connections together; None: the rate in the settings."""
+        """Set the total rate of all bulk connections; None restores the rate in the settings."""
         self._bulk_budget.set_rate(bytes_per_s or self.config.bulk_bytes_per_s)
 
     def budget(self, channel: Channel) -> TokenBucket | None:
@@ -90,13 +90,13 @@ class Endpoint:
 
 
 def bounds_of_strangers(config: RpcConfig) -> Mapping[int, FrameBound]:
-    """Return the frames that are accepted before the handshake is done."""
+    """Return the kinds and bounds of frames that are accepted before the handshake is done."""
     bound = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
     return {FrameKind.HELLO: bound, FrameKind.PROOF: bound, FrameKind.REFUSAL: bound}
 
 
 def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, FrameBound]:
-    """Return the frames that are accepted from a peer that connected to us."""
+    """Return the kinds and bounds of frames that are accepted from a peer that connected to this process."""
     small = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
     bounds: dict[int, FrameBound] = {
         FrameKind.REFUSAL: small,
@@ -109,6 +109,6 @@ def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, Frame
 
 
 def bounds_of_answers(config: RpcConfig) -> Mapping[int, FrameBound]:
-    """Return the frames that are accepted from a peer that we connected to."""
+    """Return the kinds and bounds of frames that are accepted from a peer to which this process connected."""
     bound = FrameBound(config.header_bytes_max, config.frame_bytes_max)
     return {FrameKind.ANSWER: bound, FrameKind.FAILURE: bound}

@@ -6,21 +6,21 @@ Each is in the tree of `raftlog.errors`, and an `OSError` where callers of a tra
     NotConnected        Unavailable, ConnectionError        definite: nothing was sent
     HandshakeRefused    Unavailable, ConnectionError        definite: one side refuses the other, with a reason
     ConnectionLost      OutcomeUnknown, ConnectionError     the connection broke after the request was taken
-    NoAnswer            OutcomeUnknown, TimeoutError        sent, and nothing came back in time"""
+    NoAnswer            OutcomeUnknown, TimeoutError        sent, and no answer arrived in time"""
 
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 
 
 class BadFrame(RaftlogError):
-    """Bytes that are no frame, or a frame that is not allowed at this point. Its connection is closed."""
+    """Error for bytes that are no frame, or a frame that is not allowed at this point; the connection is closed."""
 
 
 class NotConnected(Unavailable, ConnectionError):
-    """Missing connection to the node; the request was not sent."""
+    """Error for a request that was not sent, because there is no connection to the node."""
 
 
 class HandshakeRefused(Unavailable, ConnectionError):
-    """Refusal of a connection between two processes; the message has the reason, and the correction.
+    """Error for a refused connection between two processes; the message has the reason and the remedy.
 
     `reason` is a number of `handshake.Reason`; with `is_theirs` the other side refused us."""
 
@@ -30,8 +30,8 @@ class HandshakeRefused(Unavailable, ConnectionError):
 
 
 class ConnectionLost(OutcomeUnknown, ConnectionError):
-    """Connection that broke before the answer came; the other side may have executed the request."""
+    """Error for a connection that broke before the answer arrived; the other side may have executed the request."""
 
 
 class NoAnswer(OutcomeUnknown, TimeoutError):
-    """Deadline that passed before the answer came."""
+    """Error for a request whose deadline passed before the answer arrived."""

@@ -1,4 +1,4 @@
-"""Errors across a connection: an operation that failed there fails here with the same error of `raftlog.errors`.
+"""Errors across a connection: an error of `raftlog.errors` in a remote operation is raised at its caller as well.
 
 An error travels as its name, its outcome and its constructor's arguments. One that this version does not define becomes
 `OutcomeUnknown` or `Unavailable`, by its outcome, so the caller concludes no more than the other side stated."""
@@ -38,21 +38,23 @@ _FIELDS: Final[dict[type[RaftlogError], tuple[tuple[str, type], ...]]] = {
         ("partition", int),
     ),
 }
-"""Errors that are made of more than a message."""
+"""Errors whose constructors take more than a message."""
 
 
-def _tree(root: type[RaftlogError]) -> Iterator[type[RaftlogError]]:
+def _walk_subclasses(root: type[RaftlogError]) -> Iterator[type[RaftlogError]]:
     yield root
     for branch in root.__subclasses__():
-        yield from _tree(branch)
+        yield from _walk_subclasses(branch)
 
 
-_BY_NAME: Final = {error.__name__: error for error in _tree(RaftlogError) if error.__module__ == errors.__name__}
+_BY_NAME: Final = {
+    error.__name__: error for error in _walk_subclasses(RaftlogError) if error.__module__ == errors.__name__
+}
 
 
 def as_fields(error: RaftlogError) -> list[Any]:
-    """Return an error as a header value: name, whether its outcome is unknown, arguments."""
-    name = _nearest(type(error))
+    """Encode an error as a header value: name, whether its outcome is unknown, arguments."""
+    name = _find_base_name(type(error))
     fields = _FIELDS.get(_BY_NAME[name])
     if fields is not None:
         return [name, error.outcome == "unknown", [getattr(error, field) for field, _ in fields]]
@@ -63,7 +65,7 @@ def as_fields(error: RaftlogError) -> list[Any]:
 
 
 def from_fields(value: Any) -> RaftlogError:
-    """Return the error of a header value; raises `BadFrame` for any other value."""
+    """Decode an error from a header value; raises `BadFrame` for any other value."""
     match value:
         case [str(name), bool(is_unknown), [*arguments], *_]:
             pass
@@ -80,18 +82,18 @@ def from_fields(value: Any) -> RaftlogError:
         return error_type(*known)
     message = " ".join(argument for argument in arguments if type(argument) is str)
     if error_type is NotLeader:
-        return NotLeader(message, _leader(arguments[1:]))
+        return NotLeader(message, _decode_leader(arguments[1:]))
     return error_type(message)
 
 
-def _nearest(error_type: type[RaftlogError]) -> str:
-    """Return the name of the nearest class of the tree itself.
+def _find_base_name(error_type: type[RaftlogError]) -> str:
+    """Return the name of the nearest base class that is in `raftlog.errors`.
 
-    The other side does not have subclasses that are made elsewhere."""
+    The other side does not have subclasses that are defined elsewhere."""
     return next(base.__name__ for base in error_type.__mro__ if base.__name__ in _BY_NAME)
 
 
-def _leader(arguments: list[Any]) -> ReplicaId | None:
+def _decode_leader(arguments: list[Any]) -> ReplicaId | None:
     match arguments:
         case []:
             return None

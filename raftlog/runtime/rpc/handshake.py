@@ -4,7 +4,7 @@
     HELLO                    →      another version: REFUSAL and close
                              ←      HELLO
     PROOF                    →      not proved: REFUSAL and close
-    judges                   ←      PROOF, which holds a refusal when the acceptor's judgement is one
+    checks                   ←      PROOF, which holds a refusal if the acceptor refuses
     REFUSAL and close, or
     its first frames         →
 
@@ -13,12 +13,12 @@ REFUSAL before the acceptor's proof: it is logged, and has no consequence. The t
 layout of HELLO and REFUSAL is fixed for all versions, so that processes of different versions can refuse each other.
 Pure: the record of a peer is an argument (`memory`). Called by connections.
 
-A process whose disk is not the one that its node id has may only probe: to request to be taken in its place. The
-owner of the transport answers probes; no Raft message comes over one.
+A process whose disk is not the one that is assigned to its node id may only probe, to request to replace that disk. The
+owner of the transport answers probes; a probe carries no Raft message.
 
-The past of a disk only grows: epoch and sequence of a handshake are never below those that any process saw from that
+Epoch and sequence of a disk never fall: in a handshake they are not below those that any process received from that
 disk. One life of a process has one epoch; the sequence in its handshakes may be overtaken by its heartbeats, so
-within one life it is not judged."""
+within one life it is not checked."""
 
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -31,17 +31,17 @@ from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, Node
 
 PROTOCOL_VERSION: Final = 3
 TEXT_BYTES_MAX: Final = 255
-"""Most bytes of a cluster id, a host label or an address."""
+"""Greatest length of a cluster id, a host label or an address, in bytes."""
 REFUSAL_BYTES_MAX: Final = 1024
 LIFE_SIZE: Final = 8
 NONCE_SIZE: Final = 32
 NUMBER_MAX: Final = 1 << 53
-"""Boot epochs and journal sequences count starts and synced writes: no process lives to see a greater one, and a
-greater one, once remembered, would lock the disk out."""
+"""Greatest boot epoch and journal sequence, which count starts and synced writes: no process reaches a greater one, and
+a greater one, once recorded, would lock the disk out."""
 
 
 class Channel(IntEnum):
-    """Purpose of a connection: bytes on the bulk channel delay nothing on the Raft channel.
+    """Purpose of a connection: bytes on the bulk channel do not delay the Raft channel.
 
     A probe is a short connection to an address, with any node there, for one request (`TcpTransport.probe`)."""
 
@@ -53,7 +53,7 @@ class Channel(IntEnum):
 class PeerIdentity(NamedTuple):
     """Identity of a process, the same for all its connections.
 
-    `cluster_id` is None while it is not known yet. `journal_sequence` is that of the last synced journal block."""
+    `cluster_id` is None while unknown. `journal_sequence` is the sequence of the last synced journal block."""
 
     cluster_id: str | None
     node_id: NodeId
@@ -64,13 +64,13 @@ class PeerIdentity(NamedTuple):
     feature_level_min: int = FEATURE_LEVEL_LEAST
     feature_level_max: int = FEATURE_LEVEL_KNOWN
     rpc_address: str = ""
-    """HOST:PORT at which others reach the process; empty while it is not known, or when it does not listen."""
+    """HOST:PORT at which other brokers connect to the process; empty while unknown, or if it does not listen."""
 
 
 class Hello(NamedTuple):
-    """Introduction of one side.
+    """Introduction of one side of a connection.
 
-    `life` is random and the same for as long as the process lives; `nonce` is drawn for the single connection."""
+    `life` is a random id of the process, drawn at its start; `nonce` is drawn for each connection."""
 
     protocol_version: int
     channel: Channel
@@ -80,7 +80,7 @@ class Hello(NamedTuple):
 
 
 class Reason(IntEnum):
-    """Reason for which a handshake is refused. The numbers are part of the format."""
+    """Reason for the refusal of a handshake. The numbers are part of the format."""
 
     PROTOCOL_VERSION = 1
     FEATURE_LEVEL = 2
@@ -94,7 +94,7 @@ class Reason(IntEnum):
     COPIED_DISK = 10
     WRONG_CHANNEL = 11
     SELF = 12
-    """The address leads to the process that connects."""
+    """The address leads to the connecting process itself."""
     RETIRED_DISK = 13
     UNAUTHENTICATED = 14
     WRONG_CERTIFICATE = 15
@@ -108,7 +108,7 @@ UNPROVEN: Final = frozenset({Reason.PROTOCOL_VERSION, Reason.UNAUTHENTICATED, Re
 class HandshakeRefusal(NamedTuple):
     """Refusal of a handshake.
 
-    `cluster_id` is the refusing side's; with `is_member` its metadata gives the refused node exactly this disk."""
+    `cluster_id` is the refusing side's; with `is_member` its metadata assigns exactly this disk to the refused node."""
 
     reason: Reason
     message: str
@@ -117,11 +117,10 @@ class HandshakeRefusal(NamedTuple):
 
 
 class KnownPeer(NamedTuple):
-    """Record of a disk and of the node that claims it; `KnownPeer()` without any record.
+    """Record of a disk and of the node id that it claims; `KnownPeer()` if there is no record.
 
     `assigned_disk` is the node's in the cluster's metadata, `live_disk` that of a connection which is open now; both
-    belong
-    to the node id. Epoch, sequence and life belong to the disk; `life` is None when it is not known.
+    belong to the node id. Epoch, sequence and life belong to the disk; `life` is None when it is not known.
     `is_retired`: the disk was removed from the cluster or replaced, for ever. `other_node`: the metadata assigns this
     disk to that other node."""
 
@@ -137,18 +136,22 @@ class KnownPeer(NamedTuple):
 def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
     """Return whether this is a probe of a process whose node id has another disk.
 
-    It may request to be taken in the other disk's place, and nothing else."""
+    The process may request to replace the other disk, and nothing else."""
     return theirs.channel is Channel.PROBE and known.assigned_disk not in (None, theirs.identity.disk_uuid)
 
 
-def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> HandshakeRefusal | None:
-    """Return the refusal of a proven peer, None to accept it. `expected_node`: the one that we connected to."""
+def check_peer(
+    ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None
+) -> HandshakeRefusal | None:
+    """Return the refusal of a peer that proved its identity; None if it is accepted.
+
+    `expected_node` is the node to which this process connected."""
     refusal = (
-        _judge_levels(ours, theirs)
-        or _judge_life(ours, theirs)
-        or _judge_names(ours, theirs, expected_node)
-        or _judge_disk(theirs, known)
-        or _judge_past(theirs, known)
+        _check_levels(ours, theirs)
+        or _check_not_self(ours, theirs)
+        or _check_names(ours, theirs, expected_node)
+        or _check_disk(theirs, known)
+        or _check_history(theirs, known)
     )
     if refusal is None:
         return None
@@ -156,14 +159,14 @@ def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | 
     return refusal._replace(cluster_id=ours.identity.cluster_id, is_member=is_member)
 
 
-def _judge_life(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+def _check_not_self(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     if theirs.life != ours.life:
         return None
     return HandshakeRefusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
 
 
-def judge_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
-    """Return the refusal when the versions differ, so that the processes cannot prove their identity; else None."""
+def check_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+    """Return the refusal if the protocol versions differ, so that no identity can be proved; else None."""
     me, peer = ours.identity, theirs.identity
     if theirs.protocol_version == ours.protocol_version:
         return None
@@ -174,7 +177,7 @@ def judge_version(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     )
 
 
-def _judge_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
+def _check_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     me, peer = ours.identity, theirs.identity
     if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
         return HandshakeRefusal(
@@ -189,7 +192,7 @@ def _judge_levels(ours: Hello, theirs: Hello) -> HandshakeRefusal | None:
     return None
 
 
-def _judge_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> HandshakeRefusal | None:
+def _check_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> HandshakeRefusal | None:
     me, peer = ours.identity, theirs.identity
     if None not in (me.cluster_id, peer.cluster_id) and me.cluster_id != peer.cluster_id:
         return HandshakeRefusal(
@@ -212,7 +215,7 @@ def _judge_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> Ha
     return None
 
 
-def _judge_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
+def _check_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     peer = theirs.identity
     if known.is_retired:
         return HandshakeRefusal(
@@ -244,8 +247,8 @@ def _judge_disk(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
     return None
 
 
-def _judge_past(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
-    """Refuse an earlier start of a disk, a copy of a running disk, and a disk with an earlier journal."""
+def _check_history(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
+    """Return the refusal of an earlier start of a disk, a copy of a running disk, or a disk with an earlier journal."""
     peer = theirs.identity
     disk = f"disk {peer.disk_uuid} of node {peer.node_id}"
     if peer.boot_epoch < known.boot_epoch:
@@ -273,7 +276,7 @@ def _judge_past(theirs: Hello, known: KnownPeer) -> HandshakeRefusal | None:
 
 
 def feature_level(ours: PeerIdentity, theirs: PeerIdentity) -> int:
-    """Return the highest level that both support; there is one after the judgement."""
+    """Return the highest feature level that both support; accepted peers have one."""
     return min(ours.feature_level_max, theirs.feature_level_max)
 
 
@@ -287,7 +290,7 @@ def encode_hello(body: bytes) -> list[Buffer]:
 def pack_hello(hello: Hello) -> bytes:
     """Return the body of a HELLO frame; proofs are made over these bytes."""
     me = hello.identity
-    cluster_id = None if me.cluster_id is None else _packed_text(me.cluster_id, "cluster id")
+    cluster_id = None if me.cluster_id is None else _pack_text(me.cluster_id, "cluster id")
     body: list[Any] = [
         hello.protocol_version,
         hello.channel,
@@ -297,10 +300,10 @@ def pack_hello(hello: Hello) -> bytes:
         me.disk_uuid.bytes,
         me.boot_epoch,
         me.journal_sequence,
-        _packed_text(me.host_label, "host label"),
+        _pack_text(me.host_label, "host label"),
         me.feature_level_min,
         me.feature_level_max,
-        _packed_text(me.rpc_address, "RPC address"),
+        _pack_text(me.rpc_address, "RPC address"),
         hello.nonce,
     ]
     return pack_flat(body)
@@ -325,13 +328,13 @@ _HELLO_TYPES: Final[tuple[_Types, ...]] = (
     _BYTES,
 )
 _FIELDS_LEAST: Final = 11
-"""Fields of a HELLO of version 1, which is read to be refused."""
+"""Number of fields of a HELLO of version 1, which is decoded only to be refused."""
 
 
 def decode_hello(body: Buffer) -> Hello:
     """Return the introduction in a HELLO frame's body; raises `BadFrame`.
 
-    A later version may add fields behind these; this one ignores them."""
+    A later version may add fields at the end; this one ignores them."""
     fields = unpack_flat(body, 2 * len(_HELLO_TYPES))
     if len(fields) == _FIELDS_LEAST and fields[0] != PROTOCOL_VERSION:
         fields += [b"", bytes(NONCE_SIZE)]
@@ -345,15 +348,15 @@ def decode_hello(body: Buffer) -> Hello:
     if len(disk) != 16 or len(life) != LIFE_SIZE or len(nonce) != NONCE_SIZE or channel not in (*Channel,):
         raise BadFrame("an introduction with a field out of range")
     identity = PeerIdentity(
-        None if cluster_id is None else _text(cluster_id),
+        None if cluster_id is None else _unpack_text(cluster_id),
         NodeId(node_id),
         interned_uuid(disk),
         epoch,
         sequence,
-        _text(label),
+        _unpack_text(label),
         level_min,
         level_max,
-        _text(at),
+        _unpack_text(at),
     )
     return Hello(version, Channel(channel), life, identity, nonce)
 
@@ -365,7 +368,7 @@ def encode_refusal(refusal: HandshakeRefusal) -> list[Buffer]:
 def pack_refusal(refusal: HandshakeRefusal) -> bytes:
     """Return the body of a REFUSAL frame."""
     message = refusal.message.encode()[:REFUSAL_BYTES_MAX]
-    cluster_id = None if refusal.cluster_id is None else _packed_text(refusal.cluster_id, "cluster id")
+    cluster_id = None if refusal.cluster_id is None else _pack_text(refusal.cluster_id, "cluster id")
     body: list[Any] = [refusal.reason, message, cluster_id, int(refusal.is_member)]
     return pack_flat(body)
 
@@ -381,22 +384,22 @@ def decode_refusal(body: Buffer) -> HandshakeRefusal:
     text = fields[1][:REFUSAL_BYTES_MAX].decode(errors="replace")
     match fields[2:4]:
         case [bytes(cluster_id), int(is_member)]:
-            return HandshakeRefusal(reason, _printable(text), _text(cluster_id), is_member == 1)
+            return HandshakeRefusal(reason, _replace_unprintable(text), _unpack_text(cluster_id), is_member == 1)
         case _:
-            return HandshakeRefusal(reason, _printable(text))
+            return HandshakeRefusal(reason, _replace_unprintable(text))
 
 
-def _packed_text(text: str, what: str) -> bytes:
+def _pack_text(text: str, what: str) -> bytes:
     packed = text.encode()
     assert len(packed) <= TEXT_BYTES_MAX, f"the {what} has {len(packed)} bytes; {TEXT_BYTES_MAX} are the most"
     return packed
 
 
-def _text(packed: bytes) -> str:
+def _unpack_text(packed: bytes) -> str:
     if len(packed) > TEXT_BYTES_MAX:
         raise BadFrame(f"an introduction with a text of {len(packed)} bytes")
-    return _printable(packed.decode(errors="replace"))
+    return _replace_unprintable(packed.decode(errors="replace"))
 
 
-def _printable(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,4 +1,4 @@
-"""The RPC port: accepts connections, and holds them until they are closed.
+"""Listener of the RPC port: it accepts connections and owns them until they are closed.
 
     strangers and probes ≤ strangers_max,
     at most one connection for each peer and channel but probes (a new one replaces the old one)
@@ -25,11 +25,11 @@ _logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 128
 _ACCEPT_PAUSE_S: Final = 1.0
-"""Pause after an error that an immediate retry would only repeat, such as too many open files."""
+"""Pause after an error for which an immediate retry is useless, such as too many open files."""
 
 
 class _ListeningSocket(socket.socket):
-    """Socket that holds accepted connections until they are taken.
+    """Listening socket that records accepted sockets until the transport takes them.
 
     The loop may accept one at the moment when the waiting task is cancelled."""
 
@@ -49,18 +49,18 @@ class Listener:
         self._tls = tls
         self._sockets: list[socket.socket] = []
         self._untaken: dict[socket.socket, None] = {}
-        """Sockets accepted by the loop, and not taken by our task yet."""
+        """Sockets that the loop accepted and the accepting task has not taken yet."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Tasks for each listening socket, and for each connection that is being opened."""
         self._opening: dict[asyncio.Task[None], socket.socket] = {}
         """Tasks that open a connection, each with its socket."""
         self._strangers: dict[AcceptedConnection, None] = {}
-        """Connections that have not introduced themselves, in a TLS handshake or behind it; and open probes."""
+        """Connections before the end of their handshake (TLS included), and open probes."""
         self._peers: dict[tuple[NodeId, Channel], AcceptedConnection] = {}
         self._all: dict[AcceptedConnection, None] = {}
 
     def start(self, addresses: list[str], port: int) -> tuple[str, int]:
-        """Listen; return the first address and the port that was bound.
+        """Bind and listen; return the first address and the port.
 
         Raises `OSError`; then no socket is left open."""
         first = addresses[:1] if port == 0 else addresses  # a free port is free on one address
@@ -81,7 +81,7 @@ class Listener:
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
-        """Stop accepting; connections that are being opened become ordinary ones, for the transport to close.
+        """Stop accepting, and let connections that are being opened complete, for the transport to close.
 
         Openings with TLS are cancelled: only they could take long. (An opening without TLS that is cancelled half way
         leaves uvloop with a connection that is never reported.)"""
@@ -141,7 +141,7 @@ class Listener:
                 self._opening[task] = accepted
 
     async def _open(self, accepted: socket.socket, source: str) -> None:
-        """Make a connection of a socket, through TLS if there is any."""
+        """Open a connection over an accepted socket, with TLS if it is configured."""
         endpoint, config = self._endpoint, self._endpoint.config
         connection = Connection(endpoint.loop, config, bounds_of_strangers(config), endpoint.receive_budget)
         stranger = connection.handler = AcceptedConnection(endpoint, self, connection)
@@ -156,15 +156,15 @@ class Listener:
                 )
         except OSError as error:
             self._strangers.pop(stranger, None)
-            self._complain(source, f"no TLS: {_text_of(error)}")
+            self._complain(source, f"no TLS: {_describe_failure(error)}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._endpoint.loop.create_task(work, name="the RPC port")
         self._tasks[task] = None
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finish_task)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         opened = self._opening.pop(task, None)
         if opened is not None and task.cancelled():  # it may have had no step to close the socket
@@ -185,14 +185,14 @@ class Listener:
 
 
 def check_stalls(connections: list[Connection], now: float) -> None:
-    """End connections on which a frame was begun and is not continued."""
+    """Abort connections on which a frame was begun and is not continued."""
     for connection in connections:
         if connection.is_stalled(now):
             connection.abort(BadFrame("a frame was begun, and the rest of it did not come"))
 
 
-def _text_of(error: OSError) -> str:
-    """Return the text for a failed TLS handshake; uvloop's error is empty when the other side ended it."""
+def _describe_failure(error: OSError) -> str:
+    """Return the text for a failed TLS handshake; uvloop's error is empty if the other side ended it."""
     return str(error) or (
         f"the other side ended the handshake ({type(error).__name__}): it uses no TLS, or does not accept this "
         "broker's certificate, whose subject alternative names must have the address at which it connects"

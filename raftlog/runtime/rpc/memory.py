@@ -2,8 +2,8 @@
 
     boot epoch and journal sequence of a disk never fall;   at most `peers_max` disks, the longest silent is removed
 
-It records only statements of an authenticated peer about itself, over a connection of its own. In memory here: the
-owner stores `records()`, soon after `on_start` and from time to time, and passes them to `restore` after a start. The
+It records only data of an authenticated peer about itself, over that peer's own connection. It is in memory: the
+owner stores `records()`, soon after `on_start` and periodically, and passes them to `restore` after a start. The
 cluster metadata decides which disk a node has; `assign_disk` notes it. Called by connections."""
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from raftlog.types import NodeId
 
 
 class PeerRecord(NamedTuple):
-    """Record of one disk, as it is stored on ours.
+    """Record of another process's disk, as it is stored on this disk.
 
-    `life` is that of `boot_epoch`; None when only the epoch is known."""
+    `life` belongs to `boot_epoch`; None if only the epoch is known."""
 
     disk_uuid: UUID
     node_id: NodeId
@@ -28,7 +28,7 @@ class PeerRecord(NamedTuple):
 
 
 class PeerMemory:
-    """Record by disk of its past, and by node of the disk that is assigned to it and of the connected one."""
+    """Memory of peers: by disk its epoch and sequence, by node the assigned disk and the connected ones."""
 
     def __init__(self, peers_max: int) -> None:
         self._peers_max = peers_max
@@ -41,10 +41,10 @@ class PeerMemory:
         self.is_member: Callable[[NodeId, UUID], bool] = lambda node, disk_uuid: True
         """Whether the disk is the node's in the cluster; others may not send Raft messages. Set by the owner."""
         self.on_start: Callable[[], None] = lambda: None
-        """Called at the first connection of a process's life; the owner then stores the life of its epoch."""
+        """Called at the first connection of a newly started process; the owner then stores its `life`."""
 
     def recall(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
-        """Return the record by which a handshake is judged."""
+        """Return the record against which a handshake is checked."""
         past = self._pasts.get(disk_uuid, PeerRecord(disk_uuid, node, 0, 0, None))
         live = self._live.get(node)
         return KnownPeer(
@@ -60,26 +60,26 @@ class PeerMemory:
     def is_allowed(self, hello: Hello) -> bool:
         """Return whether a connection with this introduction is still allowed.
 
-        Another disk may have got the node's place in the meantime."""
+        Another disk may have been assigned to the node in the meantime."""
         peer = hello.identity
         return self._assigned.get(peer.node_id) in (None, peer.disk_uuid) and not self.is_retired(peer.disk_uuid)
 
     def has_assigned(self, node: NodeId, disk_uuid: UUID) -> bool:
-        """Return whether this very disk is assigned to the node."""
+        """Return whether exactly this disk is assigned to the node."""
         assigned = self._assigned.get(node)
         return assigned is disk_uuid or assigned == disk_uuid
 
     def assign_disk(self, node: NodeId, disk_uuid: UUID | None) -> None:
-        """Accept only this disk as the node's from now on; None removes the restriction."""
+        """Restrict the node to this disk; None removes the restriction."""
         if disk_uuid is None:
             self._assigned.pop(node, None)
         else:
             self._assigned[node] = disk_uuid
 
     def note_connected(self, hello: Hello) -> None:
-        """Record a handshake that was accepted on our side."""
+        """Record a handshake that this side accepted."""
         peer = hello.identity
-        self._raise(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.life)
+        self._update(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.life)
         self._live.setdefault(peer.node_id, []).append(peer.disk_uuid)
 
     def note_disconnected(self, hello: Hello) -> None:
@@ -93,9 +93,11 @@ class PeerMemory:
         """Record a heartbeat that came over a connection that began with `hello`."""
         peer = hello.identity
         if beat.boot_epoch == peer.boot_epoch:
-            self._raise(peer.node_id, peer.disk_uuid, beat.boot_epoch, beat.journal_sequence, hello.life)
+            self._update(peer.node_id, peer.disk_uuid, beat.boot_epoch, beat.journal_sequence, hello.life)
 
-    def _raise(self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, life: bytes | None) -> None:
+    def _update(
+        self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, life: bytes | None
+    ) -> None:
         past = self._pasts.pop(disk_uuid, None)
         is_start = past is None or boot_epoch > past.boot_epoch or past.life is None
         if past is not None:
@@ -115,5 +117,5 @@ class PeerMemory:
         return sorted(self._pasts.values())
 
     def restore(self, records: list[PeerRecord]) -> None:
-        """Restore the records that an earlier life of this process stored."""
+        """Restore the records that were stored before the restart."""
         self._pasts = {record.disk_uuid: record for record in records[-self._peers_max :]}

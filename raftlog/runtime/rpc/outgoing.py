@@ -1,7 +1,7 @@
-r"""Connecting side of a connection: introduces and proves itself, judges the other side, sends, matches answers.
+r"""Connecting side of a connection: introduces and proves itself, checks the other side, sends, matches answers.
 
-    INTRODUCED  --HELLO-->  PROVING  --PROOF, judged well-->  ESTABLISHED  -->  closed
-            \--REFUSAL-->  closed  \--REFUSAL, a refusal in the PROOF, or judged badly-->  closed
+    INTRODUCED  --HELLO-->  PROVING  --PROOF, accepted-->  ESTABLISHED  -->  closed
+            \--REFUSAL-->  closed  \--REFUSAL, a refusal in the PROOF, or refused here-->  closed
 
 Requests without an answer when the connection breaks fail with `ConnectionLost`; whether they were done is unknown."""
 
@@ -28,13 +28,13 @@ from raftlog.runtime.rpc.handshake import (
     HandshakeRefusal,
     Hello,
     Reason,
+    check_peer,
+    check_version,
     decode_hello,
     decode_refusal,
     encode_hello,
     encode_refusal,
     is_outsider,
-    judge,
-    judge_version,
     pack_hello,
 )
 from raftlog.runtime.rpc.writer import Writer
@@ -44,16 +44,18 @@ _Waiting = tuple["asyncio.Future[Answer]", asyncio.TimerHandle]
 
 
 class Outgoing:
-    """Connection that we made, to a node or to any process at an address (None); handler of its `Connection`."""
+    """Connection that this process opens: to a node, or to any process at an address if `node` is None.
+
+    It is the handler of its `Connection`."""
 
     def __init__(self, endpoint: Endpoint, node: NodeId | None, channel: Channel, connection: Connection) -> None:
         self.connection = connection
         self.hello: Hello | None = None
         """Introduction of the other side; None until the handshake is done."""
         self.established: asyncio.Future[None] = endpoint.loop.create_future()
-        """Done with the handshake; fails when there is none."""
+        """Done when the handshake is done; fails if the handshake fails."""
         self.closed_reason: asyncio.Future[Exception | None] = endpoint.loop.create_future()
-        """Result is the reason for which the connection was closed, as far as it is known."""
+        """Done when the connection is closed; the result is the reason, if known."""
         traffic = endpoint.traffic[channel]
         self._received = traffic.received
         self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel), traffic.sent)
@@ -70,7 +72,7 @@ class Outgoing:
         """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
         self._last_correlation = 0
         self._is_noted = False
-        """Whether the memory of peers counts it among the open connections."""
+        """Whether the memory of peers counts this connection as open."""
 
     def request(self, call: Call) -> "asyncio.Future[Answer]":
         """Send a request. Raises `NotConnected`, `Overloaded` and `InvalidArgument` when nothing was sent.
@@ -79,7 +81,7 @@ class Outgoing:
         """
         config = self._endpoint.config
         if self.closed_reason.done():  # its owner has not been notified yet
-            raise NotConnected(f"{self._peer_name} is not connected: {_cause(self.closed_reason.result())}")
+            raise NotConnected(f"{self._peer_name} is not connected: {_describe_error(self.closed_reason.result())}")
         if len(self._waiting) >= config.calls_outstanding_max:
             raise Overloaded(f"{len(self._waiting)} requests wait for {self._peer_name}")
         correlation = self._last_correlation = self._last_correlation + 1
@@ -109,7 +111,7 @@ class Outgoing:
 
     # the handler
 
-    def opened(self) -> None:
+    def on_open(self) -> None:
         if self._is_raft:
             self.connection.write_at_once()
         self.connection.write(encode_hello(self._our_body))
@@ -129,10 +131,10 @@ class Outgoing:
         else:
             raise BadFrame(f"a frame of kind {frame.kind.name} out of turn in the handshake")
 
-    def resumed(self) -> None:
+    def on_writable(self) -> None:
         self.writer.resume()
 
-    def closed(self, error: Exception | None) -> None:
+    def on_close(self, error: Exception | None) -> None:
         self.writer.end()
         if self.hello is not None and self._is_noted:
             self._endpoint.memory.note_disconnected(self.hello)
@@ -140,13 +142,15 @@ class Outgoing:
             self.established.set_exception(error or ConnectionResetError("the connection ended in its handshake"))
         self.closed_reason.set_result(error)
         for correlation in list(self._waiting):
-            self._settle(correlation, ConnectionLost(f"the connection to {self._peer_name} broke: {_cause(error)}"))
+            self._settle(
+                correlation, ConnectionLost(f"the connection to {self._peer_name} broke: {_describe_error(error)}")
+            )
 
     # the handshake
 
     def _prove(self, their_body: bytes) -> None:
         theirs = decode_hello(their_body)
-        refusal = judge_version(self._ours, theirs)
+        refusal = check_version(self._ours, theirs)
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -167,12 +171,12 @@ class Outgoing:
         elif proof.refusal:
             self._end_refused(decode_refusal(proof.refusal), is_proven=True)
         else:
-            self._judge(theirs)
+            self._check_peer(theirs)
 
-    def _judge(self, theirs: Hello) -> None:
+    def _check_peer(self, theirs: Hello) -> None:
         endpoint, peer = self._endpoint, theirs.identity
         known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
-        refusal = judge(self._ours, theirs, known, self._node)
+        refusal = check_peer(self._ours, theirs, known, self._node)
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -190,7 +194,7 @@ class Outgoing:
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
     def _end_refused(self, refusal: HandshakeRefusal, *, is_proven: bool) -> None:
-        """Close after the other side's refusal; unless it has proved its identity, that is only logged."""
+        """Close after the other side's refusal, which is only logged unless that side has proved its identity."""
         reason = refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN
         message = f"{self._peer_name} refuses the connection: {refusal.message}"
         self.connection.abort(HandshakeRefused(message, reason=reason, is_theirs=True))
@@ -198,5 +202,5 @@ class Outgoing:
             self._endpoint.on_refused(refusal)
 
 
-def _cause(error: Any) -> str:
+def _describe_error(error: Any) -> str:
     return str(error) if error is not None else "it was closed"

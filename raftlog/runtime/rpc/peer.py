@@ -1,7 +1,7 @@
-"""Link to one other process over one channel: it reconnects for as long as the process's address is known.
+"""Link to one other process over one channel: it reconnects while the process's address is known.
 
-Sends without a connection are lost (Raft messages) or refused (requests): nothing waits for a peer that
-is away. The pause between attempts grows and is random (`Backoff`)."""
+Sends without a connection are lost (Raft messages) or refused (requests): they do not wait for a peer that is
+unreachable. The pause between attempts grows and is random (`Backoff`)."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 class ChannelStatus(NamedTuple):
     """State of one channel to a peer.
 
-    `feature_level` is the highest that both support, None without a connection."""
+    `feature_level` is the highest one that both sides support; None without a connection."""
 
     is_connected: bool
     queued_bytes: int
@@ -41,7 +41,7 @@ class ChannelStatus(NamedTuple):
 
 
 class Peer:
-    """Link to one node over one channel; `start` begins to connect, `close` ends it for good."""
+    """Link to one node over one channel; `start` begins to connect, `close` ends the link for good."""
 
     def __init__(
         self, endpoint: Endpoint, node: NodeId, channel: Channel, address: Address, tls: TlsContexts | None
@@ -56,7 +56,7 @@ class Peer:
         self._outgoing: Outgoing | None = None
         """The connection, once its handshake is done."""
         self._dropped = 0
-        """Raft messages that were lost without a connection, and with earlier ones."""
+        """Number of Raft messages that were lost without a connection, or by earlier connections."""
         self._connections_made = 0
         self._last_error: str | None = None
         self._task: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class Peer:
         self._task = self._endpoint.loop.create_task(self._run(), name=f"connect to node {self._node}")
 
     def set_address(self, address: Address) -> None:
-        """Set the node's address; a connection to another address ends."""
+        """Set the node's address, and close a connection to another address."""
         if address == self._address:
             return
         self._address = address
@@ -168,17 +168,17 @@ class Peer:
             endpoint.on_connection(self._node, self._channel, False)
         self._backoff.reset(loop.time() - connected_at)
         lost = outgoing.closed_reason.result() or ConnectionResetError("the other side closed the connection")
-        self._last_error = _text(lost)
+        self._last_error = _describe_error(lost)
         self._log_event("node_lost", why=self._last_error)
 
     def _log_event(self, name: str, **fields: str) -> None:
-        """Log one event for a node, and not one for each channel."""
+        """Log an event once for a node, not for each channel."""
         if self._channel is Channel.RAFT:
             event(_logger, name, node=self._node, **fields)
 
     def _note_failure(self, error: OSError | RaftlogError) -> None:
-        """Log a failure once for as long as its text stays the same."""
-        text = _text(error)
+        """Log a failure, unless the last one had the same text."""
+        text = _describe_error(error)
         if text != self._last_error:
             is_news = self._channel is Channel.RAFT and not self._connections_made
             level = logging.INFO if is_news else logging.DEBUG
@@ -187,5 +187,5 @@ class Peer:
         self._last_error = text
 
 
-def _text(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -1,10 +1,10 @@
 """Requests of one connection, from their frames to their answers.
 
-    being served ≤ calls_served_max,   their payload ≤ served_bytes_max      (past that: `Overloaded`, at once)
+    being served ≤ calls_served_max,   their payload ≤ served_bytes_max      (above that: `Overloaded`, at once)
 
-Each is a task of its own, so a slow one delays no other. A request whose connection breaks is served to its end, for
-it may be half done; only its answer is dropped. A handler that fails by something else than an operating error
-answers "unknown" and the error goes to the loop's exception handler, where the process decides."""
+Each request is a task, so a slow one delays no other. A request whose connection breaks is served to its end, because
+it may be half done; only its answer is dropped. If a handler fails with an unexpected error, the outcome is "unknown",
+and the error goes to the loop's exception handler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ class AnswerWriter(Protocol):
     """Receiver of answers; a connection's `Writer` is one."""
 
     def post_frame(self, frame: list[Buffer]) -> bool:
-        """Send an answer; return false when there is no room."""
+        """Send an answer; return False if there is no room for it."""
         ...
 
 
@@ -38,11 +38,11 @@ class RequestServer:
         self._node = node
         self._writer = writer
         self._tasks: dict[asyncio.Task[None], int] = {}
-        """Bytes of payload of the request that each task serves."""
+        """Payload of the request that each task serves, in bytes."""
         self._bytes = 0
 
     def take(self, frame: Frame) -> None:
-        """Begin to serve a request; raises `BadFrame`."""
+        """Start a task that serves a request; raises `BadFrame`."""
         correlation, call = decode_call(frame, self._config)
         size = len(frame.payload)
         is_full = self._tasks and self._bytes + size > self._config.served_bytes_max
@@ -54,7 +54,7 @@ class RequestServer:
         self._tasks[task] = size
         self._endpoint.tasks[task] = None
         self._bytes += size
-        task.add_done_callback(lambda ended: self._ended(correlation, ended))
+        task.add_done_callback(lambda ended: self._finish_task(correlation, ended))
 
     async def _serve(self, correlation: int, call: Call, bulk: BulkRequest | None) -> None:
         try:
@@ -80,10 +80,10 @@ class RequestServer:
             self._fail(correlation, OutcomeUnknown("it was done, but there is no room for its answer in the queue"))
 
     def _fail(self, correlation: int, error: RaftlogError) -> None:
-        """Answer with an error. Without room for it, the other side's request ends at its deadline."""
+        """Answer with an error; if there is no room for it, the request ends at its deadline."""
         self._writer.post_frame(encode_failure(correlation, error, self._config))
 
-    def _ended(self, correlation: int, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, correlation: int, task: asyncio.Task[None]) -> None:
         self._bytes -= self._tasks.pop(task)
         del self._endpoint.tasks[task]
         if task.cancelled():  # the process stops

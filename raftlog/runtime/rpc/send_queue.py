@@ -1,10 +1,10 @@
 """Queue of messages and requests for one connection, bounded in bytes.
 
-    queued bytes ≤ bytes_max, but for a single frame in an otherwise empty queue
+    queued bytes ≤ bytes_max, except for a single frame in an otherwise empty queue
 
-Raft messages may be dropped, for Raft repeats them: past the bound the oldest heartbeats are dropped first, and then
-new messages, because entries that follow dropped ones would be refused by the receiver anyway. Requests and answers
-are taken or refused, never dropped. Of heartbeats between processes only the newest counts. No I/O."""
+Raft messages may be dropped, because Raft repeats them: above the bound the oldest heartbeats are dropped first, and
+then new messages, because the receiver would refuse entries that follow dropped ones. Requests and answers are accepted
+or refused, never dropped. Of heartbeats between processes only the newest counts. No I/O."""
 
 import logging
 from collections import deque
@@ -30,11 +30,11 @@ class SendQueue:
         self._config = config
         self._sent = sent
         self.messages_dropped = 0
-        """Raft messages for which there was no room, and those that `discard` dropped."""
+        """Number of Raft messages that were dropped for lack of room or by `discard`."""
         self._envelopes: deque[Envelope] = deque()
         self._envelope_bytes = 0
         self._has_heartbeats = False
-        """Whether there may be some among the envelopes."""
+        """Whether there may be heartbeats among the envelopes."""
         self._frames: deque[tuple[list[Buffer], int]] = deque()
         self._frame_bytes = 0
         self._beat: ProcessBeat | None = None
@@ -45,11 +45,11 @@ class SendQueue:
 
     @property
     def bytes(self) -> int:
-        """Upper bound of all that `take` will return."""
+        """Upper bound of the bytes that are queued."""
         return self._envelope_bytes + self._frame_bytes
 
     def add_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Add Raft messages, or drop some."""
+        """Add Raft messages; without room, drop some."""
         size = sum(map(size_of, envelopes))
         if size <= self._config.turn_bytes and self.bytes + size <= self._config.send_queue_bytes_max:
             self._envelopes.extend(envelopes)
@@ -63,7 +63,7 @@ class SendQueue:
         self._beat = beat
 
     def add_frame(self, frame: list[Buffer]) -> bool:
-        """Add a request or an answer; return false when there is no room."""
+        """Add a request or an answer; return False if there is no room."""
         size = sum(map(len, frame))
         if not self._has_room(size):
             return False
@@ -74,7 +74,7 @@ class SendQueue:
     def take(self, frames_bytes: int) -> list[Buffer]:
         """Return the next buffers to write: heartbeat, one frame of messages, and about `frames_bytes` of requests.
 
-        Of messages there are up to `turn_bytes` in a frame, and of requests at least one, if there are any."""
+        A frame has messages of up to `turn_bytes`; at least one request is returned, if there is any."""
         buffers: list[Buffer] = []
         if self._beat is not None:
             buffers += encode_beat(self._beat)
@@ -94,7 +94,7 @@ class SendQueue:
         return buffers
 
     def discard(self) -> None:
-        """Drop all that waits; called after the end of the connection."""
+        """Drop all queued messages and requests; called after the end of the connection."""
         self.messages_dropped += len(self._envelopes)
         self._envelopes.clear()
         self._frames.clear()
@@ -137,7 +137,7 @@ class SendQueue:
         return taken
 
     def _drop_heartbeats(self, size: int) -> None:
-        """Make room for `size` bytes, as far as heartbeats give it; searches only when there may be some."""
+        """Drop heartbeats until there is room for `size` bytes; search only if there may be heartbeats."""
         if not self._has_heartbeats:
             return
         kept: deque[Envelope] = deque()

@@ -6,7 +6,7 @@
     transport.set_addresses({2: ("10.0.0.2", 8083), 3: ("10.0.0.3", 8083)})
 
 Each process makes two connections to every other one, for Raft and requests and for bulk, and sends on those it made;
-answers come back on the connection of their request. `send` and `beat` never block and never fail. Each side proves its
+answers return on the connection of their request. `send` and `beat` never block and never fail. Each side proves its
 identity in the handshake (`authentication`), so it listens only with a cluster secret, or with a certificate that names
 its node; and without TLS on loopback only, unless `insecure` is given.
 
@@ -35,7 +35,7 @@ from raftlog.runtime.rpc.listener import Listener, check_stalls
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.peer import ChannelStatus, Peer
 from raftlog.runtime.rpc.tls import TlsContexts
-from raftlog.runtime.rpc.traffic import TrafficTotals, totals_of
+from raftlog.runtime.rpc.traffic import TrafficTotals, sum_totals
 from raftlog.runtime.transfer.bulk import BulkRequest
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import NodeId
@@ -63,7 +63,7 @@ class _Links(NamedTuple):
 
 
 class _Hook(Generic[_H]):
-    """An attribute of the transport that its endpoint holds under the same name."""
+    """Attribute of the transport that is stored in its endpoint under the same name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -79,7 +79,7 @@ class TcpTransport(Transport):
     """Transport of one process.
 
     `identity` is called for every introduction; `random` must differ from start to start, because it also distinguishes
-    the lives of a process. `draw_nonce(n)` returns n unpredictable bytes."""
+    the starts of a process. `draw_nonce(n)` returns n unpredictable bytes."""
 
     def __init__(
         self,
@@ -103,9 +103,9 @@ class TcpTransport(Transport):
         self._is_started = False
         self._probes: dict[Connection, None] = {}
         self.address: Address | None = None
-        """Address that it listens on, after the start; None when it does not listen."""
+        """Address of the listener after the start; None if the transport does not listen."""
         self.messages_unaddressed = 0
-        """Raft messages to nodes whose address is not known."""
+        """Number of Raft messages to nodes without a known address; they were dropped."""
 
     # hooks
 
@@ -125,13 +125,13 @@ class TcpTransport(Transport):
 
     @property
     def memory(self) -> PeerMemory:
-        """Record of other disks; the owner stores it."""
+        """Memory of other disks; the owner stores it."""
         return self._endpoint.memory
 
     # start and stop
 
     async def start(self, host: str, port: int | None) -> None:
-        """Listen (port 0: any free one; None: not at all), and begin to connect.
+        """Listen, and begin to connect to peers. Port 0: any free port; None: do not listen.
 
         Raises `InvalidArgument`, and `OSError` when the address cannot be bound."""
         loop = self._endpoint.loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class TcpTransport(Transport):
                     peer.set_address(address)
 
     def drop_outsiders(self) -> None:
-        """End the connections of disks that the memory does not allow any more."""
+        """Close the connections of disks that the memory of peers no longer allows."""
         memory = self.memory
         for accepted in self._listener.connections():
             hello = accepted.hello
@@ -177,11 +177,11 @@ class TcpTransport(Transport):
                     peer.connection.abort(None)
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
-        """Set the rate of all bulk connections together from now on; None: the rate in the settings."""
+        """Set the total rate of all bulk connections; None restores the rate in the settings."""
         self._endpoint.limit_bulk(bytes_per_s)
 
     async def close(self) -> None:
-        """Write waiting messages within `close_timeout_ms`, and close every connection. Served requests end unknown."""
+        """Write waiting messages for up to `close_timeout_ms`; cancel served requests, and close all connections."""
         endpoint = self._endpoint
         endpoint.is_closing = True
         self._is_started = False
@@ -214,7 +214,7 @@ class TcpTransport(Transport):
         self._closing = [peer for peer in (*self._closing, *links) if not peer.is_closed]
 
     async def _wait_closed(self, connections: list[Connection]) -> None:
-        """Wait until the connections are closed; abort those that are not in time."""
+        """Wait until the connections are closed; abort those that are not closed in time."""
         futures = [connection.closed for connection in connections]
         if not futures:
             return
@@ -269,8 +269,8 @@ class TcpTransport(Transport):
     async def probe(self, address: Address, call: Call) -> tuple[PeerIdentity, Answer]:
         """Send a request to an address over a connection of its own; return the identity there, and the answer.
 
-        Raises `NotConnected` and `HandshakeRefused` (nothing was asked; its reason is `SELF` when the address leads to
-        this very process), `ConnectionLost`, `NoAnswer`, and the errors of the other side."""
+        Raises `NotConnected` and `HandshakeRefused` (nothing was sent; its reason is `SELF` if the address leads to
+        this process), `ConnectionLost`, `NoAnswer`, and the errors of the other side."""
         outgoing = new_outgoing(self._endpoint, None, Channel.PROBE)
         connection = outgoing.connection
         self._probes[connection] = None
@@ -299,10 +299,10 @@ class TcpTransport(Transport):
 
     def traffic(self) -> TrafficTotals:
         """Return the counts of messages and bytes to and from other processes since the start."""
-        return totals_of({channel.name.lower(): traffic for channel, traffic in self._endpoint.traffic.items()})
+        return sum_totals({channel.name.lower(): traffic for channel, traffic in self._endpoint.traffic.items()})
 
     def outsiders(self) -> list[PeerIdentity]:
-        """Return the proved processes that are connected for Raft messages and are no members, as far as known."""
+        """Return the authenticated processes on the Raft channel that are not known as members of the cluster."""
         hellos = [accepted.hello for accepted in self._listener.connections()]
         return [
             hello.identity
@@ -314,15 +314,15 @@ class TcpTransport(Transport):
 
     @property
     def messages_from_outsiders(self) -> int:
-        """Raft messages that were dropped because their senders are not members of the cluster."""
+        """Number of Raft messages that were dropped because their senders are not members of the cluster."""
         return self._endpoint.messages_from_outsiders
 
     @property
     def receive_budget(self) -> MemoryBudget:
-        """Memory for frames while they arrive."""
+        """Memory budget for frames while they arrive."""
         return self._endpoint.receive_budget
 
     @property
     def complaints(self) -> int:
-        """Connections that ended because the other side violated the protocol or does not belong to the cluster."""
+        """Number of connections that ended because the other side violated the protocol or is not in the cluster."""
         return self._endpoint.complaints.count

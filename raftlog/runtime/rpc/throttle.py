@@ -1,10 +1,10 @@
 """Token bucket: a rate in bytes per second, and a burst after a pause. Time is a parameter.
 
-tokens ≤ burst;   a write may put it in debt, so a frame larger than the burst passes as well, and is paid for"""
+tokens ≤ burst;   a write may make tokens negative, so a frame larger than the burst passes, and delays the next one"""
 
 
 class TokenBucket:
-    """Token bucket of all that write within the same budget."""
+    """Token bucket that all writers of one budget share."""
 
     def __init__(self, bytes_per_s: int, burst_bytes: int) -> None:
         self._bytes_per_s = bytes_per_s

@@ -1,8 +1,8 @@
 """TLS between processes: both sides show a certificate of the same authority.
 
 A certificate names its node by the URI name `raftlog:node:<id>` (subject alternative name); the handshake compares it
-with the node id (`authentication`). A certificate without that name only says that a process belongs to the cluster, so
-the cluster secret is needed beside it.
+with the node id (`authentication`). A certificate without that name proves only that a process belongs to the cluster,
+so the cluster secret is required as well.
 """
 
 import logging
@@ -20,9 +20,9 @@ _logger = logging.getLogger(__name__)
 
 
 class TlsFiles(NamedTuple):
-    """Paths of PEM files.
+    """Paths of the PEM files for TLS between brokers.
 
-    `check_names`: the certificate of a node that we connect to must name the host of its address."""
+    `check_names`: the certificate of a node must name the host of the address at which it is reached."""
 
     certificate: str
     key: str
@@ -31,9 +31,9 @@ class TlsFiles(NamedTuple):
 
 
 class TlsContexts(NamedTuple):
-    """Contexts of the accepting and of the connecting side.
+    """TLS contexts of the accepting and of the connecting side.
 
-    `certified`: node ids that our own certificate names; `names`: all its subject alternative names, as text."""
+    `certified`: node ids that this node's certificate names; `names`: all its subject alternative names, as text."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -42,21 +42,21 @@ class TlsContexts(NamedTuple):
 
 
 def load_tls(files: TlsFiles) -> TlsContexts:
-    """Read the files; raises `InvalidArgument` with the name of the unusable one.
+    """Read the PEM files; raises `InvalidArgument` with the name of an unusable one.
 
     Logs an event when users other than the owner and its group can read the private key."""
-    server, client = (_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    server, client = (_load_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     mode = stat.S_IMODE(os.stat(files.key).st_mode)
     if mode & stat.S_IRWXO:
         event(_logger, "private_key_readable", path=files.key, mode=f"{mode:o}")
-    certificate = _own_certificate(files, server, client)
+    certificate = _read_own_certificate(files, server, client)
     client.check_hostname = files.check_names
     names = tuple(f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ()))
     return TlsContexts(server, client, certified_nodes(certificate), names)
 
 
 def check_certificate(tls: TlsContexts, node: NodeId) -> None:
-    """Raise `InvalidArgument` when our own certificate is another node's."""
+    """Raise `InvalidArgument` if this node's certificate names another node."""
     if tls.certified and node not in tls.certified:
         named = " and ".join(str(each) for each in sorted(tls.certified))
         raise InvalidArgument(
@@ -66,7 +66,7 @@ def check_certificate(tls: TlsContexts, node: NodeId) -> None:
 
 
 def check_host(tls: TlsContexts, host: str) -> None:
-    """Raise `InvalidArgument` when our certificate does not name the host at which other brokers connect to us."""
+    """Raise `InvalidArgument` if this node's certificate does not name the host at which others connect to it."""
     if not tls.client.check_hostname:
         return
     try:
@@ -80,7 +80,7 @@ def check_host(tls: TlsContexts, host: str) -> None:
         ) from None
 
 
-def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
+def _load_context(files: TlsFiles, side: int) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
@@ -98,8 +98,8 @@ def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
     return context
 
 
-def _own_certificate(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """Return our own certificate as others see it; raises `InvalidArgument` if they would refuse it."""
+def _read_own_certificate(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
+    """Return this node's certificate in parsed form; raises `InvalidArgument` if peers would refuse it."""
     try:
         return _shake_hands(server, client)
     except ssl.SSLError as error:
@@ -110,7 +110,7 @@ def _own_certificate(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLCon
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str | None = None) -> dict[str, Any]:
-    """Do a TLS handshake with ourselves, in memory; return the certificate that the connecting side received."""
+    """Do a TLS handshake in memory between both contexts; return the certificate that the client side received."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server, server_hostname=host)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

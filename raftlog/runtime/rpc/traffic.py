@@ -1,9 +1,9 @@
 """Counts of messages and bytes between this process and others, in plain integers that connections add to.
 
-A *logical message* is one Raft message of one group, one request, one answer (also one that is a failure), or one beat
-of the process, however many of them share a frame, and frames a write. Sent messages count when they are given to the
-socket, received ones when they were decoded; handshakes are no messages. Costs one addition for each message, none for
-entries or records. One for each channel of a process; summed up on request."""
+A *logical message* is one Raft message of one group, one request, one answer (also a failure), or one heartbeat
+of the process, even if several share a frame, or several frames a write. Sent messages count when they are passed to
+the socket, received ones when they were decoded; handshakes do not count. The cost is one addition for each message,
+none for entries or records. Each channel of a process has its counts; they are summed up on request."""
 
 import re
 from collections import Counter, defaultdict
@@ -39,7 +39,7 @@ class Flow:
         self.bytes = 0
         """Bytes of whole frames, heads included; without those that TLS adds."""
         self.writes = 0
-        """Writes to the socket, each of which carries all that waited; 0 for the direction in."""
+        """Number of writes to the socket, each with all queued frames; 0 for the incoming direction."""
 
     def note_messages(self, envelopes: Iterable[Envelope]) -> None:
         """Count Raft messages."""
@@ -51,7 +51,7 @@ class Flow:
                 counts[type(message)] += 1
 
     def note_frame(self, kind: int) -> None:
-        """Count a request, an answer or a beat."""
+        """Count a request, an answer or a heartbeat."""
         self._by_frame[kind] += 1
 
     def messages(self) -> Counter[str]:
@@ -67,7 +67,7 @@ class Flow:
 
 
 class Traffic:
-    """Both directions of one channel."""
+    """Counts of both directions of one channel."""
 
     __slots__ = ("received", "sent")
 
@@ -76,7 +76,7 @@ class Traffic:
 
 
 class TrafficTotals(NamedTuple):
-    """Counts of a process since its start. Kinds and channels are few and fixed."""
+    """Counts of a process since its start, by kind of message and by channel, which are few and fixed."""
 
     messages_in: Mapping[str, int]
     messages_out: Mapping[str, int]
@@ -86,8 +86,8 @@ class TrafficTotals(NamedTuple):
     writes: Mapping[str, int]
 
 
-def totals_of(channels: Mapping[str, Traffic]) -> TrafficTotals:
-    """Return the sums over channels, and bytes and writes by the names of the channels."""
+def sum_totals(channels: Mapping[str, Traffic]) -> TrafficTotals:
+    """Sum the messages over all channels; return them with bytes and writes by channel name."""
     messages_in: Counter[str] = Counter()
     messages_out: Counter[str] = Counter()
     for traffic in channels.values():

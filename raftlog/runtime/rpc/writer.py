@@ -1,4 +1,4 @@
-"""Writer of one connection: all of a loop turn in one write, within the connection's budget.
+"""Writer of one connection: it writes all frames of a loop turn at once, within the connection's budget.
 
 Posted frames are written with the Raft messages of the driver's turn, which are written at once, or at the end of the
 loop turn. While the socket is paused or the budget is used up, they wait in the send queue, where Raft messages can
@@ -32,7 +32,7 @@ class Writer:
         self._sent = sent
         self._budget = budget
         self._frames_bytes = config.turn_bytes if budget is None else 1
-        """Bytes of requests in one write; with a budget one frame, because the budget is checked before each."""
+        """Bytes of requests in one write; with a budget one frame, because the budget is checked before each frame."""
         self._queue = SendQueue(config, sent)
         self._due: asyncio.Handle | None = None
 
@@ -45,7 +45,7 @@ class Writer:
         return self._queue.messages_dropped
 
     def post_envelopes(self, envelopes: Sequence[Envelope]) -> None:
-        """Post the Raft messages of a driver's turn, and write them with all that waits."""
+        """Post the Raft messages of a driver's turn, and write them together with all queued frames."""
         self._queue.add_envelopes(envelopes)
         self.flush()
 
@@ -54,17 +54,17 @@ class Writer:
         self._want_flush()
 
     def post_frame(self, frame: list[Buffer]) -> bool:
-        """Post a request or an answer; return false when there is no room for it."""
+        """Post a request or an answer; return False if there is no room for it."""
         is_taken = self._queue.add_frame(frame)
         self._want_flush()
         return is_taken
 
     def resume(self) -> None:
-        """Continue to write: the socket takes more."""
+        """Continue to write, because the socket accepts more bytes."""
         self._want_flush()
 
     def flush(self) -> None:
-        """Write as much as may be written now."""
+        """Write as much as socket and budget allow now."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

@@ -1,1 +1,1 @@
-"""Data that replicas get from each other outside of Raft's messages: catch-up, installation, repair."""
+"""Transfer of data between replicas outside of Raft's messages: catch-up, installation, repair."""

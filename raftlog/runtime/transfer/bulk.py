@@ -1,7 +1,7 @@
 """Requests between replicas over the bulk connection: entries as they are stored, checked before they are sent.
 
 Any replica answers with its own entries, but `LogFetchRequest` is for the leader of its term. The requester checks
-every batch against its own knowledge of it."""
+every batch that it receives."""
 
 from typing import NamedTuple
 
@@ -25,11 +25,10 @@ class StoredEntry(NamedTuple):
 
 
 class LogResult(NamedTuple):
-    """Beginning of a log: `first` is the roll at `base_offset`, behind `boundary`; both are committed.
+    """Beginning of a log: `first` is the roll at `base_offset`, after `boundary`; both are committed.
 
-    Entries can be read from there on. `files` segments lie below it, which are or may be compacted: they are copied
-    as they
-    are."""
+    Entries can be read from there on. `files` segments lie below it, which are or may be compacted: they are copied as
+    they are."""
 
     boundary: EntryId
     base_offset: Offset
@@ -45,9 +44,9 @@ class FilesRequest(NamedTuple):
 
 
 class FilesResult(NamedTuple):
-    """Segments that end before the roll at `below`, with entry `boundary`.
+    """List of the segments that end before the roll at `below`, with entry `boundary`.
 
-    Pieces of another `version` do not fit them."""
+    Pieces of another `version` do not belong to them."""
 
     version: tuple[int, int]
     below: Offset
@@ -67,7 +66,7 @@ class PieceRequest(NamedTuple):
 
 
 class PieceResult(NamedTuple):
-    """Batches one after another; none behind the segment's last."""
+    """Consecutive batches of a segment; none after its last one."""
 
     batches: tuple[bytes, ...]
 
@@ -88,7 +87,7 @@ class EntriesResult(NamedTuple):
 
 
 class LogFetchRequest(NamedTuple):
-    """Request for the entries behind `after` in the log of the leader of `term`.
+    """Request for the entries after entry `after` in the log of the leader of `term`.
 
     `sequence` is the number of the leader's offer."""
 
@@ -100,7 +99,7 @@ class LogFetchRequest(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """Entries behind `after`, as far as they fit, none at the log's end; with the leader's commit and last index."""
+    """Entries after `after`, up to the size limit, none at the log's end; with the leader's commit and last index."""
 
     committed: Index
     last_index: Index
@@ -108,7 +107,7 @@ class FetchResult(NamedTuple):
 
 
 class LogsDiverge(NamedTuple):
-    """Result of a leader that does not have the entry `after`: the next request begins behind the committed entries."""
+    """Result of a leader that does not have the entry `after`: the next request begins after the committed entries."""
 
 
 BulkRequest = LogRequest | EntriesRequest | LogFetchRequest | FilesRequest | PieceRequest

@@ -1,12 +1,12 @@
-"""Tasks that get entries outside of Raft's messages: missing entries of a follower, and damaged ones.
+"""Tasks that fetch entries outside of Raft's messages: missing entries of a follower, and damaged ones.
 
-For each group at most one task that fetches and one that repairs; none of them holds anything that a crash would spoil.
-A task that fails is begun again: fetching by the leader's next offer after a pause, a repair after a pause, for as long
-as there is something to repair. Another leader's offer ends the fetch from the former one at once. While another
-log takes the place of a group's, nothing is repaired in it. A rebuild runs to its end, unless the replica is removed:
-half of it would leave a replica that never does anything again.
+For each group at most one task that fetches and one that repairs; neither needs a cleanup after a crash. A task that
+fails is started again: a fetch by the leader's next offer after a pause, a repair after a pause, as long as there is
+damage. Another leader's offer ends the fetch from the former one at once. While another log replaces a group's log, no
+repair runs in it. A rebuild runs to its end, unless the replica is removed: half of it would leave a replica that
+cannot work again.
 
-    groups that fetch at the same time ≤ transfers_max; the others wait for their turn"""
+    groups that fetch at the same time ≤ transfers_max; the others wait"""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.installation import Installation
 from raftlog.runtime.transfer.log_fetch import LogFetch
 from raftlog.runtime.transfer.ports import TransferPort
-from raftlog.runtime.transfer.rebuild import Rebuild, Rebuilt
+from raftlog.runtime.transfer.rebuild import Rebuild, RebuildResult
 from raftlog.runtime.transfer.repair import Repair
 
 _logger = logging.getLogger(__name__)
@@ -36,22 +36,22 @@ class CatchUp:
     def __init__(self, port: TransferPort) -> None:
         self._port = port
         self._bytes_fetched = 0
-        """Bytes of the fetches that ended."""
+        """Number of bytes that completed fetches took over."""
         self._fetches: dict[GroupKey, tuple[LogFetch, asyncio.Task[None]]] = {}
         self._transfers = asyncio.Semaphore(port.config.transfers_max)
         self._turn_waits: list[asyncio.Future[None]] = []
         self._installing: dict[GroupKey, None] = {}
         """Groups whose log is being replaced."""
         self._tasks: dict[GroupKey, asyncio.Task[None]] = {}
-        """Repair tasks."""
-        self._rebuilds: dict[GroupKey, asyncio.Task[Rebuilt]] = {}
+        """Repair task of each group that is being repaired."""
+        self._rebuilds: dict[GroupKey, asyncio.Task[RebuildResult]] = {}
         self._failures: dict[GroupKey, int] = {}
         """Number of consecutive failures of a group's repair."""
 
     # missing entries
 
     def take_offer(self, group: PartitionReplica, offer: InstallOffer) -> None:
-        """Fetch from a leader that offers its log: too many entries are missing here, or it has trimmed them."""
+        """Start a fetch from a leader that offers its log: too many entries are missing here, or are trimmed there."""
         key = group.key
         if key in self._rebuilds:
             return
@@ -70,7 +70,7 @@ class CatchUp:
 
     @property
     def bytes_fetched(self) -> int:
-        """Bytes of batches that were taken."""
+        """Number of bytes of batches that were fetched and taken over."""
         return self._bytes_fetched + sum(fetching.bytes_taken for fetching, _ in self._fetches.values())
 
     def note_turn(self) -> None:
@@ -105,7 +105,7 @@ class CatchUp:
                 del self._fetches[group.key]
 
     async def _install(self, group: PartitionReplica, fetching: LogFetch) -> None:
-        """Replace the log; a repair of the old one ends, and a quarantine ends with a look at the new one."""
+        """Replace the log. A repair of the old one ends; a quarantined replica is checked again with the new one."""
         self._installing[group.key] = None
         repair = self._tasks.pop(group.key, None)
         if repair is not None:
@@ -120,18 +120,17 @@ class CatchUp:
     # damaged entries
 
     def repair(self, group: PartitionReplica) -> None:
-        """Begin a repair after damage was found, unless the log is being replaced: then it follows that."""
+        """Start a repair after damage was found, unless the log is being replaced: then after the replacement."""
         if group.key not in self._failures:
             event(_logger, "replica_quarantined", group=group.name, why=str(group.damage))
         if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
             self._begin(group, Repair(self._port, group).run, "repair")
 
-    async def rebuild(self, group: PartitionReplica, term_min: int) -> Rebuilt:
-        """Make the replica continue alone.
+    async def rebuild(self, group: PartitionReplica, term_min: int) -> RebuildResult:
+        """Rebuild the log, so that the replica continues alone.
 
-        The rebuild runs to its end even without waiters; further callers wait for the same one. Repairs and
-        transfers for
-        the group end. Raises as `Rebuild.run`, and `Unavailable` when the replica is removed meanwhile."""
+        The rebuild runs to its end even without waiters; further callers wait for the same one. Repairs and transfers
+        for the group end. Raises like `Rebuild.run`, and `Unavailable` when the replica is removed meanwhile."""
         task = self._rebuilds.get(group.key)
         if task is None:
             if group.key in self._installing:
@@ -140,7 +139,7 @@ class CatchUp:
             work = Rebuild(self._port, group, term_min).run()
             task = self._port.loop.create_task(work, name=f"rebuilding of {group.path}")
             self._rebuilds[group.key] = task
-            task.add_done_callback(partial(self._rebuilt, group))
+            task.add_done_callback(partial(self._finish_rebuild, group))
         await asyncio.wait([task])
         if task.cancelled():
             raise Unavailable(f"{group.name}: the replica was removed, or the process stops; retry")
@@ -149,7 +148,7 @@ class CatchUp:
     def is_rebuilding(self, group: PartitionReplica) -> bool:
         return group.key in self._rebuilds
 
-    def _rebuilt(self, group: PartitionReplica, task: "asyncio.Task[Rebuilt]") -> None:
+    def _finish_rebuild(self, group: PartitionReplica, task: "asyncio.Task[RebuildResult]") -> None:
         if self._rebuilds.get(group.key) is task:
             del self._rebuilds[group.key]
         if not task.cancelled() and task.exception() is not None:

@@ -1,13 +1,13 @@
-"""Installation: a follower whose log ends before the leader's begins starts anew at the leader's beginning.
+"""Installation: it replaces a follower's log that ends before the leader's log begins by the leader's beginning.
 
-    the leader's compacted files, if it has any, are copied into a directory beside, and the first entry behind them, or
-    behind nothing, a committed roll → synced
-    → the journal has `install`, durably → the directories change places → the core continues behind the roll
+    the leader's compacted files, if it has any, are copied into a separate directory, then the first entry after
+    them, a committed roll → synced
+    → the journal has `install`, durably → the directories change places → the core continues after the roll
 
 Every entry of the old log is committed and trimmed away elsewhere, or was never committed; so no promised entry is lost
-by it, and the entries behind the roll are fetched into the log itself (`log_fetch`). A crash before `install`
-is durable leaves the old log, and something to delete; after it, recovery makes the directories change places. While
-that one sync is under way the replica is frozen: nothing may happen to the old log."""
+by it, and the entries after the roll are fetched into the log itself (`log_fetch`). A crash before `install`
+is durable leaves the old log and a directory to delete; after it, recovery makes the directories change places. While
+that sync is under way the replica is frozen: the old log must not change."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from raftlog.runtime.replica.admission import end_of_entries
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import LogRequest, LogResult
 from raftlog.runtime.transfer.file_copy import FileCopy
-from raftlog.runtime.transfer.ports import LogPort, ask
+from raftlog.runtime.transfer.ports import LogPort, send_request
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Installation:
-    """Installation attempt, from one replica."""
+    """Attempt to install the log of one other replica."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self._port = port
@@ -38,17 +38,19 @@ class Installation:
         self._source = source
         self._replacement = Replacement(port, group)
         self.bytes_taken = 0
-        """Bytes of compacted files."""
+        """Number of bytes of compacted files that were copied."""
 
     async def run(self) -> None:
-        """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
-        result = await ask(self._port, self._source, LogRequest(self._group.key))
+        """Fetch and sync the new log, and replace the old one.
+
+        Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
+        result = await send_request(self._port, self._source, LogRequest(self._group.key))
         if not isinstance(result, LogResult):
             raise Unavailable(f"node {self._source} answered with {type(result).__name__}")
         if not self._group.core.wants_install(result.boundary):
             return
         copying = FileCopy(self._port, self._group, self._source)
-        files = await copying.ask_files(result.base_offset) if result.files else None
+        files = await copying.request_files(result.base_offset) if result.files else None
         if files is not None and (files.boundary, files.below) != (result.boundary, result.base_offset):
             raise Unavailable(f"node {self._source} compacts {self._group.name} just now")
         segments = self._replacement.begin(files.base_offsets[0] if files else result.base_offset)
@@ -63,7 +65,7 @@ class Installation:
         await self._change_places(result, files.log_start_offset if files else result.base_offset, end)
 
     def _append_roll(self, segments: SegmentedLog, result: LogResult) -> None:
-        """Append the roll; raise `Unavailable` for anything but the roll of this group behind the boundary."""
+        """Append the first roll; raise `Unavailable` unless it is a roll of this group right after the boundary."""
         index, term, batch = result.first
         header = read_header(batch)
         is_sound = end_of_entries((entry_of(index, term, batch),), self._group.group_id) is not None
@@ -76,10 +78,10 @@ class Installation:
         raise Unavailable(f"node {self._source} sent something else than the roll behind {result.boundary}")
 
     def _may_change_places(self) -> bool:
-        """Return whether nothing is on its way to the old log, and no checkpoint needs its files in place."""
+        """Return whether no write to the old log is under way, and no checkpoint needs its files in place."""
         group = self._group
         if group.is_closed or self._port.failure is not None:
-            return True  # the caller then finds that nothing is to do
+            return True  # the caller then has nothing to do
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
         return is_idle and not self._port.persister.checkpoints.is_under_way
 
@@ -89,7 +91,7 @@ class Installation:
             await asyncio.sleep(port.config.tick_ms / 1000)
         if group.is_closed or port.failure or not group.core.wants_install(result.boundary):
             return
-        await self._replacement.become_log(start, end, None, result.first.index)
+        await self._replacement.replace_and_restart(start, end, None, result.first.index)
         _logger.info("%s restarts at offset %s, where the leader's log begins", group.path, start)
         self._replacement.resume()
         port.note_members(group)

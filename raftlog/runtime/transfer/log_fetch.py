@@ -1,15 +1,15 @@
 """Fetch of many missing entries by a follower from its leader, piece by piece, over the bulk connection.
 
-    entries behind our last one are requested → taken as an append of the leader, checked as any other → …
-    until the leader has no more; entries that are written meanwhile come by Raft
+    entries after the follower's last one are requested → appended and checked like any append of the leader → …
+    until the leader has no more; later entries are sent by Raft
 
-If the leader's log begins above the end of ours, an `installation` goes before.
+If the leader's log begins after the end of the follower's log, an `installation` comes first.
 
-    taken and not yet durable ≤ window bytes,   requested ahead ≤ one piece
+    appended and not yet durable ≤ window bytes,   requested ahead ≤ one piece
 
-Fetched entries stand in the log, so after any interruption of a transfer, a crash or another leader, the next one
-continues behind them. A divergence of the logs is found as by any append: committed entries agree. Entries come only
-as fast as they become durable here, and the leader holds nothing for a follower that stands still."""
+Fetched entries are in the log, so after any interruption of a transfer, a crash or another leader, the next one
+continues after them. Diverging logs are detected as by any append: committed entries agree. Entries are fetched only as
+fast as they become durable here, and the leader keeps no data for a follower that makes no progress."""
 
 import asyncio
 from collections import deque
@@ -21,16 +21,16 @@ from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest, InstallOffer
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import FetchResult, LogFetchRequest, LogsDiverge
-from raftlog.runtime.transfer.ports import AppendPort, ask
+from raftlog.runtime.transfer.ports import AppendPort, send_request
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index
 
 _SLICE_ENTRIES: Final = 128
-"""Entries that are taken before the loop's other tasks run."""
+"""Number of entries that are appended before the loop's other tasks run."""
 
 
 class LogFetch:
-    """Fetch attempt, from one leader."""
+    """Attempt to fetch the missing entries from one leader."""
 
     def __init__(
         self,
@@ -46,23 +46,23 @@ class LogFetch:
         self._port, self._group = port, group
         self._wait_turn = wait_turn
         self._unsynced: deque[tuple[Index, int]] = deque()
-        """Last index and bytes of entries that were taken and may not be durable yet."""
+        """Last index and size of entries that were appended and may not be durable yet."""
         self._unsynced_bytes = 0
 
     async def run(self) -> None:
-        """Fetch the leader's entries. Raises `RaftlogError`, `OSError` or `TimeoutError`; entries taken before stay."""
+        """Fetch the leader's entries. Raises `RaftlogError`, `OSError`, `TimeoutError`; appended entries stay."""
         core = self._group.core
         after = core.last_id
-        result = await self._ask(after)
+        result = await self._request_entries(after)
         if isinstance(result, LogsDiverge):
             after = EntryId(core.committed_index, self._group.log.term_at(core.committed_index))
-            result = await self._ask(after)
+            result = await self._request_entries(after)
         while isinstance(result, FetchResult) and result.entries and self._is_wanted:
             last = EntryId(result.entries[-1].index, result.entries[-1].term)
             if last.index >= result.last_index:
                 await self._take(after, result)
                 return  # later entries are sent by Raft
-            ahead = self._port.loop.create_task(self._ask(last))
+            ahead = self._port.loop.create_task(self._request_entries(last))
             try:
                 await self._take(after, result)
                 result, after = await ahead, last
@@ -73,14 +73,14 @@ class LogFetch:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether the source still leads, as far as is known here."""
+        """Whether the source is still the leader, according to this replica."""
         core = self._group.core
         return core.leader == self.leader and core.term == self.term and not self._group.is_closed
 
-    async def _ask(self, after: EntryId) -> FetchResult | LogsDiverge:
+    async def _request_entries(self, after: EntryId) -> FetchResult | LogsDiverge:
         config = self._port.config
         request = LogFetchRequest(self._group.key, self.term, self.offer.sequence, after, config.transfer_chunk_bytes)
-        result = await ask(self._port, self.leader.node_id, request)
+        result = await send_request(self._port, self.leader.node_id, request)
         if isinstance(result, (FetchResult, LogsDiverge)):
             return result
         raise FormatError(f"node {self.leader.node_id} answered with {type(result).__name__}")
@@ -96,7 +96,7 @@ class LogFetch:
             await asyncio.sleep(0)
 
     def _append(self, after: EntryId, entries: tuple[Entry, ...], committed: Index) -> None:
-        """Hand entries over as if the leader had sent them; raises `Unavailable` when they are not taken."""
+        """Append entries as if the leader had sent them; raises `Unavailable` if they are not accepted."""
         group, port = self._group, self._port
         request = AppendRequest(
             self.leader, port.me, self.term, self.offer.sequence, after, entries, committed, is_probe=False
@@ -112,7 +112,7 @@ class LogFetch:
         self.bytes_taken += size
 
     async def _wait_for_room(self) -> None:
-        """Wait until enough is durable to take more; raise `TimeoutError` when the disk makes no progress."""
+        """Wait until enough entries are durable to append more; raise `TimeoutError` if the disk makes no progress."""
         config = self._port.config
         async with asyncio.timeout(config.transfer_timeout_ms / 1000):
             while True:

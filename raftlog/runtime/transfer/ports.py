@@ -24,28 +24,28 @@ class PeerPort(Protocol):
     transport: Transport
 
 
-async def ask(port: PeerPort, node: NodeId, question: object) -> object:
-    """Send a request to another process, for `transfer_timeout_ms` at most.
+async def send_request(port: PeerPort, node: NodeId, request: object) -> object:
+    """Send a request to another process; return its answer within `transfer_timeout_ms`.
 
     Raises `RaftlogError`, `OSError` or `TimeoutError`."""
     async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
-        return await port.transport.request(node, question)
+        return await port.transport.request(node, request)
 
 
 class AppendPort(PeerPort, Protocol):
-    """Receiver of fetched entries, which are handed over like those that a leader sent."""
+    """Receiver of fetched entries, which it handles like entries that a leader sent."""
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
-        """Take messages of another process."""
+        """Handle messages of another process."""
         ...
 
     def append_error(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
-        """Return the error that an append of that size would raise now, else None."""
+        """Return the error with which an append of that size would fail now, else None."""
         ...
 
 
 class CheckpointPort(Protocol):
-    """Checkpoints, as far as they need files in place."""
+    """Checkpoints of the journal, during which files must stay in place."""
 
     @property
     def is_under_way(self) -> bool:
@@ -76,15 +76,15 @@ class DurabilityPort(Protocol):
         ...
 
     def stop_with(self, error: Exception) -> None:
-        """Stop the process after a failure half way, from which only a restart can recover."""
+        """Stop the process after a failure in the middle of a change, from which only a restart can recover."""
         ...
 
     def settle_cut(self, group: PartitionReplica) -> None:
-        """Write a durable cut to the files, if it had to wait."""
+        """Apply a durable cut to the files, if it had to wait."""
         ...
 
     def may_move(self, group: PartitionReplica) -> bool:
-        """Return whether nothing needs the group's files in place."""
+        """Return whether the group's files may move, because no sync needs them in place."""
         ...
 
     def write(self, group: PartitionReplica) -> None:
@@ -111,15 +111,15 @@ class LogPort(PeerPort, Protocol):
         ...
 
     def leave_compaction(self, group: PartitionReplica) -> None:
-        """End a compaction of the group's log, which is to be replaced."""
+        """Stop a compaction of the group's log, because the log will be replaced."""
         ...
 
     def mark_dirty(self, group: PartitionReplica) -> None:
-        """Handle the group in the next turn."""
+        """Schedule the group for the next turn."""
         ...
 
     def note_members(self, group: PartitionReplica) -> None:
-        """Update the nodes that share the group, after its configuration may have changed."""
+        """Update the nodes that have a replica of the group, because its configuration may have changed."""
         ...
 
 

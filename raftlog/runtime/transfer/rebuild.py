@@ -1,13 +1,13 @@
-"""Rebuild of a replica that continues alone, by an operator's order: with gaps in place of damaged entries.
+"""Rebuild of a replica that continues alone on an operator's request, with gaps in place of damaged entries.
 
-    its log, entry by entry, into a directory beside; gaps for damaged entries; a configuration of this replica alone,
-    in a new term → synced, the damaged bytes kept → the journal has `install`, durably → the directories change places
-    → it leads
+    its log is copied entry by entry into a separate directory; gaps for damaged entries; a configuration of this
+    replica alone, in a new term → synced, the damaged bytes kept → the journal has `install`, durably
+    → the directories change places → the replica leads
 
 A crash before `install` is durable leaves the old log; after it, recovery makes the directories change places. No
-sound entry is lost by it: offsets and indexes stay. Positions behind a gap change, so the other replicas must be made
-anew from this one, and the caller has made sure that none of them ever counts again (`abandonment`, or the controller
-has retired its disk). Other tasks run after each slice; the disk needs room for the log once more."""
+sound entry is lost by it: offsets and indexes stay. Positions after a gap change, so the other replicas must be created
+again from this one, and the caller has made sure that none of them ever counts again (`abandonment`, or the controller
+has retired its disk). Other tasks run after each slice; the disk needs room for a second copy of the log."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from raftlog.raft import Configuration
 from raftlog.records import ControlKind, build_control_batch, read_control, read_header, stamp
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.control_entries import (
-    configuration_batch,
+    build_configuration_batch,
     configuration_of_roll,
     decode_configuration,
     is_control,
@@ -30,7 +30,7 @@ from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.runtime.transfer.replacement import Replacement
 from raftlog.storage.directory import DAMAGED, internal, make_directory
-from raftlog.storage.gap import REASON_LOST, Gap, gap_batch, last_index_of
+from raftlog.storage.gap import REASON_LOST, Gap, build_gap_batch, last_index_of
 from raftlog.storage.index_repair import repair_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
@@ -43,8 +43,8 @@ _SLICE_BYTES: Final = 1 << 20
 _SLICE_ENTRIES: Final = 256
 
 
-class Rebuilt(NamedTuple):
-    """Lost offsets, each from the first to the one behind the last, and the files that keep the damaged bytes."""
+class RebuildResult(NamedTuple):
+    """Losses of a rebuild: ranges of offsets, ends exclusive, and the files that keep the damaged bytes."""
 
     lost: list[tuple[int, int]]
     kept_in: list[str]
@@ -60,7 +60,7 @@ class _CopiedRow(NamedTuple):
 
 
 class Rebuild:
-    """Rebuild of one group; `run` it once. There must be no leader, and no other replica that still counts."""
+    """Rebuild of one group; `run` it once. The group must have no leader and no other replica that still counts."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, term_min: int) -> None:
         """Prepare a rebuild; `term_min` is the greatest term that any replica of the group is known to have."""
@@ -69,15 +69,15 @@ class Rebuild:
         self._old = group.log.segments
         self._replacement = Replacement(port, group)
         self._previous_term = Term(0)
-        """Term of the entry that was copied last."""
+        """Term of the last copied entry."""
         self._configuration = group.core.configuration
-        """Configuration as of the entry that was copied last; the present one until an entry has one."""
-        self._done = Rebuilt([], [])
+        """Configuration at the last copied entry; the present one until a copied entry has one."""
+        self._done = RebuildResult([], [])
 
-    async def run(self) -> Rebuilt:
-        """Rebuild the log and take its place; return the losses.
+    async def run(self) -> RebuildResult:
+        """Rebuild the log, replace the old one, and return the losses.
 
-        Raises `Unavailable`, `StorageFull` and `OSError`: then nothing has changed."""
+        Raises `Unavailable`, `StorageFull` and `OSError`: then the old log stays."""
         group = self._group
         self._port.leave_compaction(group)
         last = group.log.last_index
@@ -102,12 +102,12 @@ class Rebuild:
 
     async def _copy(self, segments: SegmentedLog) -> None:
         loop, count, size, began = self._port.loop, 0, 0, self._port.loop.time()
-        if not self._old.segments:  # no entry is left on any replica: the group begins again
+        if not self._old.segments:  # no replica has any entry: the group begins again
             self._configuration = Configuration(Index(0), (self._port.me,))
-            self._take(segments, Index(1), self._roll(1, self._port.wall_ms(), Offset(0), Term(0)))
+            self._take(segments, Index(1), self._build_roll(1, self._port.wall_ms(), Offset(0), Term(0)))
         for segment in self._old.segments:
-            for result in self._entries(segment):
-                batch = result.batch if result.batch is not None else self._gap(segments, segment, result)
+            for result in self._walk_entries(segment):
+                batch = result.batch if result.batch is not None else self._build_replacement(segments, segment, result)
                 self._take(segments, result.index, batch)
                 count, size = count + 1, size + len(batch)
                 if count >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
@@ -116,26 +116,26 @@ class Rebuild:
                     count, size, began = 0, 0, loop.time()
         segments.write()
 
-    def _entries(self, segment: Segment) -> Iterator[_CopiedRow]:
+    def _walk_entries(self, segment: Segment) -> Iterator[_CopiedRow]:
         for number, batch, error, is_placed in walk_rows(self._old, segment):
             index = Index(segment.index_of(number))
             if error is None:
-                yield self._sound(segment, index, batch)
+                yield self._to_copied_row(segment, index, batch)
             elif is_placed and repair_row(segment, number):
                 ((_, healed),) = self._old.read_entries(index, index, 1)
-                yield self._sound(segment, index, healed)
+                yield self._to_copied_row(segment, index, healed)
             else:
-                self._keep(segment, number, batch)
-                yield _CopiedRow(index, None, *self._behind(segment, number))
+                self._store_damaged(segment, number, batch)
+                yield _CopiedRow(index, None, *self._find_next(segment, number))
 
     @staticmethod
-    def _sound(segment: Segment, index: Index, batch: Buffer) -> _CopiedRow:
+    def _to_copied_row(segment: Segment, index: Index, batch: Buffer) -> _CopiedRow:
         header = read_header(batch)
         last = last_index_of(batch, header, index) if segment.missing else index
         return _CopiedRow(index, batch, last + 1, Offset(header.next_offset))
 
-    def _behind(self, segment: Segment, number: int) -> tuple[int, Offset]:
-        """Return index and offset behind a damaged entry, the offset from the next plausible row."""
+    def _find_next(self, segment: Segment, number: int) -> tuple[int, Offset]:
+        """Return index and offset after a damaged entry, the offset from the next plausible row."""
         index = segment.index_of(number + 1) if number + 1 < segment.rows else segment.next_index
         for later in range(number + 1, segment.rows):
             row = segment.row(later)
@@ -143,8 +143,8 @@ class Rebuild:
                 return index, Offset(row.offset)
         return index, Offset(segment.next_offset)
 
-    def _keep(self, segment: Segment, number: int, batch: Buffer) -> None:
-        """Store the damaged bytes as they are, durably."""
+    def _store_damaged(self, segment: Segment, number: int, batch: Buffer) -> None:
+        """Store the damaged bytes unchanged in `.raftlog/damaged/`, durably."""
         directory, disk = internal(self._port.data_dir, DAMAGED), self._port.disk
         make_directory(disk, directory)
         kept = f"{directory}/{self._group.group_id}-{segment.base_offset:020d}-{number}.batch"
@@ -158,20 +158,22 @@ class Rebuild:
             file.close()
         self._done.kept_in.append(kept)
 
-    def _gap(self, segments: SegmentedLog, segment: Segment, result: _CopiedRow) -> Buffer:
-        """Return a gap in place of the damaged entry.
+    def _build_replacement(self, segments: SegmentedLog, segment: Segment, result: _CopiedRow) -> Buffer:
+        """Build a gap in place of a damaged entry.
 
-        For a roll, return a roll: it still begins its segment, with the content that it must have had."""
+        For a damaged roll, build the roll again, with the content that it must have had: it begins its segment."""
         offset, term = Offset(segments.next_offset), self._previous_term
         if result.index == segment.base_index:
-            return self._roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
+            return self._build_roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
         end = max(offset, result.end)
         if end > offset:
             self._done.lost.append((offset, end))
         gap = Gap(result.index, result.next_index - 1, offset, end, term, REASON_LOST)
-        return gap_batch(gap, self._port.wall_ms())
+        return build_gap_batch(gap, self._port.wall_ms())
 
-    def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1) -> Buffer:
+    def _build_roll(
+        self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1
+    ) -> Buffer:
         held = self._configuration
         roll = Roll(
             self._group.group_id,
@@ -204,11 +206,11 @@ class Rebuild:
         segments.append_stamped(stored, header)
 
     def _append_configuration(self, segments: SegmentedLog) -> Index:
-        """Append the last entry: this replica alone, in a term above all that any replica has seen."""
+        """Append the configuration of this replica alone, in a term above the terms of all replicas."""
         index = Index(segments.last_index + 1)
         term = Term(max(self._term_min, self._group.core.term, self._previous_term) + 1)
         alone = Configuration(index, (self._port.me,))
-        batch = configuration_batch(alone, self._configuration.index, self._port.wall_ms())
+        batch = build_configuration_batch(alone, self._configuration.index, self._port.wall_ms())
         segments.append(batch, read_header(batch), term)
         segments.write()
         return index
@@ -216,7 +218,7 @@ class Rebuild:
     # changing places
 
     def _is_idle(self) -> bool:
-        """Return whether nothing is on its way to the old log, and no checkpoint needs its files in place."""
+        """Return whether no write to the old log is under way, and no checkpoint needs its files in place."""
         group, persister = self._group, self._port.persister
         return not (group.parts or group.is_dirty or persister.checkpoints.is_under_way)
 
@@ -227,7 +229,9 @@ class Rebuild:
         is_other = group.log.segments is not self._old or group.log.last_index != last or group.core.leader is not None
         if group.is_closed or port.failure is not None or is_other:
             raise Unavailable(f"{group.name} changed meanwhile; nothing was done; retry")
-        await self._replacement.become_log(group.log_start_offset, end, configuration_index, Index(end.id.index))
+        await self._replacement.replace_and_restart(
+            group.log_start_offset, end, configuration_index, Index(end.id.index)
+        )
         _logger.warning(
             "%s continues alone, by an operator's order; lost: %s", group.path, self._done.lost or "nothing"
         )

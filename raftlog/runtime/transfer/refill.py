@@ -1,7 +1,7 @@
-"""Refill after damage in compacted segments: no other replica has the same bytes, so all are copied from one of them.
+"""Refill after damage in compacted segments: no other replica has the same bytes, so all are copied from one replica.
 
-    the other's files below a roll that both have whole → behind them the own entries from that roll on, as they stand
-    → the replica is frozen, and entries that came meanwhile are copied too → synced
+    the other replica's files below a roll that is sound on both → the own entries from that roll on, unchanged
+    → the replica is frozen, and entries that arrived meanwhile are copied too → synced
     → the journal has `install`, durably → the directories change places
 
 Acknowledged entries stay: every entry from the roll on is the own one, and those below are committed. A crash
@@ -29,7 +29,7 @@ _SLICE_BYTES: Final = 1 << 20
 
 
 class Refill:
-    """Refill attempt, from one other replica."""
+    """Attempt to refill the log from one other replica."""
 
     def __init__(self, port: LogPort, group: PartitionReplica, source: NodeId) -> None:
         self._port, self._group = port, group
@@ -38,13 +38,13 @@ class Refill:
         self._replacement = Replacement(port, group)
 
     async def run(self) -> None:
-        """Copy the files and take the log's place.
+        """Copy the files and replace the log by the copy.
 
         Raises `RaftlogError`, `OSError` or `TimeoutError`: then the old log stays."""
         port, group = self._port, self._group
         port.leave_compaction(group)
         below = self._old.row_at(Index(group.log.boundary.index + 1)).offset
-        files = await self._copying.ask_files(Offset(below))
+        files = await self._copying.request_files(Offset(below))
         self._check(files)
         segments = self._replacement.begin(files.base_offsets[0])
         try:
@@ -55,7 +55,7 @@ class Refill:
             segments.close()
 
     def _check(self, files: FilesResult) -> None:
-        """Raise `Unavailable` unless the own log has a whole roll behind the files."""
+        """Raise `Unavailable` unless the own log has a sound roll right after the files."""
         group = self._group
         own = self._old.segment_of_offset(files.below)
         is_behind = own.base_offset == files.below and own.base_index == files.boundary.index + 1
@@ -74,7 +74,7 @@ class Refill:
                 raise Unavailable(f"{self._group.name} changed meanwhile")
 
     def _copy_slice(self, segments: SegmentedLog) -> None:
-        """Copy some of the entries that are in the files and not copied. Raises `CorruptBatch`."""
+        """Copy the next slice of entries from the files. Raises `CorruptBatch`."""
         first = Index(segments.last_index + 1)
         for row, batch in self._old.read_entries(first, self._group.log.written_index, _SLICE_BYTES):
             stored = bytes(batch)
@@ -89,7 +89,7 @@ class Refill:
     async def _change_places(self, segments: SegmentedLog, start: Offset) -> None:
         """Replace the log by the copy.
 
-        It begins at `start`, to which a trim that is not known here moved the other log's beginning, or behind that."""
+        The copy begins at `start`, the other log's beginning, which a trim unknown here may have moved, or after it."""
         port, group = self._port, self._group
         group.is_frozen = True
         try:
@@ -100,14 +100,14 @@ class Refill:
             if group.is_closed or port.failure is not None or group.log.segments is not self._old:
                 raise Unavailable(f"{group.name} changed meanwhile")
             segments.close()
-            group.log.refill(await self._replacement.take_place(start, end))
+            group.log.refill(await self._replacement.replace_log(start, end))
             port.compact(group)
             _logger.warning("%s: damaged compacted segments were copied from another replica", group.path)
         finally:
             self._replacement.resume()
 
     async def _settle(self) -> None:
-        """Wait until nothing is on its way to the old log; raise `TimeoutError`."""
+        """Wait until no write to the old log is under way; raise `TimeoutError`."""
         port, group = self._port, self._group
         async with asyncio.timeout(port.config.transfer_timeout_ms / 1000):
             while group.parts or group.log.is_cut_waiting or not port.persister.may_move(group):  # noqa: ASYNC110

@@ -1,14 +1,14 @@
-"""Repair of a quarantined replica: it searches its files for damage, and gets damaged entries from other replicas.
+"""Repair of a quarantined replica: it searches its files for damage, and fetches damaged entries from other replicas.
 
-    quarantined → known damage is fetched, fitted → every entry is read, and other damage is fetched
-    → synced → no damage is left, and none was met meanwhile → quarantine lifted
+    quarantined → known damaged entries are fetched → every entry is read, and other damaged ones are fetched
+    → synced → no damage is left, and none was found meanwhile → quarantine lifted
 
-A batch is taken only when it matches the index row, byte for byte, so its sender does not matter. An
-entry that no replica has was never committed: the leader cuts it later. With no other replica it stays.
-Compacted segments differ between replicas, so when one is damaged all of them are copied anew (`refill`).
+A batch is accepted only if it matches the index row, byte for byte, so its sender does not matter. An entry that no
+replica has was never committed: the leader cuts it later. With no other replica it stays. Compacted segments differ
+between replicas, so if one is damaged all of them are copied again (`refill`).
 
-Other tasks have the loop and the disk between the slices: the group takes entries and acknowledges them all the time,
-and one slice is held. Called by `catch_up`, one at a time for each group."""
+Other tasks use the loop and the disk between the slices: the group appends and acknowledges entries meanwhile,
+and only one slice is in memory. Called by `catch_up`, one at a time for each group."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.records import ControlKind, read_control
 from raftlog.runtime.log.boundary import uncompacted_from
-from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.log.damaged_entry import DAMAGED_MAX, DamagedEntry
 from raftlog.runtime.log.row_walk import walk_rows
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import EntriesRequest, EntriesResult, LogRequest, LogResult
-from raftlog.runtime.transfer.ports import LogPort, ask
+from raftlog.runtime.transfer.ports import LogPort, send_request
 from raftlog.runtime.transfer.refill import Refill
 from raftlog.storage.index_repair import repair_row
 from raftlog.storage.segment import Segment
@@ -33,11 +33,10 @@ from raftlog.types import Buffer, Index, NodeId, Offset
 _logger = logging.getLogger(__name__)
 _SLICE_BYTES: Final = 2 << 20
 _SLICE_ENTRIES: Final = 512
-"""Bytes and entries that are read before other tasks run: one or two milliseconds."""
+"""Bounds of a slice, after which other tasks run: one or two milliseconds."""
 _PAUSE_S_MAX: Final = 0.002
-"""Longest pause after a slice, in which others have the disk; the pause is as long as the slice took. It is short
-because
-a loop with much to do has its pause anyway."""
+"""Longest pause after a slice, in which other tasks use the disk; the pause is as long as the slice took. It is short
+because a loop with much to do has its pause anyway."""
 
 
 class Repair:
@@ -47,7 +46,7 @@ class Repair:
         self._port = port
         self._group = group
         self._unrepaired: list[DamagedEntry] = []
-        """Damaged entries that no other replica had, in order, at most `DAMAGED_MAX` of them."""
+        """Damaged entries that no other replica could supply, in order; at most `DAMAGED_MAX`."""
         self._repaired_count = 0
         self._compacted: CorruptBatch | None = None
         """First damage in the compacted part, whose entries cannot be read by index."""
@@ -55,7 +54,7 @@ class Repair:
         """Latest configuration among the entries that were read; 0 when only a roll has it."""
 
     async def run(self) -> None:
-        """Repair the damage, and lift the quarantine when none is left.
+        """Repair the damage, and lift the quarantine if none is left.
 
         Raises `Unavailable` when damage is left that no other replica could repair, and errors of reading and writing.
         """
@@ -65,7 +64,7 @@ class Repair:
         generation, written = log.segments.generation, log.written_index
         await self._read_all()
         if self._repaired_count:
-            await self._sync()
+            await self._sync_repairs()
         if self._compacted is not None and not self._unrepaired:
             await self._refill(self._compacted)
         if self._unrepaired:
@@ -75,32 +74,32 @@ class Repair:
         is_cut = log.segments.generation != generation or log.written_index < written
         if is_cut or group.damage_count != damages_before:
             raise Unavailable("the log changed meanwhile; the repair is repeated")
-        self._lift()
+        self._lift_quarantine()
 
-    def _lift(self) -> None:
+    def _lift_quarantine(self) -> None:
         group, port = self._group, self._port
         group.log.note_repaired()
-        known = configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
+        known = read_configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
         group.core.restore_configurations(known)
         event(_logger, "replica_repaired", group=group.name, entries=self._repaired_count, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
         port.persister.settle_cut(group)
-        port.compact(group)  # damage ended the run under way
+        port.compact(group)  # damage ended the run that was under way
         port.mark_dirty(group)
 
     # reading
 
     async def _repair_known(self) -> None:
-        """Repair the damage that was found by a reader first, because other readers may want the entry."""
-        index = self._index_of(self._group.damage)
+        """Repair the entry in which a reader found damage first, because other readers may need it."""
+        index = self._find_index(self._group.damage)
         if index is None or index < uncompacted_from(self._group.log.segments):
             return
-        if self._damage_at(index) is not None:
+        if self._find_damage(index) is not None:
             await self._repair_entry(index)
 
-    def _index_of(self, damage: CorruptBatch | None) -> Index | None:
-        """Return the entry at the damaged position, by the rows; None when that is not in a segment of this log."""
+    def _find_index(self, damage: CorruptBatch | None) -> Index | None:
+        """Find the index of the entry at a damaged position, by the rows; None if it is in no segment of this log."""
         segments = self._group.log.segments.segments
         segment = next((each for each in segments if damage and each.files.log.path == damage.file), None)
         if segment is None or damage is None:
@@ -112,7 +111,7 @@ class Repair:
         index = Index(segment.index_of(low))
         return index if low < segment.rows and index <= self._group.log.written_index else None
 
-    def _damage_at(self, index: Index) -> CorruptBatch | None:
+    def _find_damage(self, index: Index) -> CorruptBatch | None:
         try:
             self._group.log.segments.read_entries(index, index, 1)
         except CorruptBatch as error:
@@ -120,7 +119,7 @@ class Repair:
         return None
 
     async def _read_all(self) -> None:
-        """Read every entry, and repair the bad ones, or note those that cannot be repaired."""
+        """Read every entry; repair the damaged ones, or note those that cannot be repaired."""
         segments = self._group.log.segments.segments
         total, before = max(1, self._group.log.segments.size_bytes), 0
         for segment in segments:
@@ -138,7 +137,7 @@ class Repair:
             await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
 
     async def _read_slice(self, segment: Segment, first: int) -> int:
-        """Read rows from `first` on, as many as a slice has; return the number of the row after the last one."""
+        """Read one slice of rows from `first` on; return the number of the row after the last one."""
         group, size, number = self._group, 0, first
         for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
             index = Index(segment.index_of(number))
@@ -151,7 +150,7 @@ class Repair:
                     self._compacted = self._compacted or error
             elif not is_placed:
                 await self._rebuild_or_note(index, error)
-            elif not repair_row(segment, number) or self._damage_at(index) is not None:
+            elif not repair_row(segment, number) or self._find_damage(index) is not None:
                 await self._repair_or_note(index, error)
             size += len(batch)
             if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
@@ -172,13 +171,13 @@ class Repair:
             self._note_configuration(index, batch)
 
     async def _rebuild_or_note(self, index: Index, error: CorruptBatch) -> None:
-        """Rebuild an entry whose row is lost from the leader's, if it is committed; otherwise note it.
+        """Rebuild an entry without a row from the leader's entry, if it is committed; otherwise note it.
 
         A committed entry is the same on the leader."""
         group, leader = self._group, self._group.core.leader
         if index <= group.core.committed_index and leader is not None and leader != self._port.me:
             try:
-                batch = await self._entry(leader.node_id, index)
+                batch = await self._request_entry(leader.node_id, index)
                 if batch is not None:
                     group.log.segments.rebuild_entry(index, batch)
                     self._note_repaired()
@@ -201,11 +200,11 @@ class Repair:
         self._repaired_count += 1
 
     async def _repair_entry(self, index: Index) -> bool:
-        """Request the entry from one replica after the other; return true when one of them had it."""
+        """Request the entry from one replica after the other; return True if one of them supplied it."""
         group = self._group
-        for node in self._sources():
+        for node in self._list_sources():
             try:
-                batch = await self._entry(node, index)
+                batch = await self._request_entry(node, index)
                 if batch is not None:
                     if index > group.log.written_index:
                         return False
@@ -216,20 +215,20 @@ class Repair:
                 _logger.info("%s: node %s did not return entry %s: %s", group.path, node, index, error)
         return False
 
-    async def _entry(self, node: NodeId, index: Index) -> bytes | None:
+    async def _request_entry(self, node: NodeId, index: Index) -> bytes | None:
         chunk = self._port.config.transfer_chunk_bytes
-        answer = await ask(self._port, node, EntriesRequest(self._group.key, index, index, chunk))
+        answer = await send_request(self._port, node, EntriesRequest(self._group.key, index, index, chunk))
         result = answer.entries if isinstance(answer, EntriesResult) else ()
         return result[0].batch if result and result[0].index == index else None
 
     async def _follow_log_start(self) -> None:
-        """Begin the log as late as another replica's, when that has trimmed or compacted the damaged entries.
+        """Move the log start to another replica's, if that replica has trimmed or compacted the damaged entries.
 
-        Nothing below its beginning needs repair. Raises `Unavailable` when ours changed so: a new round follows."""
+        Entries below it need no repair. Raises `Unavailable` if the own log changed: a new round follows."""
         group = self._group
-        for node in self._sources():
+        for node in self._list_sources():
             try:
-                result = await ask(self._port, node, LogRequest(group.key))
+                result = await send_request(self._port, node, LogRequest(group.key))
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s did not return the beginning of its log: %s", group.path, node, error)
                 continue
@@ -243,21 +242,21 @@ class Repair:
                     "the damaged entries were trimmed elsewhere, and are trimmed here; the repair is repeated"
                 )
 
-    def _sources(self) -> list[NodeId]:
-        """Return the nodes of the other members, the leader first.
+    def _list_sources(self) -> list[NodeId]:
+        """List the nodes of the other replicas, the leader first.
 
-        The leader is known even if the entry with the members is damaged."""
+        The leader is known even if the configuration entry is damaged."""
         core, me = self._group.core, self._port.me.node_id
         leader = core.leader.node_id if core.leader else None
         nodes = {member.node_id for member in core.configuration.all_members()} | ({leader} if leader else set())
         return sorted(nodes - {me}, key=lambda node: (node != leader, node))
 
     async def _refill(self, damage: CorruptBatch) -> None:
-        """Copy the compacted segments from another replica; note the damage when none has them.
+        """Copy the compacted segments from another replica; note the damage if none has them.
 
-        Raises `Unavailable` after a copy: the log is another one, and the next round reads it."""
+        Raises `Unavailable` after a copy: the log was replaced, and the next round reads it."""
         group = self._group
-        for node in self._sources():
+        for node in self._list_sources():
             try:
                 await Refill(self._port, group, node).run()
             except (RaftlogError, OSError, TimeoutError) as error:
@@ -267,11 +266,11 @@ class Repair:
             else:
                 self._port.entries_repaired += 1
                 raise Unavailable("the compacted part was copied from another replica; the repair is repeated")
-        index = self._index_of(damage)
+        index = self._find_index(damage)
         if index is not None:
             self._note_unrepaired(index, damage)
 
-    async def _sync(self) -> None:
+    async def _sync_repairs(self) -> None:
         """Make the repairs durable; a failed sync ends the process."""
         segments = self._group.log.segments
         changed = segments.changed_since_checkpoint()

@@ -1,16 +1,16 @@
-"""Replacement: a log that is built beside a replica's own, and then takes its place.
+"""Replacement: a log that is built in a separate directory, and then replaces the replica's log.
 
     begun → filled by its owner → synced → the journal has `install`, durably → the directories change places
 
-A crash before `install` is durable leaves the old log, and something to delete; after it, recovery makes the
+A crash before `install` is durable leaves the old log and a directory to delete; after it, recovery makes the
 directories change places. Called by `installation`, `refill` and `rebuild`."""
 
 from raftlog.errors import RaftlogError, StorageFull
 from raftlog.raft import Installed
 from raftlog.runtime.journal.operations import Install, LogEnd
-from raftlog.runtime.log.configuration_walk import configurations
+from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.replica_directory import delete_tree, installing_path, make_replica_directory
-from raftlog.runtime.log.startup import open_installed, take_installed_place
+from raftlog.runtime.log.startup import open_installed, place_installed_log
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.storage.segmented_log import SegmentedLog
@@ -18,14 +18,14 @@ from raftlog.types import Index, Offset
 
 
 class Replacement:
-    """Replacement of one group's log, one attempt."""
+    """Attempt to replace one group's log."""
 
     def __init__(self, port: LogPort, group: PartitionReplica) -> None:
         self._port, self._group = port, group
         self.path = installing_path(port.data_dir, group.group_id)
 
     def begin(self, base_offset: Offset) -> SegmentedLog:
-        """Make the directory, in place of one that an earlier attempt left; the log in it is empty."""
+        """Create the directory with an empty log; delete the one that an earlier attempt left."""
         disk = self._port.disk
         if disk.exists(self.path):
             delete_tree(disk, self.path)
@@ -44,8 +44,8 @@ class Replacement:
         active = segments.active
         return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))
 
-    async def take_place(self, start: Offset, end: LogEnd) -> SegmentedLog:
-        """Take the place of the group's log, which begins at `start` then; the group is frozen meanwhile.
+    async def replace_log(self, start: Offset, end: LogEnd) -> SegmentedLog:
+        """Replace the group's log by the new one, which begins at `start`; the group is frozen meanwhile.
 
         Raises the error that ended the process: the journal has replaced the old log, so only recovery can continue."""
         port, group = self._port, self._group
@@ -53,20 +53,22 @@ class Replacement:
         try:
             await port.persister.append_durably([Install(group.key, start, end)])
             group.log.segments.close()
-            take_installed_place(port.disk, port.data_dir, group.path, group.group_id)
+            place_installed_log(port.disk, port.data_dir, group.path, group.group_id)
             return open_installed(port.disk, group.path, end, start)
         except (RaftlogError, OSError) as error:
             port.persister.stop_with(error)
             raise
 
-    async def become_log(self, start: Offset, end: LogEnd, configuration_index: Index | None, committed: Index) -> None:
-        """Take the place of the group's log; its replica begins again with it, frozen until `resume`."""
+    async def replace_and_restart(
+        self, start: Offset, end: LogEnd, configuration_index: Index | None, committed: Index
+    ) -> None:
+        """Replace the group's log, and restart the replica with the new one, frozen until `resume`."""
         group = self._group
         group.is_frozen = True
         self._port.leave_compaction(group)
-        segments = await self.take_place(start, end)
+        segments = await self.replace_log(start, end)
         group.log.replace(segments)
-        known = configurations(segments, configuration_index, committed)
+        known = read_configurations(segments, configuration_index, committed)
         group.core.install(Installed(known, committed, committed))
         group.restart_at(committed)
         group.configuration_index = group.core.configuration.index

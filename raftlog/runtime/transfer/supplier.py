@@ -1,9 +1,9 @@
-"""Answers of this process to replicas elsewhere that request entries over the bulk connection.
+"""Answers of this process to replicas in other processes that request entries over the bulk connection.
 
-Each request is answered at once, from the files, and nothing is kept for the requester: neither memory nor
-segments; only compaction does not begin while a compacted log is copied. An answer is one piece of at most
-`transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held for a millisecond or two. Damage here is
-found by it, and never sent. Called by the driver."""
+Each request is answered at once, from the files, and neither memory nor segments are kept for the requester; only
+compaction does not begin while a compacted log is copied. An answer is one piece of at most `transfer_chunk_bytes` and
+`_ENTRIES_MAX` entries, so that the loop is held for a millisecond or two. Damaged entries are detected, and never sent.
+Called by the driver."""
 
 import asyncio
 from collections import OrderedDict
@@ -37,12 +37,12 @@ from raftlog.types import Index, NodeId, Offset, Term
 _ENTRIES_MAX: Final = 256
 _PACE_S: Final = 1.0
 _IDLE_S: Final = 3.0
-"""Time without a request after which a node does not count as fetching any more."""
+"""Time without a request after which a node no longer counts as fetching."""
 _PACES_MAX: Final = 256
 
 
 class _FetchPace:
-    """Rate at which one follower fetches: bytes a second over the last whole period."""
+    """Rate at which one follower fetches: bytes per second over the last whole period."""
 
     def __init__(self, now: float) -> None:
         self._since = now
@@ -66,7 +66,7 @@ def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
 
 
 def _boundary_at(group: PartitionReplica, offset: Offset) -> EntryId | None:
-    """Return the entry before the committed roll at an offset, if the segment there was not compacted."""
+    """Return the entry before the committed roll at an offset; None if there is none, or a compacted segment."""
     log = group.log
     segment = log.segments.segment_of_offset(offset)
     is_there = segment.base_offset == offset and log.boundary.index < segment.base_index <= group.applied_index
@@ -93,43 +93,47 @@ class Supplier:
     def __init__(self, port: SupplyPort) -> None:
         self._port = port
         self.bytes_supplied = 0
-        """Bytes of batches that were sent to followers that fetch."""
+        """Number of bytes of batches that were sent to fetching followers."""
         self._paces: OrderedDict[tuple[GroupKey, NodeId], _FetchPace] = OrderedDict()
         """Rates of the followers that fetched last; at most `_PACES_MAX`."""
         self._copied_at: dict[GroupKey, float] = {}
         """Time of the latest request for files of a compacted log."""
 
     def rate_of(self, group: PartitionReplica, node: NodeId) -> int:
-        """Return the bytes a second that the node fetches of the group; 0 when it does not."""
+        """Return the rate at which a node fetches from the group's log, in bytes per second; 0 if it does not."""
         pace = self._paces.get((group.key, node))
         return 0 if pace is None else round(pace.rate(self._port.loop.time()))
 
     def serve(self, node: NodeId, request: object) -> object:
-        """Answer a replica on another node.
+        """Answer a bulk request of a replica on another node.
 
         Raises `Unavailable` for entries that this node does not have, and `CorruptBatch`."""
         if not isinstance(request, BulkRequest):
             raise Unavailable(f"node {node} requested {type(request).__name__}, which is not known here")
-        group = self._group(request.group)
+        group = self._find_group(request.group)
         try:
             if isinstance(request, LogFetchRequest):
-                return self._append(group, node, request)
+                return self._answer_fetch(group, node, request)
             if isinstance(request, EntriesRequest):
-                return self._entries(group, request)
+                return self._answer_entries(group, request)
             if isinstance(request, FilesRequest):
-                return self._files(group, request)
-            return self._piece(group, node, request) if isinstance(request, PieceRequest) else self._log(group)
+                return self._answer_files(group, request)
+            return (
+                self._answer_piece(group, node, request)
+                if isinstance(request, PieceRequest)
+                else self._answer_log(group)
+            )
         except CorruptBatch as error:
             group.note_damage(error)
             raise
 
-    def _group(self, key: GroupKey) -> PartitionReplica:
+    def _find_group(self, key: GroupKey) -> PartitionReplica:
         group = self._port.groups.get(key)
         if group is None or group.is_frozen or group.stopped:
             raise Unavailable(f"group {key.hex()} has no replica on node {self._port.me.node_id} now")
         return group
 
-    def _log(self, group: PartitionReplica) -> LogResult:
+    def _answer_log(self, group: PartitionReplica) -> LogResult:
         log = group.log
         first_index = Index(log.boundary.index + 1)
         if group.damage is not None or first_index > min(group.applied_index, log.written_index):
@@ -138,7 +142,7 @@ class Supplier:
         first = StoredEntry(first_index, Term(row.term), bytes(batch))
         return LogResult(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
 
-    def _files(self, group: PartitionReplica, request: FilesRequest) -> FilesResult:
+    def _answer_files(self, group: PartitionReplica, request: FilesRequest) -> FilesResult:
         log, segments = group.log, group.log.segments
         if group.damage is not None or self._port.is_compacting(group):
             raise Unavailable(f"{group.path} is being compacted, or damaged; retry")
@@ -149,41 +153,43 @@ class Supplier:
         return FilesResult(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
 
     def _version(self, group: PartitionReplica) -> tuple[int, int]:
-        """Return the version of the log's files; pieces of different versions do not fit together."""
+        """Return the version of the log's files; pieces of different versions do not belong together."""
         return self._port.boot_epoch, group.log.segments.generation
 
-    def _piece(self, group: PartitionReplica, node: NodeId, request: PieceRequest) -> PieceResult:
+    def _answer_piece(self, group: PartitionReplica, node: NodeId, request: PieceRequest) -> PieceResult:
         segment = group.log.segments.segment_of_offset(request.base_offset)
         if self._version(group) != request.version or segment.base_offset != request.base_offset:
             raise Unavailable(f"{group.path} was changed meanwhile; restart the copy")
         self._copied_at[group.key] = self._port.loop.time()
         if request.row >= segment.rows:
             return PieceResult(())
-        result = group.log.segments.read_rows(segment, request.row, self._size(request.bytes_max), _ENTRIES_MAX)
+        result = group.log.segments.read_rows(segment, request.row, self._limit_size(request.bytes_max), _ENTRIES_MAX)
         self._count(group, node, sum(len(batch) for _, batch in result))
         return PieceResult(tuple(bytes(batch) for _, batch in result))
 
     def is_copied(self, group: PartitionReplica) -> bool:
-        """Return whether a replica copies the files of a compacted log, judged by the time of its latest request."""
+        """Return whether a replica copies the files of a compacted log, by the time of its latest request."""
         at = self._copied_at.get(group.key)
         if at is not None and self._port.loop.time() - at >= _IDLE_S:
             del self._copied_at[group.key]
             return False
         return at is not None
 
-    def _entries(self, group: PartitionReplica, request: EntriesRequest) -> EntriesResult:
+    def _answer_entries(self, group: PartitionReplica, request: EntriesRequest) -> EntriesResult:
         log = group.log
         first = uncompacted_from(log.segments)
         if not first <= request.first_index <= log.written_index:
             raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
         last = Index(min(request.last_index, log.written_index))
-        stored = log.segments.read_entries(request.first_index, last, self._size(request.bytes_max))
+        stored = log.segments.read_entries(request.first_index, last, self._limit_size(request.bytes_max))
         return EntriesResult(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
 
-    def _append(self, group: PartitionReplica, node: NodeId, request: LogFetchRequest) -> FetchResult | LogsDiverge:
+    def _answer_fetch(
+        self, group: PartitionReplica, node: NodeId, request: LogFetchRequest
+    ) -> FetchResult | LogsDiverge:
         no_sender = ReplicaId(NodeId(0), self._port.me.disk_uuid)  # the requester fills in its own id
         wanted = SupplyRequest(
-            no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._size(request.bytes_max)
+            no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._limit_size(request.bytes_max)
         )
         supplied = group.core.supply(wanted)
         if supplied is Unsupplied.PARTED:
@@ -202,5 +208,5 @@ class Supplier:
         if len(self._paces) > _PACES_MAX:
             self._paces.popitem(last=False)
 
-    def _size(self, bytes_max: int) -> int:
+    def _limit_size(self, bytes_max: int) -> int:
         return min(bytes_max, self._port.config.transfer_chunk_bytes)

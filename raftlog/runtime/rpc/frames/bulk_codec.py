@@ -40,7 +40,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class _RequestForm(NamedTuple):
-    """Form of a request: count of numbers behind its group, and the function that makes the request of both."""
+    """Form of a request: count of numbers after its group, and constructor from group and numbers."""
 
     type: type[BulkRequest]
     numbers: int
@@ -74,7 +74,7 @@ def call_of(request: BulkRequest, timeout_ms: int) -> Call:
 
 
 def request_of(call: Call) -> BulkRequest | None:
-    """Return the bulk request, or None when the call is another one; raises `BadFrame`."""
+    """Return the bulk request in a call; None if the call has another name. Raises `BadFrame`."""
     form = _FORMS.get(call.name)
     if form is None:
         return None
@@ -85,10 +85,10 @@ def request_of(call: Call) -> BulkRequest | None:
 
 
 def answer_of(result: object) -> Answer:
-    """Return the answer with a result of `Driver.serve`."""
+    """Return the answer that carries a result of `Driver.serve`."""
     if isinstance(result, LogResult):
         boundary, base_offset, first, files = result
-        # Only a compacted log has files there; without any the answer has four numbers.
+        # Only a compacted log has such files; without any the answer has four numbers.
         return Answer([*boundary, base_offset, first.term, *([files] if files else [])], (first.batch,))
     if isinstance(result, FilesResult):
         return Answer(
@@ -114,7 +114,7 @@ def answer_of(result: object) -> Answer:
 
 
 def result_of(request: BulkRequest, answer: Answer) -> BulkResult:
-    """Return the result in an answer; raises `FormatError` when the answer does not fit the request."""
+    """Return the result in an answer; raises `FormatError` if it does not match the request."""
     try:
         match request, answer.value:
             case LogRequest(), [_, _, _, _, *files] if _are_numbers(answer.value[:5], 4 + len(files[:1])):
@@ -135,7 +135,7 @@ def result_of(request: BulkRequest, answer: Answer) -> BulkResult:
             case LogFetchRequest(), [committed, last_index, bytes(terms), *_] if _are_numbers(
                 [committed, last_index], 2
             ):
-                entries = _entries_behind(request.after.index, terms, answer.payload)
+                entries = _entries_after(request.after.index, terms, answer.payload)
                 return FetchResult(Index(committed), Index(last_index), entries)
     except (BadFrame, InvalidBatch, ValueError, IndexError) as error:
         raise FormatError(f"a node answered {type(request).__name__} with something else: {error}") from None
@@ -151,7 +151,7 @@ def _stored_entries(indices: bytes, terms: bytes, batches: Sequence[Buffer]) -> 
     )
 
 
-def _entries_behind(index: int, terms: bytes, batches: Sequence[Buffer]) -> tuple[Entry, ...]:
+def _entries_after(index: int, terms: bytes, batches: Sequence[Buffer]) -> tuple[Entry, ...]:
     unpacked = unpack_numbers("i", terms, len(batches))
     return tuple(
         entry_of(Index(at), Term(term), batch)

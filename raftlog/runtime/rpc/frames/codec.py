@@ -1,14 +1,14 @@
 """Raft messages of one loop turn to one process, as one frame, and back.
 
     body:     count (uint16), replicas, row, row, …
-    replicas  24 bytes for each replica that is named: node id, disk uuid
+    replicas  24 bytes for each replica in the frame: node id, disk uuid
     row       kind, group, places of sender and receiver among the replicas, then the fields of the message, all of
-              fixed width; behind an append's fields term and size of each of its entries
+              fixed width; after an append's fields term and size of each of its entries
     payload:  the batches of all entries
 
 Most turns carry one message or two, so the cost of a single one counts: a row is packed and unpacked in one
-call of `struct`, and nothing of a batch is copied into the body. Decoding checks all that it relies on and raises
-`BadFrame` for the rest: also for a sender that is not the connection's node and disk. Pure; called by connections."""
+call of `struct`, and nothing of a batch is copied into the body. Decoding checks all its input and raises
+`BadFrame`: also for a sender that is not the connection's node and disk. Pure; called by connections."""
 
 import struct
 from collections.abc import Sequence
@@ -53,9 +53,9 @@ _NO_IDENTITY: Final = (False, 0, 0)
 
 
 class _Layout:
-    """Layout of messages of one type: the shapes of the fields behind `sender` and `to`, in their order.
+    """Layout of messages of one type: the shapes of the fields after `sender` and `to`, in their order.
 
-    i  term      q  number      ?  flag      qi  index and term      I  number of entries that follow behind the row
+    i  term      q  number      ?  flag      qi  index and term      I  number of entries that follow the row
     ?q, ?qi  the same or None: then the flag is off, and the numbers are 0"""
 
     __slots__ = ("code", "is_append", "is_plain", "row", "shapes", "type")
@@ -63,7 +63,7 @@ class _Layout:
     def __init__(self, code: int, message_type: Any, shapes: str) -> None:
         self.code, self.type, self.shapes = code, message_type, tuple(shapes.split())
         self.is_plain = _SCALARS.issuperset(self.shapes)
-        """Whether the fields are the row's values as they are."""
+        """Whether the fields are the row's values without conversion."""
         self.is_append = message_type is AppendRequest
         self.row = struct.Struct(_HEAD + "".join(self.shapes))
         assert len(message_type._fields) == 2 + len(self.shapes), f"{message_type.__name__} has other fields"
@@ -93,11 +93,11 @@ _PREVIOUS_AT: Final = AppendRequest._fields.index("previous")
 _ENTRIES_AT: Final = AppendRequest._fields.index("entries")
 
 ENVELOPE_BYTES: Final = _REPLICA.size * 2 + max(layout.row.size for layout in _LAYOUTS)
-"""Most bytes that a message takes, besides its entries."""
+"""Greatest size of a message without its entries."""
 
 
 def size_of(envelope: Envelope) -> int:
-    """Return the most bytes that an envelope takes in a frame."""
+    """Return an upper bound of an envelope's size in a frame, in bytes."""
     message = envelope.message
     if type(message) is not AppendRequest:
         return ENVELOPE_BYTES
@@ -111,9 +111,9 @@ def size_of(envelope: Envelope) -> int:
 
 
 def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
-    """Return one frame with all these messages, in their order; there must be at least one."""
+    """Return one frame with all these messages, at least one, in their order."""
     table: dict[int, int] = {}
-    """Places in `replicas` by identity: equal ones are normally one object, and hashing a UUID is slow."""
+    """Places in `replicas` by object identity: equal ids are normally one object, and hashing a UUID is slow."""
     replicas: list[ReplicaId] = []
     sender: ReplicaId | None = None
     to: ReplicaId | None = None
@@ -129,7 +129,7 @@ def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
                     replicas.append(replica)
             pair = table[id(sender)], table[id(to)]
         layout = _BY_TYPE[type(message)]
-        values = message[2:] if layout.is_plain else _values_of(layout, message)
+        values = message[2:] if layout.is_plain else _to_row_values(layout, message)
         rows.append(layout.row.pack(layout.code, key, *pair, *values))
         if layout.is_append:
             pack_entries(message, rows, payload)  # type: ignore[arg-type]  # its layout says what it is
@@ -137,8 +137,8 @@ def encode_turn(envelopes: Sequence[Envelope]) -> list[Buffer]:
     return encode_frame(FrameKind.TURN, b"".join((_COUNT.pack(len(packed)), *packed, *rows)), payload)
 
 
-def _values_of(layout: _Layout, message: Message) -> Sequence[Any]:
-    """Return the fields behind `sender` and `to` as the row has them."""
+def _to_row_values(layout: _Layout, message: Message) -> Sequence[Any]:
+    """Return the fields after `sender` and `to` in the form that the row has."""
     values: list[Any] = []
     fields: tuple[Any, ...] = message[2:]
     for shape, value in zip(layout.shapes, fields, strict=True):
@@ -159,11 +159,11 @@ def _values_of(layout: _Layout, message: Message) -> Sequence[Any]:
 
 
 class TurnDecoder:
-    """Decoder of frames into messages. A replica that was decoded before is the same object."""
+    """Decoder of frames into messages. It returns the same object for a replica that it decoded before."""
 
     def __init__(self) -> None:
         self._replicas: dict[bytes, ReplicaId] = {}
-        """At most `_REPLICAS_KNOWN_MAX`."""
+        """Decoded replicas by their bytes; at most `_REPLICAS_KNOWN_MAX`."""
 
     def decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
         """Return the messages of a frame that came from `peer`; raise `BadFrame`."""
@@ -175,7 +175,9 @@ class TurnDecoder:
     def _decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
         (count,) = _COUNT.unpack_from(body)
         at = _COUNT.size + count * _REPLICA.size
-        replicas = [self._replica(bytes(body[start : start + _REPLICA.size])) for start in range(2, at, _REPLICA.size)]
+        replicas = [
+            self._decode_replica(bytes(body[start : start + _REPLICA.size])) for start in range(2, at, _REPLICA.size)
+        ]
         reader = EntriesReader(payload)
         envelopes = []
         size = len(body)
@@ -188,18 +190,18 @@ class TurnDecoder:
             sender = replicas[sender_at]
             if sender is not peer and sender != peer:
                 raise BadFrame(f"{peer} sends messages in the name of {sender}")
-            fields = [sender, replicas[to_at], *(values if layout.is_plain else _fields_of(layout, values))]
+            fields = [sender, replicas[to_at], *(values if layout.is_plain else _from_row_values(layout, values))]
             if layout.is_append:
                 entries = reader.take(body, at, fields[_PREVIOUS_AT].index, fields[_ENTRIES_AT])
                 at += ENTRY_BYTES * len(entries)
                 fields[_ENTRIES_AT] = entries
             envelopes.append(Envelope(key, layout.type._make(fields)))
-        reader.end()
+        reader.check_end()
         if not envelopes:
             raise BadFrame("a turn without messages")
         return envelopes
 
-    def _replica(self, packed: bytes) -> ReplicaId:
+    def _decode_replica(self, packed: bytes) -> ReplicaId:
         known = self._replicas.get(packed)
         if known is None:
             node_id, disk_uuid = _REPLICA.unpack(packed)
@@ -211,7 +213,7 @@ class TurnDecoder:
         return known
 
 
-def _fields_of(layout: _Layout, values: Sequence[Any]) -> list[Any]:
+def _from_row_values(layout: _Layout, values: Sequence[Any]) -> list[Any]:
     fields: list[Any] = []
     at = 0
     for shape in layout.shapes:

@@ -1,7 +1,7 @@
 """Columns: numbers of one kind in a byte string, one after another, with a fixed width.
 
-The length of a column is known before it is read, and it can hold nothing but numbers, none below a bound.
-Anything else is a `BadFrame`. Requests and answers carry them."""
+The length of a column is known before it is read, and it can hold only numbers, none below a bound. Any other content
+is a `BadFrame`. Requests and answers carry columns."""
 
 import struct
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def pack_numbers(code: str, values: Sequence[int]) -> bytes:
 
 
 def unpack_numbers(code: str, part: Any, count: int, least: int = 0) -> tuple[int, ...]:
-    """Return `count` numbers, none below `least`; raises `BadFrame`."""
+    """Return the `count` numbers of a column, none below `least`; raises `BadFrame`."""
     if type(part) is not bytes or len(part) != count * _SIZES[code]:
         raise BadFrame(f"a column of {count} numbers has the wrong length")
     values = struct.unpack(f">{count}{code}", part)

@@ -1,9 +1,9 @@
-"""Entries inside appends: term and size of each behind the append's row, their batches as they are in the payload.
+"""Entries inside appends: term and size of each follow the append's row, their batches are in the payload.
 
-    index of an entry = that of its message's `previous` + 1 + its place     (so it does not travel)
+    index of an entry = that of its message's `previous` + 1 + its place     (so it is not sent)
     sizes of all entries of a frame = size of its payload
 
-A batch is opaque but for one bit: control batches are read, because the core needs the configurations in them. The
+A batch is opaque except for one bit: control batches are read, because the core needs the configurations in them. The
 driver checks whether a batch is sound (`raftlog.runtime.replica.admission`)."""
 
 import struct
@@ -22,7 +22,7 @@ from raftlog.types import Buffer
 
 _ENTRY = struct.Struct(">iI")
 ENTRY_BYTES: Final = _ENTRY.size
-"""Bytes that an entry takes besides its batch."""
+"""Size of an entry without its batch."""
 _ATTRIBUTES_LOW: Final = 22
 
 
@@ -38,9 +38,9 @@ def pack_entries(append: AppendRequest, rows: list[bytes], payload: list[Buffer]
 
 
 class EntriesReader:
-    """Batches of a payload, cut off one after another.
+    """Reader of entries, whose batches follow each other in a payload.
 
-    A part that is kept must not keep all of a payload alive: a batch is a view only when it is at least half of it,
+    A part that is kept must not keep a whole payload in memory: a batch is a view only when it is at least half of it,
     otherwise a copy. So memory in use is at most twice the size of the batches."""
 
     def __init__(self, payload: bytes | memoryview) -> None:
@@ -48,7 +48,7 @@ class EntriesReader:
         self._at = 0
 
     def take(self, body: Buffer, at: int, previous: int, count: int) -> tuple[Entry, ...]:
-        """Return the next `count` entries, whose terms and sizes stand at `at`; the first follows index `previous`.
+        """Return the next `count` entries, whose terms and sizes are at `at`; the first follows index `previous`.
 
         The driver checks whether a batch is sound (`runtime.replica.admission`); only control batches are read, because
         the core needs the configurations in them. Raises `BadFrame`."""
@@ -71,29 +71,29 @@ class EntriesReader:
             if size < size_kept and type(batch) is not bytes:
                 batch = bytes(batch)
             if batch[_ATTRIBUTES_LOW] & CONTROL_BIT:
-                entries.append(_control_entry(index, term, batch))
+                entries.append(_decode_control_entry(index, term, batch))
             else:
                 entries.append(Entry(index, term, EntryKind.DATA, size, batch))  # type: ignore[arg-type]  # checked
         self._at = start
         return tuple(entries)
 
-    def end(self) -> None:
-        """Raise `BadFrame` unless the whole payload was taken."""
+    def check_end(self) -> None:
+        """Raise `BadFrame` unless the whole payload was read."""
         if self._at != len(self._payload):
             raise BadFrame(f"a payload of {len(self._payload)} bytes, of which {self._at} are entries")
 
 
-def _control_entry(index: Any, term: Any, batch: Buffer) -> Entry:
+def _decode_control_entry(index: Any, term: Any, batch: Buffer) -> Entry:
     try:
         return entry_of(index, term, batch)
     except (RaftlogError, ValueError, IndexError, struct.error) as error:
         raise BadFrame(f"entry {index} is a control batch that cannot be read: {error}") from None
 
 
-def slices(payload: bytes | memoryview, sizes: Sequence[int]) -> list[bytes | memoryview]:
-    """Return the payload cut into pieces of these sizes; raises `BadFrame` when their sum is not its length.
+def cut_payload(payload: bytes | memoryview, sizes: Sequence[int]) -> list[bytes | memoryview]:
+    """Cut the payload into pieces of these sizes; raises `BadFrame` if their sum is not its length.
 
-    A part that is kept must not keep all of a payload alive: a piece is a view only when it is at least half of it,
+    A part that is kept must not keep a whole payload in memory: a piece is a view only when it is at least half of it,
     otherwise a copy. So memory in use is at most twice the size of the pieces."""
     size = len(payload)
     ends = list(accumulate(sizes))

@@ -35,7 +35,7 @@ _KIND_AT: Final = 5
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Buffers up to this size are copied together: that is cheaper than one more element of a gathered write."""
 LARGE_BYTES_FIRST: Final = 1024 * 1024
-"""Memory that a frame larger than the read buffer begins with; it is doubled whenever it is full."""
+"""Initial memory for a frame larger than the read buffer; it is doubled whenever it is full."""
 
 
 class FrameKind(IntEnum):
@@ -55,14 +55,14 @@ _KINDS: Final = {int(kind): kind for kind in FrameKind}
 
 
 class FrameBound(NamedTuple):
-    """The longest body, and the largest frame, head and payload included, of a kind."""
+    """Bounds of one kind of frame: its body, and the whole frame with head and payload."""
 
     body_bytes_max: int
     frame_bytes_max: int
 
 
 class Frame(NamedTuple):
-    """Complete frame. `body` is valid until the reader is asked for more memory, `payload` without limit."""
+    """Complete frame. `body` is valid until the reader's next `get_buffer`, `payload` without limit."""
 
     kind: FrameKind
     body: memoryview
@@ -70,13 +70,13 @@ class Frame(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the frame on the connection."""
+        """Size of the frame on the connection, in bytes."""
         return HEAD_SIZE + len(self.body) + len(self.payload)
 
 
 def encode_frame(kind: FrameKind, body: bytes, payload: Sequence[Buffer] = ()) -> list[Buffer]:
-    """Return head, body and payload as buffers to write in order; large pieces of payload are passed through."""
-    pieces = joined((body, *payload))
+    """Return head, body and payload as buffers to write in order; large pieces of payload are not copied."""
+    pieces = join_buffers((body, *payload))
     size = sum(map(len, pieces)) - len(body)
     head = _HEAD.pack(MAGIC, FRAME_VERSION, kind, 0, len(body), size)
     crc = crc32c(head)
@@ -90,8 +90,8 @@ def kind_of(frame: Sequence[Buffer]) -> int:
     return frame[0][_KIND_AT]
 
 
-def joined(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """Return the same bytes in fewer buffers: runs of small ones are copied together, large ones stay as they are."""
+def join_buffers(buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Return the same bytes in fewer buffers: copy consecutive small ones together, keep large ones."""
     result: list[Buffer] = []
     small: list[Buffer] = []
     for buffer in buffers:
@@ -108,27 +108,27 @@ def joined(buffers: Iterable[Buffer]) -> list[Buffer]:
 
 
 class FrameReader:
-    """Reader of frames from bytes. `bounds` are the kinds and lengths that are accepted now; others are refused.
+    """Reader of frames from bytes. `bounds` are the accepted kinds of frames with their sizes; others are refused.
 
     0 ≤ start ≤ end ≤ buffer size;   a frame that does not fit the buffer gets memory of its own, within its bound
 
-    Whenever `room_wanted` is above 0, the owner calls `grow` before it asks for memory again."""
+    Whenever `room_wanted` is above 0, the owner calls `grow` before the next `get_buffer`."""
 
     def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
         self.bounds = bounds
-        """Moved by the owner, between two frames."""
+        """Changed by the owner, between two frames."""
         self._buffer = memoryview(bytearray(buffer_bytes))
         self._start = 0
         self._end = 0
         self._large_size = 0
         """Size of the frame that is being read into memory of its own; 0: none is."""
         self._large: memoryview | None = None
-        """Memory of that frame, as far as it is allocated."""
+        """Part of that frame's memory that is allocated."""
         self._large_end = 0
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether part of a frame was read, and the rest is missing."""
+        """Whether only a part of a frame was read."""
         return self._large_size > 0 or self._end > self._start
 
     @property
@@ -153,14 +153,14 @@ class FrameReader:
         self._large = grown
 
     def set_buffer(self, buffer_bytes: int) -> None:
-        """Read at most `buffer_bytes` at once from now on; at least the bytes that were read and not taken yet."""
+        """Set the number of bytes to read at once; bytes that were read and not returned yet are kept."""
         rest = self._buffer[self._start : self._end]
         self._buffer = memoryview(bytearray(max(buffer_bytes, len(rest))))
         self._buffer[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
     def get_buffer(self) -> memoryview:
-        """Return the memory to read into; never empty. Bodies of earlier frames are invalid after this."""
+        """Return the memory to read into, never empty. It invalidates the bodies of earlier frames."""
         if self._large is not None:
             return self._large[self._large_end :]
         if self._start:
@@ -199,7 +199,7 @@ class FrameReader:
         view = self._buffer[self._start : self._start + size]
         self._start += size
         payload_at = HEAD_SIZE + body_size
-        return _checked(kind, view, payload_at, bytes(view[payload_at:]))
+        return _check_crc(kind, view, payload_at, bytes(view[payload_at:]))
 
     def _check_magic(self, available: int) -> None:
         """Detect another protocol before a whole head arrived; raises `BadFrame`."""
@@ -229,10 +229,10 @@ class FrameReader:
         self._large, self._large_end, self._large_size = None, 0, 0
         _, _, kind, _, body_size, _ = _HEAD.unpack_from(large)
         payload_at = HEAD_SIZE + body_size
-        return _checked(FrameKind(kind), large, payload_at, large[payload_at:])
+        return _check_crc(FrameKind(kind), large, payload_at, large[payload_at:])
 
 
-def _checked(kind: FrameKind, view: memoryview, payload_at: int, payload: bytes | memoryview) -> Frame:
+def _check_crc(kind: FrameKind, view: memoryview, payload_at: int, payload: bytes | memoryview) -> Frame:
     (stated,) = _CRC.unpack_from(view, CHECKED_SIZE)
     crc = crc32c(view[HEAD_SIZE:], crc32c(view[:CHECKED_SIZE]))
     if crc != stated:

@@ -1,4 +1,4 @@
-"""Values in msgpack within bounds: the only module of this room that imports it.
+"""Values in msgpack within bounds; the only module of this package that imports it.
 
 A length in a msgpack value is a claim. The library allocates lists for the claimed length, level by level, so
 every claim has a bound here that does not depend on the size of the message. Any violation is a `BadFrame`."""
@@ -13,7 +13,7 @@ from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.types import Buffer
 
 _ERRORS = (ValueError, TypeError, msgpack.UnpackException)
-"""Errors that the library raises for invalid input; all but TypeError (unhashable keys) are its own or `ValueError`."""
+"""Errors that the library raises for invalid input; `TypeError` is for unhashable keys."""
 _UNPACKER_BYTES: Final = 1024
 
 
