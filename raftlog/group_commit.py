@@ -96,7 +96,7 @@ class ChangeGuard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not isinstance(error, Exception):
-            self._commit.log.interrupted(error)
+            self._commit.log.stop_after_interruption(error)
 
 
 class GroupCommit:

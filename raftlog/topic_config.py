@@ -1,7 +1,7 @@
 """Settings of logs and topics, under Kafka's names.
 
 A setting has one owner: `LogConfig` holds the settings of a log on disk, `TopicConfig` adds those of topics.
-`None` stands for "no bound" and is written `-1` in text, as Kafka does.
+`None` means "no bound" and is written `-1` in text, as Kafka does.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ CLEANUP_POLICIES = (DELETE, COMPACT, "compact,delete", "delete,compact")
 class LogConfig:
     """Settings of one log; sizes in bytes, times in milliseconds.
 
-    An embedded log keeps everything by default: `retention_ms` and `retention_bytes` are `None`. Topics default to
+    An embedded log keeps all records by default: `retention_ms` and `retention_bytes` are `None`. Topics default to
     seven days (`TopicConfig`)."""
 
     segment_bytes: int = bounded_field(GIB, 4 * KIB, 64 * GIB)
-    """A segment rolls before it would exceed this."""
+    """Size that a segment must not exceed: it rolls before."""
     segment_ms: int = bounded_field(7 * DAY_MS, 1, 10 * 365 * DAY_MS)
-    """A segment rolls when its roll entry is this old."""
+    """Age of the roll entry at which a segment rolls."""
     segment_index_bytes: int = bounded_field(64 * MIB, 4 * KIB, GIB)
-    """A segment rolls when its index has this many bytes (44 a batch)."""
+    """Size of the index, 44 bytes for each batch, at which a segment rolls."""
     retention_ms: int | None = bounded_field(None, 0, 1000 * 365 * DAY_MS)
-    """Closed segments whose newest record is older than this are deleted."""
+    """Age of the newest record above which a closed segment is deleted."""
     retention_bytes: int | None = bounded_field(None, 0, 1 << 60)
-    """The oldest closed segments are deleted while the log is larger than this."""
+    """Size of the log above which its oldest closed segments are deleted."""
     max_message_bytes: int = bounded_field(8 * MIB, 1 * KIB, 256 * MIB)
-    """The largest batch that is accepted."""
+    """Size of the largest batch that is accepted."""
     flush_messages: int = bounded_field(1, 1, 1 << 40)
-    """Records after which a sync is forced; with 1 an append is answered only when it is durable."""
+    """Number of records after which a sync is forced; with 1 an append is answered only when it is durable."""
     flush_ms: int | None = bounded_field(None, 1, DAY_MS)
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
@@ -57,22 +57,24 @@ class LogConfig:
 
     @classmethod
     def from_strings(cls, settings: Mapping[str, str]) -> Self:
-        """Read `{"retention.ms": "60000"}`; raises `InvalidArgument` that names the setting and its bounds."""
+        """Return the settings given as text, such as `{"retention.ms": "60000"}`, over the defaults.
+
+        Raises `InvalidArgument` with the name of a wrong setting and its bounds."""
         return cls().updated(settings)
 
     def updated(self, settings: Mapping[str, str]) -> Self:
-        """Return a copy with the given settings replaced; values are text and are checked."""
+        """Return a copy with these settings replaced; values are text and are checked."""
         known = {kafka_name(field.name): field.name for field in fields(self)}
         changes: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in known:
                 raise InvalidArgument(f"unknown setting {name!r}; the settings are {', '.join(sorted(known))}")
-            changes[known[name]] = _parse(name, known[name], text)
+            changes[known[name]] = _parse_value(name, known[name], text)
         return replace(self, **changes)
 
     def as_strings(self) -> dict[str, str]:
         """Return all settings as text, under Kafka's names."""
-        return {kafka_name(field.name): _print(getattr(self, field.name)) for field in fields(self)}
+        return {kafka_name(field.name): _format_value(getattr(self, field.name)) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class TopicConfig(LogConfig):
     Both: `compact,delete`.
     """
     min_insync_replicas: int = 1
-    """Copies that an `acks=all` answer waits for, when that is more than a majority."""
+    """Number of copies for which an `acks=all` answer waits, if it is more than a majority."""
     min_compaction_lag_ms: int = bounded_field(0, 0, 1000 * 365 * DAY_MS)
     """Age before which a record is never removed by compaction."""
     max_compaction_lag_ms: int | None = bounded_field(None, 1, 1000 * 365 * DAY_MS)
@@ -94,7 +96,7 @@ class TopicConfig(LogConfig):
     min_cleanable_dirty_ratio: float = bounded_field(0.5, 0, 1)
     """Share of the closed segments not compacted yet at which compaction runs."""
     delete_retention_ms: int = bounded_field(DAY_MS, 0, 1000 * 365 * DAY_MS)
-    """Time that a tombstone (a record without value) is kept after it was first compacted."""
+    """Time for which a tombstone (record without a value) is kept after it was first compacted."""
     producer_id_expiration_ms: int = bounded_field(DAY_MS, 1, 1000 * 365 * DAY_MS)
     """Idle time after which the state of an idempotent producer is removed."""
 
@@ -112,7 +114,7 @@ class TopicConfig(LogConfig):
 
     @property
     def segment_ms_max(self) -> int:
-        """Age at which a segment rolls: only closed segments are compacted, and `max_compaction_lag_ms` is a bound."""
+        """Age at which a segment rolls; at most `max_compaction_lag_ms`, since only closed segments are compacted."""
         if self.is_compacted and self.max_compaction_lag_ms is not None:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
@@ -131,17 +133,17 @@ def kafka_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
-def _print(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "-1" if value is None else str(value)
 
 
-def _parse(name: str, field_name: str, text: str) -> float | str | None:
+def _parse_value(name: str, field_name: str, text: str) -> float | str | None:
     if field_name == "cleanup_policy":
         if text not in CLEANUP_POLICIES:
             raise InvalidArgument(f"{name}={text!r} is not supported; it can be {', '.join(CLEANUP_POLICIES)}")
         return text
     if field_name == "min_cleanable_dirty_ratio":
-        return _ratio(name, text)
+        return _parse_ratio(name, text)
     try:
         number = int(text)
     except ValueError:
@@ -153,7 +155,7 @@ def _parse(name: str, field_name: str, text: str) -> float | str | None:
     return number
 
 
-def _ratio(name: str, text: str) -> float:
+def _parse_ratio(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple, NewType, TypeAlias
 from uuid import UUID
 
 FEATURE_LEVEL_FIRST: Final = 1
-"""The level of every format that names none. It never changes: logs are replayed by it, whatever a release requires."""
+"""Feature level of formats without a level. It never changes, because logs are replayed by it in every release."""
 FEATURE_LEVEL_LEAST: Final = 1
-"""The lowest feature level at which this release runs."""
+"""Lowest feature level at which this release runs."""
 FEATURE_LEVEL_KNOWN: Final = 2
-"""The highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
+"""Highest feature level whose formats this release reads and writes; docs/CONTROLLER.md section 8."""
 
 NodeId = NewType("NodeId", int)
 Term = NewType("Term", int)
@@ -25,16 +25,16 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 @lru_cache(maxsize=16_384)
-def interned_uuid(packed: bytes) -> UUID:
-    """Return the UUID of 16 bytes; equal ids are normally one object.
+def intern_uuid(packed: bytes) -> UUID:
+    """Return the UUID of 16 bytes; equal UUIDs are normally the same object.
 
-    Ids of disks and Raft groups come in every message, and tuples and dictionaries find an identical object without a
+    Ids of disks and Raft groups are in every message, and tuples and dictionaries find an identical object without a
     call of `UUID.__eq__`."""
     return UUID(bytes=packed)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; printed as `topic/partition`."""
+    """Partition of a topic; its text is `topic/partition`."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """Bounds of a partition: `beginning` is the first offset that can be read, `end` the one of the next record."""
+    """Bounds of a partition: `beginning` is the first offset that can be read, `end` the offset of the next record."""
 
     beginning: Offset
     end: Offset

@@ -30,7 +30,7 @@ from raftlog.records import (
 )
 from raftlog.runtime.rpc.frames.bulk_codec import NAMES
 from raftlog.storage.checkpoint import SLOT_SIZE, CheckpointFile
-from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, make_directory, write_meta
+from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal_path, make_directory, write_meta
 from raftlog.storage.gap import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
@@ -71,7 +71,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = str(tmp_path_factory.mktemp("example") / "log")
     jobs: deque[Callable[[], None]] = deque()
     disk = RealDisk(jobs.append)
-    make_directory(disk, internal(path))
+    make_directory(disk, internal_path(path))
     write_meta(disk, path, "log", {"group_id": GROUP_ID})
     log = LoneLog.open(disk, path, LogConfig(), clock=lambda: CREATED_MS)
     records = [

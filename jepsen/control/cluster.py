@@ -18,7 +18,7 @@ from jepsen.nemeses.victims import WithoutFaults
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed
 from raftlog.testing.http import ask
-from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.ports import address_of, reserve_port
 from raftlog.testing.process import BrokerProcess, wait_ready
 from raftlog.types import TopicPartition
 
@@ -65,7 +65,7 @@ class SyncObjCluster(WithoutFaults):
     ) -> None:
         self._directory, self._delay_ms = directory, delay_ms
         numbers = range(1, nodes + 1)
-        self._held = {kind: {number: hold_port() for number in numbers} for kind in ("own", "http")}
+        self._held = {kind: {number: reserve_port() for number in numbers} for kind in ("own", "http")}
         names = {number: address_of(held) for number, held in self._held["own"].items()}
         self._addresses = {number: address_of(held) for number, held in self._held["http"].items()}
         self._relay = Relay(names)
@@ -193,7 +193,7 @@ class SyncObjCluster(WithoutFaults):
 
     def terminate(self, node: int) -> str:
         self._expected_up[node] = False
-        self._processes[node].ask_to_end()
+        self._processes[node].send_sigterm()
         return f"node {node}, process {self._processes[node].pid}, was ordered to end"
 
     def launch(self, node: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from jepsen.control.messages import Stream
-from raftlog.testing.ports import HOST, listen
+from raftlog.testing.ports import HOST, listen_on_free_port
 
 Link = tuple[int, int]
 _HELD_BYTES_MAX: Final = 8 << 20
@@ -294,7 +294,7 @@ class Relay:
         for caller in self._nodes:
             for called, address in self._nodes.items():
                 if caller != called:
-                    listening = listen()
+                    listening = listen_on_free_port()
                     self.ports[caller, called] = listening.getsockname()[1]
                     host, _, port = address.rpartition(":")
                     accept = self._accepting(caller, called, (host or HOST, int(port)))

@@ -12,7 +12,7 @@ from raftlog.runtime.node_identity import JOURNAL, NodeIdentity
 from raftlog.runtime.rpc import handshake
 from raftlog.runtime.rpc.handshake import Hello, KnownPeer
 from raftlog.runtime.transfer.repair import Repair
-from raftlog.storage.directory import internal
+from raftlog.storage.directory import internal_path
 from raftlog.storage.disk import Disk
 from raftlog.types import NodeId
 
@@ -43,7 +43,7 @@ def damaged_journal_begins_anew() -> None:
     """Begin an empty journal over a damaged one under the same identity, without its votes and acknowledgements."""
 
     def begin_anew(directory: NodeDirectory, _why: str, _environment: NodeEnvironment) -> None:
-        journals, mine = internal(directory.path, JOURNAL), str(directory.identity.disk_uuid)
+        journals, mine = internal_path(directory.path, JOURNAL), str(directory.identity.disk_uuid)
         directory.disk.rename(f"{journals}/{mine}", f"{journals}/{mine}-{directory.identity.boot_epoch}")
         directory._save(directory.identity._replace(has_journal=False))
 

@@ -90,7 +90,7 @@ def keep_expired_ids_in_memory() -> None:
 
 def drop_newest_value() -> None:
     """Let compaction drop the first record of each batch that keeps several records."""
-    flags = Compaction._flags
+    flags = Compaction._select_records
 
     def lose_one(
         self: Compaction, header: BatchHeader, batch: memoryview
@@ -100,12 +100,12 @@ def drop_newest_value() -> None:
             found[found.index(True)] = False
         return found
 
-    replace_method(Compaction, "_flags", lose_one)
+    replace_method(Compaction, "_select_records", lose_one)
 
 
 def resurrect_key() -> None:
     """Remove tombstones in their first run, without a check that the records they delete were removed."""
-    keys, stays = Compaction._keys, Compaction._stays
+    keys, stays = Compaction._find_keys, Compaction._is_kept
 
     def keys_without_tombstones(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
         tombstones = {record.offset for record in read_records(batch) if record.value is None}
@@ -117,8 +117,8 @@ def resurrect_key() -> None:
             return False
         return stays(self, record, is_newest)
 
-    replace_method(Compaction, "_keys", staticmethod(keys_without_tombstones))
-    replace_method(Compaction, "_stays", drop_tombstones)
+    replace_method(Compaction, "_find_keys", staticmethod(keys_without_tombstones))
+    replace_method(Compaction, "_is_kept", drop_tombstones)
 
 
 BUGS = (

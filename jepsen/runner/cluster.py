@@ -17,7 +17,7 @@ from jepsen.nemeses.kind_table import FACTS
 from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode, LinkCounters, NetworkConditions
-from raftlog.testing.environment import joined
+from raftlog.testing.environment import merge_environments
 from raftlog.testing.http import ask
 from raftlog.testing.network_conditions import CLIENTS
 from raftlog.types import TopicPartition
@@ -94,7 +94,7 @@ class RealCluster:
         if self._has_clocks:
             clock = self._clocks.setdefault(node, NodeClock(beneath / "clock"))
             parts.append(clock.environment())
-        return joined(*parts)
+        return merge_environments(*parts)
 
     @property
     def addresses(self) -> Mapping[int, str]:
@@ -163,7 +163,7 @@ class RealCluster:
     def terminate(self, node: int) -> str:
         self._expected_up[node] = False
         victim = self._cluster.nodes[node]
-        victim.ask_to_end()
+        victim.send_sigterm()
         self._ordered_to_end.add(node)
         return f"node {node}, process {victim.pid}, was ordered to end"
 

@@ -22,7 +22,7 @@ from raftlog.raft import ReplicaId
 from raftlog.runtime.log.replica_directory import holds_replicas
 from raftlog.runtime.log.sealed_file import read_sealed, write_sealed
 from raftlog.runtime.node_identity import NodeIdentity
-from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.directory import DAMAGED, internal_path, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.types import NodeId
 
@@ -107,7 +107,7 @@ class BootstrapFile:
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk, self._data_dir = disk, data_dir
-        self._path = internal(data_dir, BOOTSTRAP)
+        self._path = internal_path(data_dir, BOOTSTRAP)
         self.record: BootstrapRecord | None = None
         self.members: tuple[BootstrapMember, ...] = ()
         """Members of the cluster that this process joined; empty for a seed."""
@@ -126,17 +126,17 @@ class BootstrapFile:
         try:
             file = read_sealed(self._disk, self._path, BOOTSTRAP)
             if file is not None:
-                members = file.parsed("members", members_of, "a list of members")
+                members = file.parse_field("members", members_of, "a list of members")
                 try:
                     self.record, self.members = BootstrapRecord.unpack(dict(file.fields)), members
                 except FormatError as error:
                     raise SmallFileDamaged(f"{self._path} is damaged: it holds {error}") from None
         except SmallFileDamaged as error:
             self.is_lost = True
-            kept = internal(self._data_dir, DAMAGED, BOOTSTRAP)
-            make_directory(self._disk, internal(self._data_dir, DAMAGED))
+            kept = internal_path(self._data_dir, DAMAGED, BOOTSTRAP)
+            make_directory(self._disk, internal_path(self._data_dir, DAMAGED))
             self._disk.rename(self._path, kept)
-            self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
+            self._disk.sync([], [internal_path(self._data_dir), internal_path(self._data_dir, DAMAGED)])
             _logger.error(
                 "%s; it is kept as %s, and made again from the controller's state or from a peer", error, kept
             )

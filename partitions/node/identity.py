@@ -26,7 +26,7 @@ from raftlog.storage.directory import (
     DAMAGED,
     INTERNAL,
     META,
-    internal,
+    internal_path,
     lock_directory,
     make_directory,
     read_meta,
@@ -68,7 +68,7 @@ class NodeDirectory:
         of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses."""
         try:
             _refuse_foreign(disk, path)
-            make_directory(disk, internal(path))
+            make_directory(disk, internal_path(path))
             lock = lock_directory(disk, path)
         except OSError as error:
             raise _unusable_error(path, error) from error
@@ -128,14 +128,14 @@ class NodeDirectory:
 
     def keep_old_journals(self) -> None:
         """Move the journals of other disk uuids to `damaged/`; nothing is deleted."""
-        journals = internal(self.path, JOURNAL)
+        journals = internal_path(self.path, JOURNAL)
         mine = str(self.identity.disk_uuid)
         olds = [name for name in self.disk.list_directory(journals) if name != mine]
         for name in olds:
-            target = internal(self.path, DAMAGED, f"{JOURNAL}-{name}")
-            make_directory(self.disk, internal(self.path, DAMAGED))
+            target = internal_path(self.path, DAMAGED, f"{JOURNAL}-{name}")
+            make_directory(self.disk, internal_path(self.path, DAMAGED))
             self.disk.rename(f"{journals}/{name}", target)
-            self.disk.sync([], [journals, internal(self.path, DAMAGED)])
+            self.disk.sync([], [journals, internal_path(self.path, DAMAGED)])
             _logger.warning("the journal of the former disk %s is kept in %s", name, target)
 
     def _save(self, identity: NodeIdentity) -> None:
@@ -144,7 +144,7 @@ class NodeDirectory:
             "disk_uuid": str(identity.disk_uuid),
             "former_disks": list(map(str, identity.former_disks)),
         }
-        write_sealed(self.disk, internal(self.path, IDENTITY), IDENTITY, fields)
+        write_sealed(self.disk, internal_path(self.path, IDENTITY), IDENTITY, fields)
         self.identity = identity
 
 
@@ -152,13 +152,13 @@ def _identify(
     disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
 ) -> NodeIdentity:
     """Return the identity of the process for this start."""
-    name = internal(path, IDENTITY)
+    name = internal_path(path, IDENTITY)
     try:
         known = read_identity(disk, path)
     except SmallFileDamaged as error:
         raise SmallFileDamaged(f"{error}; {_IDENTITY_LOST}") from None
     if known is None:
-        if disk.exists(internal(path, META)) or disk.exists(internal(path, JOURNAL)):
+        if disk.exists(internal_path(path, META)) or disk.exists(internal_path(path, JOURNAL)):
             raise FormatError(f"{name} is missing, and {path} was in use; {_IDENTITY_LOST}")
         return NodeIdentity(cluster_id, node_id, draw_uuid(), 1, False)
     if known.node_id != node_id:
@@ -177,7 +177,7 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
         return
     if not disk.is_directory(path):
         raise StorageError(f"the data directory {path} is a file; name a directory")
-    if _has_meta(disk, path) or disk.exists(internal(path, IDENTITY)):
+    if _has_meta(disk, path) or disk.exists(internal_path(path, IDENTITY)):
         return
     names = [name for name in disk.list_directory(path) if name not in (INTERNAL, *_NOT_OURS)]
     if names:

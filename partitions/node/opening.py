@@ -20,14 +20,14 @@ from raftlog.runtime.process.driver import Driver
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
-from raftlog.types import interned_uuid
+from raftlog.types import intern_uuid
 
 _logger = logging.getLogger(__name__)
 
 
 def draw_uuid(random: Random) -> uuid.UUID:
     """Return a random uuid (version 4) of this generator."""
-    return interned_uuid(uuid.UUID(int=random.getrandbits(128), version=4).bytes)
+    return intern_uuid(uuid.UUID(int=random.getrandbits(128), version=4).bytes)
 
 
 def check_creation(identity: NodeIdentity, roll: Roll) -> None:

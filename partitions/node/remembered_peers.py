@@ -16,9 +16,9 @@ from typing import Any, Final
 from raftlog.errors import SmallFileDamaged, SyncFailed
 from raftlog.runtime.log.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
-from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.directory import DAMAGED, internal_path, make_directory
 from raftlog.storage.disk import Disk
-from raftlog.storage.json_file import JsonFile, uuid_of
+from raftlog.storage.json_file import JsonFile, parse_uuid
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS, refusal_of
 from raftlog.types import NodeId
 
@@ -34,7 +34,7 @@ class RememberedPeers:
         self, disk: Disk, data_dir: str, memory: PeerMemory, save_interval_s: float, fail: Callable[[SyncFailed], None]
     ) -> None:
         self._disk, self._data_dir, self._memory, self._fail = disk, data_dir, memory, fail
-        self._path = internal(data_dir, PEERS)
+        self._path = internal_path(data_dir, PEERS)
         self._save_interval_s = save_interval_s
         self._saved: Sequence[PeerRecord] = ()
         """Content of the file, after the save under way."""
@@ -55,11 +55,11 @@ class RememberedPeers:
             file = read_sealed(self._disk, self._path, PEERS)
             records = [] if file is None else _records_of(file)
         except SmallFileDamaged as error:
-            target = internal(self._data_dir, DAMAGED, PEERS)
+            target = internal_path(self._data_dir, DAMAGED, PEERS)
             _logger.error("%s; it is kept as %s, and its memory of other disks is dropped", error, target)
-            make_directory(self._disk, internal(self._data_dir, DAMAGED))
+            make_directory(self._disk, internal_path(self._data_dir, DAMAGED))
             self._disk.rename(self._path, target)
-            self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
+            self._disk.sync([], [internal_path(self._data_dir), internal_path(self._data_dir, DAMAGED)])
             return
         if file is not None:
             self._memory.restore(records)
@@ -127,18 +127,18 @@ def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
 
 def _records_of(file: JsonFile) -> list[PeerRecord]:
     """Return the records of the file. Raises `SmallFileDamaged`."""
-    lives = file.parsed("lives", _lives_of, "lives in hex by uuid", {})
-    return file.parsed("disks", lambda rows: [_record_of(row, lives) for row in rows], "a list of disks")
+    lives = file.parse_field("lives", _lives_of, "lives in hex by uuid", {})
+    return file.parse_field("disks", lambda rows: [_record_of(row, lives) for row in rows], "a list of disks")
 
 
 def _record_of(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
     """Return the record of a row. Raises `ValueError`."""
     match row:
         case [str(text), int(node_id), int(boot_epoch), int(journal_sequence)]:
-            disk_uuid = uuid_of(text)
+            disk_uuid = parse_uuid(text)
             return PeerRecord(disk_uuid, NodeId(node_id), boot_epoch, journal_sequence, lives.get(disk_uuid))
     raise ValueError(f"{row!r} is no disk")
 
 
 def _lives_of(raw: Any) -> dict[uuid.UUID, bytes]:
-    return {uuid_of(disk_uuid): bytes.fromhex(life) for disk_uuid, life in dict(raw).items()}
+    return {parse_uuid(disk_uuid): bytes.fromhex(life) for disk_uuid, life in dict(raw).items()}

@@ -17,7 +17,7 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.move_reports import MoveReporter, limit_moves, moves_of_node
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
-from raftlog.values.placement import Cancelled, Reconfiguration
+from raftlog.values.placement import CancelledReassignment, Reconfiguration
 
 _logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class PartitionOperations:
                 return await self._cancel(move, deadline)
         return current.version
 
-    async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[Cancelled]:
+    async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[CancelledReassignment]:
         """Cancel all moves, or those from or to a broker; return the partitions whose moves were cancelled."""
         await self._metadata.barrier(deadline)
         if node_id is not None:
@@ -104,7 +104,7 @@ class PartitionOperations:
                 if done and isinstance(error, Unavailable):
                     raise OutcomeUnknown(f"{len(done)} of {len(chosen)} moves were cancelled, then: {error}") from None
                 raise error
-        return [Cancelled(topic=move.topic, partition=move.partition) for move in done]
+        return [CancelledReassignment(topic=move.topic, partition=move.partition) for move in done]
 
     async def _cancel(self, move: Reconfiguration, deadline: Deadline) -> int:
         """Assign the present voters, in their assigned order; without any, keep the assignment."""

@@ -10,7 +10,7 @@ from functools import partial
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.runtime.replica.partition_replica import Committed, PartitionReplica
-from raftlog.storage.retention import retained_from
+from raftlog.storage.retention import find_retained_start
 from raftlog.topic_config import TopicConfig
 from raftlog.types import Offset
 
@@ -36,7 +36,7 @@ class Retention:
             committed = committed[: len(segments) - 1]  # a snapshot of producers behind the newest roll comes first
         if not committed:
             return
-        offset = retained_from(committed, config, now_ms)
+        offset = find_retained_start(committed, config, now_ms)
         if offset <= group.log_start_offset:
             return
         size = sum(segment.end_position for segment in committed if segment.next_offset <= offset)

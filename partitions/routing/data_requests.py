@@ -24,7 +24,7 @@ from raftlog.partitions.routing.router import (
 )
 from raftlog.records import validate_client_batches
 from raftlog.runtime.rpc.calls import Answer
-from raftlog.types import interned_uuid
+from raftlog.types import intern_uuid
 
 FindReplica = Callable[[UUID, int], Replica | None]
 _WAIT_MS_MAX = 60_000
@@ -116,7 +116,7 @@ class DataRequests:
         raise _malformed_error(name)
 
     def _replica(self, topic_id: bytes, number: int) -> Replica:
-        replica = self._find(interned_uuid(topic_id), number)
+        replica = self._find(intern_uuid(topic_id), number)
         if replica is None:
             raise NotLeader(f"this broker has no replica of partition {number} of the topic {topic_id.hex()}")
         return replica

@@ -16,11 +16,11 @@ from raftlog.pipeline.segments.pieces import BatchBoundary, IndexRows, SegmentPi
 from raftlog.pipeline.segments.replicas import FoundReplica
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.log.replay import JournalEntry, first_roll, journal_entries
+from raftlog.runtime.log.replay import JournalEntry, find_first_roll, journal_entries
 from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
-from raftlog.storage.rows import restored_header, row_matches, unpack_row, unpack_rows
+from raftlog.storage.rows import restore_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.types import Offset, Position
@@ -246,7 +246,7 @@ def _journaled_extent(
         entries = journal_entries(folded, fold, folded.keep_to + 1)
         is_held = bool(chain.pieces) and not chain.problems
         if start and not (is_held and start < chain.place.offset):
-            roll = first_roll(journal_entries(folded, fold), start, commit, chain.bases, is_begun=is_held)
+            roll = find_first_roll(journal_entries(folded, fold), start, commit, chain.bases, is_begun=is_held)
             if roll is not None:
                 chain.restart()
                 entries = journal_entries(folded, fold, roll.index)
@@ -319,7 +319,7 @@ class _JournalTail:
             self._chain.place = BatchBoundary(row.position, row.index, row.offset)
         head = self._read(row.position, HEADER_SIZE)
         sound = bytes(head) if len(head) == HEADER_SIZE and row_matches(packed, head) else None
-        header = sound or (restored_header(packed, head) if len(head) == HEADER_SIZE else None)
+        header = sound or (restore_header(packed, head) if len(head) == HEADER_SIZE else None)
         if header is None:
             self._end_run()
             self._chain.note_problem(

@@ -16,7 +16,7 @@ from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.disk import File
 from raftlog.storage.gap import last_index_of
-from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
+from raftlog.storage.rows import ROW_SIZE, Row, restore_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 
 _WINDOW_BYTES: Final = 1 << 20
@@ -125,7 +125,7 @@ class IndexRows:
         head = log.read(position, HEADER_SIZE)
         if row_matches(packed, head):
             return read_header(head)
-        restored = restored_header(packed, head)
+        restored = restore_header(packed, head)
         return None if restored is None else read_header(restored)
 
 

@@ -24,11 +24,11 @@ from raftlog.records.header import CONTROL_BIT, CRC_START, LENGTH_END, MAGIC
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.recovery import read_journal
 from raftlog.runtime.node_identity import JOURNAL
-from raftlog.storage.directory import internal
+from raftlog.storage.directory import internal_path
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.recovery import read_roll
-from raftlog.storage.rows import ROW_SIZE, restored_header, row_matches
+from raftlog.storage.rows import ROW_SIZE, restore_header, row_matches
 from raftlog.storage.segment import open_for_reading
 from raftlog.types import Offset, Position
 
@@ -143,7 +143,7 @@ class _Journal:
     def batches(self, piece: SegmentPiece) -> Iterator[tuple[BatchBoundary, memoryview]]:
         owner, group_id = self._split.owner, self._split.group_id
         assert owner is not None, f"{self._split} has journaled pieces"
-        directory = internal(owner.data_dir, JOURNAL, str(owner.disk_uuid))
+        directory = internal_path(owner.data_dir, JOURNAL, str(owner.disk_uuid))
         if self._fold is None:
             self._fold = read_journal(self._disk, directory, owner.disk_uuid)
         folded = self._fold.groups.get(group_id.bytes)
@@ -330,7 +330,7 @@ class _RowsAhead:
             self._first, self._end = number, number + _ROWS_AT_ONCE
         at = (number - self._first) * ROW_SIZE
         row = self._data[at : at + ROW_SIZE]
-        return len(row) == ROW_SIZE and not row_matches(row, batch) and restored_header(row, batch) is not None
+        return len(row) == ROW_SIZE and not row_matches(row, batch) and restore_header(row, batch) is not None
 
 
 def _changed_since_plan(name: str, what: str) -> str:

@@ -18,7 +18,7 @@ from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.log.offline import OfflineReplica, replicas_of
 from raftlog.runtime.log.replica_directory import CONTROLLER, read_group_from_rolls
 from raftlog.runtime.node_identity import JOURNAL, NodeIdentity, read_identity
-from raftlog.storage.directory import CHECKPOINT, INTERNAL, ancestors, internal
+from raftlog.storage.directory import CHECKPOINT, INTERNAL, internal_path, list_ancestors
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import segment_bases
@@ -103,7 +103,7 @@ def _no_replicas_text(path: str) -> str:
 
 
 def _replicas_at(disk: Disk, path: str) -> Iterator[FoundReplica]:
-    for above in (path, *ancestors(path)):
+    for above in (path, *list_ancestors(path)):
         identity = read_identity(disk, above)
         if identity is not None:
             known = [each for each in _in_data_dir(disk, above, identity) if _is_below(each.path, path)]
@@ -121,7 +121,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[FoundReplica]:
     """Yield the replicas of a data directory, and those of the other workers of the same broker."""
-    journal = internal(data_dir, JOURNAL, str(identity.disk_uuid))
+    journal = internal_path(data_dir, JOURNAL, str(identity.disk_uuid))
     if disk.exists(journal):
         owner = DataDirectory(data_dir, identity.disk_uuid)
         for replica in _journaled(disk, owner):
@@ -134,7 +134,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
             stacklevel=2,
         )
         yield from _lone_below(disk, data_dir, _DEPTH_MAX, is_data_dir=True)
-    workers = internal(data_dir, _WORKERS)
+    workers = internal_path(data_dir, _WORKERS)
     for worker in disk.list_directory(workers) if disk.exists(workers) else ():
         other = read_identity(disk, f"{workers}/{worker}")
         if other is not None:
@@ -179,7 +179,7 @@ def _lone_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False)
 
 
 def _is_log(disk: Disk, path: str) -> bool:
-    return bool(segment_bases(disk, path)) or disk.exists(internal(path, CHECKPOINT))
+    return bool(segment_bases(disk, path)) or disk.exists(internal_path(path, CHECKPOINT))
 
 
 def _lone(disk: Disk, path: str) -> FoundReplica:

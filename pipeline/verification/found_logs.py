@@ -13,9 +13,9 @@ from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.replicas import INTERNAL_PREFIX, DataDirectory, name_of
 from raftlog.runtime.log.replica_directory import read_group_from_rolls
 from raftlog.runtime.node_identity import JOURNAL, read_identity
-from raftlog.storage.directory import ancestors, internal
+from raftlog.storage.directory import internal_path, list_ancestors
 from raftlog.storage.disk import Disk
-from raftlog.storage.log_directories import log_directories_below
+from raftlog.storage.log_directories import find_log_directories
 
 
 class FoundLog(NamedTuple):
@@ -45,11 +45,11 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
     for path in paths:
         if not os.path.isdir(path):
             raise InvalidArgument(f"{path} is no directory; name data directories of brokers, or directories of logs")
-        here = list(log_directories_below(os.path.abspath(path)))
+        here = list(find_log_directories(os.path.abspath(path)))
         if _owner(disk, os.path.abspath(path), owners, found) is None and not here:
             raise InvalidArgument(f"{path} holds no log: neither it nor a directory in it has segment files")
         for each in here:
-            owner = next((mine for above in ancestors(each) if (mine := _owner(disk, above, owners, found))), None)
+            owner = next((mine for above in list_ancestors(each) if (mine := _owner(disk, above, owners, found))), None)
             found.logs[each] = FoundLog(
                 each, *name_of(each), owner, read_group_from_rolls(disk, each) if owner is None else None
             )
@@ -77,7 +77,7 @@ def _owner(
         except FormatError as error:
             found.problems.append(f"{error}; its journal cannot be read, and its replicas count as copies without one")
             return None
-        if identity is not None and disk.exists(internal(directory, JOURNAL, str(identity.disk_uuid))):
+        if identity is not None and disk.exists(internal_path(directory, JOURNAL, str(identity.disk_uuid))):
             known[directory] = owner = DataDirectory(directory, identity.disk_uuid)
             found.owners.append(owner)
     return known[directory]

@@ -11,29 +11,29 @@ from typing import TypeVar
 from raftlog.client.calls import ANSWER_MS, Calls, quoted
 from raftlog.values.brokers import (
     BrokerDescription,
-    BrokerNamed,
+    BrokerReference,
     ClusterMembers,
     Decommission,
     Features,
     LogLevel,
     Maintenance,
-    MaintenanceOrdered,
+    RequestedMaintenance,
 )
 from raftlog.values.cluster import (
-    ClusterSettingsChanged,
     ClusterSettingsSchema,
     ClusterSettingsStatus,
+    ClusterSettingsVersion,
     SettingDescription,
     SettingValue,
 )
 from raftlog.values.placement import (
+    AssignmentVersion,
     BalancerStatus,
-    Cancelled,
-    LeaderNow,
+    CancelledReassignment,
+    CurrentLeader,
     ListedPartition,
-    MovesPlanned,
     NamespacePartition,
-    Ordered,
+    PlannedMoves,
     Reconfiguration,
 )
 
@@ -69,22 +69,22 @@ class AdminClient:
 
     async def set_maintenance(
         self, node: int, is_on: bool, *, expected_version: int | None = None, timeout_ms: int = ORDER_MS
-    ) -> MaintenanceOrdered:
+    ) -> RequestedMaintenance:
         """Switch maintenance mode of a broker on or off.
 
         Raises `ChangeRefused` as `Unavailable` when too many brokers would be in maintenance."""
         method = "PUT" if is_on else "DELETE"
         return await self._order(
-            MaintenanceOrdered, method, f"/v1/brokers/{node}/maintenance", None, expected_version, timeout_ms
+            RequestedMaintenance, method, f"/v1/brokers/{node}/maintenance", None, expected_version, timeout_ms
         )
 
-    async def decommission(self, node: int, *, timeout_ms: int = ORDER_MS) -> BrokerNamed:
+    async def decommission(self, node: int, *, timeout_ms: int = ORDER_MS) -> BrokerReference:
         """Move a broker's replicas to other brokers, and then remove it for good."""
-        return await self._order(BrokerNamed, "PUT", f"/v1/brokers/{node}/decommission", timeout_ms=timeout_ms)
+        return await self._order(BrokerReference, "PUT", f"/v1/brokers/{node}/decommission", timeout_ms=timeout_ms)
 
-    async def recommission(self, node: int, *, timeout_ms: int = ORDER_MS) -> BrokerNamed:
+    async def recommission(self, node: int, *, timeout_ms: int = ORDER_MS) -> BrokerReference:
         """Cancel the decommissioning of a broker."""
-        return await self._order(BrokerNamed, "PUT", f"/v1/brokers/{node}/recommission", timeout_ms=timeout_ms)
+        return await self._order(BrokerReference, "PUT", f"/v1/brokers/{node}/recommission", timeout_ms=timeout_ms)
 
     async def decommission_status(self, node: int) -> Decommission:
         """Return the progress of a decommissioning."""
@@ -109,32 +109,38 @@ class AdminClient:
         *,
         expected_version: int | None = None,
         timeout_ms: int = ORDER_MS,
-    ) -> Ordered:
+    ) -> AssignmentVersion:
         """Assign the replicas of a partition, the preferred leader first; raises `VersionConflict`."""
         path = f"{_partition_path(topic, partition)}/replicas"
         rows = [{"node_id": node, "core": 0} for node in nodes]
-        return await self._order(Ordered, "POST", path, rows, expected_version, timeout_ms)
+        return await self._order(AssignmentVersion, "POST", path, rows, expected_version, timeout_ms)
 
     async def transfer_leadership(
         self, topic: str, partition: int, target: int | None = None, *, timeout_ms: int = ORDER_MS
-    ) -> LeaderNow:
+    ) -> CurrentLeader:
         """Transfer the leadership of a partition to `target`, or to any eligible replica."""
         path = f"{_partition_path(topic, partition)}/transfer_leadership"
         query = {} if target is None else {"target": target}
         return await self._calls.order(
-            LeaderNow, "POST", path, timeout_ms=timeout_ms, query=query, repeatable=target is not None
+            CurrentLeader, "POST", path, timeout_ms=timeout_ms, query=query, repeatable=target is not None
         )
 
-    async def cancel_reconfiguration(self, topic: str, partition: int, *, timeout_ms: int = ORDER_MS) -> Ordered:
+    async def cancel_reconfiguration(
+        self, topic: str, partition: int, *, timeout_ms: int = ORDER_MS
+    ) -> AssignmentVersion:
         """Cancel a partition's move: its present voters stay."""
         path = f"{_partition_path(topic, partition)}/cancel_reconfiguration"
-        return await self._order(Ordered, "POST", path, timeout_ms=timeout_ms)
+        return await self._order(AssignmentVersion, "POST", path, timeout_ms=timeout_ms)
 
-    async def cancel_reconfigurations(self, node: int | None = None, *, timeout_ms: int = ORDER_MS) -> list[Cancelled]:
+    async def cancel_reconfigurations(
+        self, node: int | None = None, *, timeout_ms: int = ORDER_MS
+    ) -> list[CancelledReassignment]:
         """Cancel all moves of partitions, or those from or to one broker."""
         cluster, broker = "/v1/cluster/cancel_reconfigurations", f"/v1/brokers/{node}/cancel_partition_moves"
         path = cluster if node is None else broker
-        return await self._calls.order(list[Cancelled], "POST", path, timeout_ms=timeout_ms, repeatable=True)
+        return await self._calls.order(
+            list[CancelledReassignment], "POST", path, timeout_ms=timeout_ms, repeatable=True
+        )
 
     async def reconfigurations(self) -> list[Reconfiguration]:
         """Return the partitions with a pending reassignment."""
@@ -146,9 +152,9 @@ class AdminClient:
         """Return the balancer's activity, and the condition that it waits for."""
         return await self._calls.read(BalancerStatus, "/v1/cluster/partition_balancer/status")
 
-    async def rebalance(self, *, timeout_ms: int = ORDER_MS) -> MovesPlanned:
+    async def rebalance(self, *, timeout_ms: int = ORDER_MS) -> PlannedMoves:
         """Balance replicas and leaders now."""
-        return await self._order(MovesPlanned, "POST", "/v1/partitions/rebalance", timeout_ms=timeout_ms)
+        return await self._order(PlannedMoves, "POST", "/v1/partitions/rebalance", timeout_ms=timeout_ms)
 
     # cluster settings, log levels, upgrades
 
@@ -172,12 +178,12 @@ class AdminClient:
         expected_version: int | None = None,
         dry_run: bool = False,
         timeout_ms: int = ORDER_MS,
-    ) -> ClusterSettingsChanged:
+    ) -> ClusterSettingsVersion:
         """Set some settings, and reset others to their defaults; all or nothing."""
         fields = {"upsert": dict(upsert), "remove": list(remove)}
         query = {"dry_run": "true"} if dry_run else {}
         return await self._order(
-            ClusterSettingsChanged, "PUT", "/v1/cluster_config", fields, expected_version, timeout_ms, query
+            ClusterSettingsVersion, "PUT", "/v1/cluster_config", fields, expected_version, timeout_ms, query
         )
 
     async def set_log_level(self, name: str, level: str, expires_s: int) -> LogLevel:

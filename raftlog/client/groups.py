@@ -22,8 +22,8 @@ from raftlog.values.groups import (
     GroupNames,
     GroupOffsets,
     Joined,
+    LeaveResults,
     Left,
-    MembersLeft,
     OffsetReset,
     OffsetsReset,
     PartitionLag,
@@ -111,7 +111,7 @@ class GroupClient:
     ) -> list[Left]:
         """Remove members, given by member id and instance id. An unknown one does not affect the others."""
         rows = [{"member_id": member_id, "instance_id": instance_id} for member_id, instance_id in members]
-        answer = await self._post(MembersLeft, group, "leave", {"members": rows}, timeout_ms, repeatable=True)
+        answer = await self._post(LeaveResults, group, "leave", {"members": rows}, timeout_ms, repeatable=True)
         return list(answer.members)
 
     # offsets

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from raftlog.raft import ReplicaId
 from raftlog.runtime.log.sealed_file import read_sealed
-from raftlog.storage.directory import internal
+from raftlog.storage.directory import internal_path
 from raftlog.storage.disk import Disk
-from raftlog.storage.json_file import JsonFile, uuid_of
+from raftlog.storage.json_file import JsonFile, parse_uuid
 from raftlog.types import NodeId
 
 IDENTITY: Final = "identity"
@@ -42,7 +42,7 @@ class NodeIdentity(NamedTuple):
 
 def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
     """Read the identity of a data directory; `None` without such a file. Raises `FormatError` with its name."""
-    file = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
+    file = read_sealed(disk, internal_path(path, IDENTITY), IDENTITY)
     return None if file is None else _identity_of(file)
 
 
@@ -54,6 +54,6 @@ def _identity_of(file: JsonFile) -> NodeIdentity:
         file.number("boot_epoch", at_least=1),
         file.flag("has_journal"),
         file.text_or_none("refusal", None),
-        file.parsed("former_disks", lambda former: tuple(map(uuid_of, former)), "a list of uuids", ()),
+        file.parse_field("former_disks", lambda former: tuple(map(parse_uuid, former)), "a list of uuids", ()),
         file.flag("was_refused", False),
     )

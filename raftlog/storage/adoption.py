@@ -3,7 +3,7 @@
 A replica's journal lists the entries; below a checkpoint their bytes are in the segments and are not read (the scrub
 reads them in the background). Rows come from the `.index`; where that is missing, short or implausible they are
 rebuilt from the batches, which are then all read. A damaged batch keeps its place when a row identifies it *and* the
-offset behind it is known. Nothing is cut here. Lone logs, whose rows prove what was synced, are opened by `recovery`.
+offset after it is known. Nothing is cut here. Lone logs, whose rows prove what was synced, are opened by `recovery`.
 
     adopted rows ≤ the given entry,   each next to the one before in index, position and offset"""
 
@@ -15,7 +15,7 @@ from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.disk import File
 from raftlog.storage.gap import gap_error, last_index_of
-from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
+from raftlog.storage.rows import ROW_SIZE, Row, restore_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.storage.window import FileWindow
@@ -27,7 +27,7 @@ _DISAGREE = "header and index row do not belong together"
 
 
 class Damage(NamedTuple):
-    """A damaged or missing entry. `term` is None where it is unknown; such an entry ended the log."""
+    """Damaged or missing entry. `term` is None if it is unknown; such an entry ends the log."""
 
     file: str
     position: Position
@@ -41,7 +41,7 @@ class Damage(NamedTuple):
 
 
 def damage_of(file: File, row: Row, reason: str) -> Damage:
-    """Return the damage of the entry that a row describes."""
+    """Return a `Damage` for the entry of an index row."""
     return Damage(file.path, Position(row.position), Offset(row.offset), Index(row.index), Term(row.term), reason)
 
 
@@ -52,19 +52,19 @@ class Start(NamedTuple):
     offset: Offset
 
 
-class Adopted(NamedTuple):
-    """Result of an adoption."""
+class AdoptionResult(NamedTuple):
+    """Result of the adoption of one segment."""
 
     broken: str | None = None
-    """Error in the entry that it ends before; None when it ends as expected, or where the file ends."""
+    """Error in the first entry that was not adopted; None if all expected entries, or all in the file, were adopted."""
     pending: bytes | None = None
-    """Row of that entry, when it is the last and only the offset behind it is unknown."""
+    """Row of that entry, if it is the last one and only the offset after it is unknown."""
     is_rebuilt: bool = False
     """Whether the rows had to be rebuilt from the batches."""
 
 
 class Adoption:
-    """Adoption of one segment. Its base index is set; its files may have been cut and written since the checkpoint."""
+    """Adoption of one segment with a known base index; its files may have changed since the checkpoint."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Adoption:
         term_max: Term,
         damage: list[Damage],
     ) -> None:
-        """Adopt up to entry `keep_to`, in this segment or behind it.
+        """Prepare to adopt entries up to `keep_to`, which is in this segment or a later one.
 
         `end_row` is the row of that entry, if the journal has it and the segment holds it. `following` returns the
         start of the next file, `term_min` is the term of the entry before the segment, `term_max` that of a later one.
@@ -93,7 +93,7 @@ class Adoption:
         self._window = FileWindow(self._log)
         self._size = self._window.size
 
-    def run(self) -> Adopted:
+    def run(self) -> AdoptionResult:
         """Adopt the rows up to the given entry, or all of a segment that was closed before it."""
         segment = self.segment
         if adopted := self._adopt_up_to_entry():
@@ -102,39 +102,39 @@ class Adoption:
         if self._end_row is None and self._adopt_closed():
             if not segment.times.adopt_last(segment.rows - 1):
                 segment.keep_times()
-            return Adopted()
+            return AdoptionResult()
         return self._scan()
 
     # by the index
 
-    def _adopt_up_to_entry(self) -> Adopted | None:
-        """Adopt by the row of the last entry; return None when there is no plausible one."""
+    def _adopt_up_to_entry(self) -> AdoptionResult | None:
+        """Adopt the rows up to the row of entry `keep_to`; return None if there is no plausible one."""
         segment = self.segment
         number = self._keep_to - segment.base_index
-        stored = self._stored_row(number)
+        stored = self._read_row(number)
         packed = self._end_row or stored
         if len(packed) < ROW_SIZE or not self._follows(unpack_row(packed), number):
             return None
         row = unpack_row(packed)
-        header = self._header(packed, row)
+        header = self._read_header(packed, row)
         if self._size < row.end or (header is None and self._end_row is None):
             return None
         segment.adopt(rows=number, end_position=row.position, next_offset=row.offset)
         if header is None:
-            return Adopted(_DISAGREE, pending=packed)
+            return AdoptionResult(_DISAGREE, pending=packed)
         if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
             self._damage.append(damage_of(self._log, row, _DISAGREE))
         if packed == stored:
             segment.adopt(rows=number + 1, end_position=row.end, next_offset=header.next_offset)
         else:
             segment.adopt_by_row(packed, header.next_offset)
-        return Adopted()
+        return AdoptionResult()
 
     def _follows(self, row: Row, number: int) -> bool:
-        """Return whether a row has the index and position that follow the row before it."""
+        """Return whether a row continues the row before it, by index and position."""
         if number == 0:
             return row.index == self.segment.base_index and row.position == 0 and row.length >= HEADER_SIZE
-        packed = self._stored_row(number - 1)
+        packed = self._read_row(number - 1)
         if len(packed) < ROW_SIZE:
             return False
         before = unpack_row(packed)
@@ -148,32 +148,32 @@ class Adoption:
         )
 
     def _adopt_closed(self) -> bool:
-        """Adopt a whole segment whose last row ends where the file ends."""
+        """Adopt a whole segment, if its last row ends where the file ends."""
         segment = self.segment
         rows = segment.files.index.size() // ROW_SIZE
-        packed = self._stored_row(rows - 1) if rows else b""
+        packed = self._read_row(rows - 1) if rows else b""
         if len(packed) < ROW_SIZE or not self._follows(unpack_row(packed), rows - 1):
             return False
         row = unpack_row(packed)
-        header = self._header(packed, row)
+        header = self._read_header(packed, row)
         if header is None or row.end != self._size or row.index > self._keep_to:
             return False
         if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
             self._damage.append(damage_of(self._log, row, _DISAGREE))
-        next_index = self._index_behind(row, header)
+        next_index = self._find_index_after(row, header)
         if next_index is None:
             return False
         segment.adopt(rows=rows, end_position=row.end, next_offset=header.next_offset, next_index=next_index)
         return True
 
     def _may_follow(self, index: int, following: int) -> bool:
-        """Return whether `following` can be the index behind an entry; a compacted one may be a gap."""
+        """Return whether `following` can be the index after an entry; a compacted entry may be a gap."""
         return following == index + 1 or (self.segment.is_compacted and following > index)
 
-    def _index_behind(self, row: Row, header: BatchHeader) -> int | None:
-        """Return the index behind the last batch of a closed segment, or None where it is unknown.
+    def _find_index_after(self, row: Row, header: BatchHeader) -> int | None:
+        """Return the index after the last batch of a closed segment; None if it is unknown.
 
-        The next file has it, or the batch itself, if undamaged."""
+        It comes from the next file, or from the batch if that is undamaged."""
         if not (self.segment.is_compacted and header.is_control):
             return row.index + 1
         start = self._following()
@@ -182,32 +182,32 @@ class Adoption:
         batch = self._log.read(row.position, row.length)
         return last_index_of(batch, header, row.index) + 1 if crc_matches(batch, header) else None
 
-    def _stored_row(self, number: int) -> bytes:
+    def _read_row(self, number: int) -> bytes:
         return self.segment.files.index.read(number * ROW_SIZE, ROW_SIZE) if number >= 0 else b""
 
-    def _header(self, packed: bytes, row: Row) -> BatchHeader | None:
-        """Return the header of the batch of a row, restored by the row if need be; None where that fails."""
+    def _read_header(self, packed: bytes, row: Row) -> BatchHeader | None:
+        """Return the header of a row's batch, restored from the row if necessary; None if that is impossible."""
         if row.position + HEADER_SIZE > self._size:
             return None
         head = self._log.read(row.position, HEADER_SIZE)
         if row_matches(packed, head):
             return read_header(head)
-        restored = restored_header(packed, head)
+        restored = restore_header(packed, head)
         return read_header(restored) if restored else None
 
     # by the batches
 
-    def _scan(self) -> Adopted:
-        """Rebuild the rows from the batches; old rows are used only for damaged ones."""
+    def _scan(self) -> AdoptionResult:
+        """Rebuild the rows from the batches; old rows are used only for damaged batches."""
         segment = self.segment
         segment.adopt(rows=0, end_position=0, next_offset=segment.base_offset)
         segment.times.restart()
         broken = pending = None
         while segment.next_index <= self._keep_to:
             position = segment.end_position
-            hint = self._hint()
-            batch, reason = self._next_batch()
-            reason = reason or self._row_contradiction(hint, batch)
+            hint = self._find_hint()
+            batch, reason = self._read_next_batch()
+            reason = reason or self._check_row(hint, batch)
             if reason is None:
                 header = read_header(batch)
                 segment.adopt_scanned(batch, header)
@@ -215,7 +215,7 @@ class Adoption:
             elif hint is None:
                 broken = reason if position < self._size or self._end_row else None
                 break
-            elif (behind := self._start_behind(hint)) is None:
+            elif (behind := self._find_start_after(hint)) is None:
                 broken, pending = reason, hint if segment.next_index == self._keep_to else None
                 break
             else:
@@ -227,7 +227,7 @@ class Adoption:
                 self._publish()
         if segment.rows > 0 and segment.next_index <= self._keep_to:
             segment.times.close(segment.rows - 1)
-        return Adopted(broken, pending, is_rebuilt=True)
+        return AdoptionResult(broken, pending, is_rebuilt=True)
 
     def _publish(self) -> None:
         try:
@@ -236,10 +236,10 @@ class Adoption:
             if error.errno not in TEMPORARY_ERRORS:
                 raise  # on a full disk rows wait in memory
 
-    def _next_batch(self) -> tuple[memoryview, str | None]:
-        """Return the batch behind the last one adopted, and the error in it."""
+    def _read_next_batch(self) -> tuple[memoryview, str | None]:
+        """Return the batch after the last adopted one, and the error in it."""
         segment = self.segment
-        batch, header = self._batch_at(segment.end_position)
+        batch, header = self._read_batch(segment.end_position)
         if header is None:
             return batch, _SHORT if segment.end_position + HEADER_SIZE > self._size else "there is no sound batch"
         if header.base_offset != segment.next_offset:
@@ -250,8 +250,8 @@ class Adoption:
             return batch, gap_error(batch, header, segment.next_index, segment.compacted_to)
         return batch, None
 
-    def _batch_at(self, position: int) -> tuple[memoryview, BatchHeader | None]:
-        """Return the bytes of one batch and its header, if length, magic, delta and CRC are right."""
+    def _read_batch(self, position: int) -> tuple[memoryview, BatchHeader | None]:
+        """Return the bytes of one batch, and its header if length, magic, delta and CRC are right."""
         head = self._window.read(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return head, None
@@ -263,8 +263,8 @@ class Adoption:
             return batch, None
         return batch, header
 
-    def _hint(self) -> bytes | None:
-        """Return the row of the next entry, from the journal or an old index, if it fits there."""
+    def _find_hint(self) -> bytes | None:
+        """Return the row of the next entry, from the journal or an old index; None if no row fits."""
         segment = self.segment
         stored = segment.files.index.read(segment.rows * ROW_SIZE, ROW_SIZE)
         packed = self._end_row if self._end_row and segment.next_index == self._keep_to else stored
@@ -279,32 +279,32 @@ class Adoption:
         return packed if fits else None
 
     @staticmethod
-    def _row_contradiction(hint: bytes | None, batch: memoryview) -> str | None:
-        """Return an error when an undamaged row contradicts the header of the batch: the term is in no CRC."""
-        if hint is None or row_matches(hint, batch) or restored_header(hint, batch) is None:
+    def _check_row(hint: bytes | None, batch: memoryview) -> str | None:
+        """Return an error if an undamaged row contradicts the batch's header, whose term is in no CRC."""
+        if hint is None or row_matches(hint, batch) or restore_header(hint, batch) is None:
             return None
         return _DISAGREE
 
-    def _start_behind(self, hint: bytes) -> Start | None:
-        """Return the start of the entry behind a damaged batch, from its header, the next row, batch or file.
+    def _find_start_after(self, hint: bytes) -> Start | None:
+        """Return the start of the entry after a damaged batch, from its header, the next row, batch or file.
 
-        Behind a possible gap only the next row or file has the index as well."""
+        After a possible gap only the next row or file has the index as well."""
         row, is_compacted = unpack_row(hint), self.segment.is_compacted
-        header = self._header(hint, row)
+        header = self._read_header(hint, row)
         if header and not (is_compacted and header.is_control):
             return Start(Index(row.index + 1), Offset(header.next_offset))
-        after = self._end_row if self._end_row and row.index + 1 == self._keep_to else self._stored_row_behind()
+        after = self._end_row if self._end_row and row.index + 1 == self._keep_to else self._read_row_after()
         if len(after) == ROW_SIZE:
             following = unpack_row(after)
             is_next = self._may_follow(row.index, following.index)
             if is_next and following.position == row.end and following.offset >= row.offset:
                 return Start(Index(following.index), Offset(following.offset))
-        _, behind = self._batch_at(row.end)
+        _, behind = self._read_batch(row.end)
         if behind and behind.base_offset >= row.offset and not is_compacted:
             return Start(Index(row.index + 1), Offset(behind.base_offset))
         start = self._following() if row.end == self._size or not is_compacted else None
         return start if start and self._may_follow(row.index, start.index) and start.offset >= row.offset else None
 
-    def _stored_row_behind(self) -> bytes:
-        """Return the row behind that of the entry to adopt next."""
-        return self._stored_row(self.segment.rows + 1)
+    def _read_row_after(self) -> bytes:
+        """Return the stored row after that of the next entry to adopt."""
+        return self._read_row(self.segment.rows + 1)

@@ -2,9 +2,9 @@
 
     synced ≤ made
 
-Every change of a file or a directory is counted where it is made. The caller of a sync takes the counts along, and
-reports them when the sync returned: changes that were made meanwhile count for the next one. A failed sync is not
-reported. `segmented_log` and `segment` count; the owner of a replica's log asks and reports."""
+Every change of a file or a directory is counted where it is made. The caller of a sync keeps the counts from before it,
+and reports them when the sync returned: changes that were made meanwhile count for the next sync. A failed sync is not
+reported. `segmented_log` and `segment` count; the owner of a replica's log lists changes and reports syncs."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from raftlog.storage.disk import File
 
 
 class Changes:
-    """Number of changes of one file or directory, and of those that a sync covered."""
+    """Counts for one file or directory: changes made, and changes that a sync covered."""
 
     __slots__ = ("made", "synced")
 
@@ -36,7 +36,7 @@ class Changes:
 
 
 class ChangeCount(NamedTuple):
-    """Number of changes at the time of a listing."""
+    """Number of changes of one file or directory when changed files were listed."""
 
     changes: Changes
     made: int
@@ -50,19 +50,19 @@ class ChangedFiles(NamedTuple):
     seen: list[ChangeCount]
 
     def add(self, other: "ChangedFiles") -> None:
-        """Add files and directories to sync."""
+        """Add the files and directories of another list."""
         self.files.extend(other.files)
         self.directories.extend(other.directories)
         self.seen.extend(other.seen)
 
     def note_synced(self) -> None:
-        """Record a successful sync of all of them that began after they were listed."""
+        """Record a successful sync of all listed files and directories that began after the listing."""
         for changes, made in self.seen:
             changes.note_synced(made)
 
 
-def changed_files(files: Iterable[tuple[File, Changes]], directory: str, names: Changes) -> ChangedFiles:
-    """Return those of the files that no sync covered, and the directory if its names changed."""
+def list_changed_files(files: Iterable[tuple[File, Changes]], directory: str, names: Changes) -> ChangedFiles:
+    """Return the files with unsynced changes, and the directory if its names changed since the last sync."""
     found = ChangedFiles([], [], [])
     for file, changes in files:
         if not changes.are_synced:

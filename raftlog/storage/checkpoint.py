@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from raftlog.storage.directory import CHECKPOINT, internal
+from raftlog.storage.directory import CHECKPOINT, internal_path
 from raftlog.storage.disk import Disk, File
 
 SLOT_SIZE = 4096
@@ -20,10 +20,10 @@ _CRC = struct.Struct(">I")
 
 
 class Checkpoint(NamedTuple):
-    """End of the checked batches: `segment` is the base offset of the last one's file, `end_position` its end.
+    """Checkpoint at the end of a batch: `segment` is the base offset of its file, `end_position` the end in that file.
 
     With `last_index` 0 it covers no batch, only the log start. `next_offset`, `last_index` and `max_timestamp` (of that
-    segment) belong to that position. Everything below is synced, `.index` included."""
+    segment) belong to that position. All batches and rows below it are synced and checked."""
 
     sequence: int
     log_start_offset: int
@@ -41,8 +41,8 @@ class CheckpointFile:
         self.is_new = not disk.exists(path)
         self.file: File = disk.open(path, create=self.is_new)
         if self.is_new:
-            self.file.write(0, [bytes(2 * SLOT_SIZE)])  # later writes need no space, so a full disk stops none
-        self.newest = newest_checkpoint(self.file)
+            self.file.write(0, [bytes(2 * SLOT_SIZE)])  # later writes need no space, so a full disk cannot stop them
+        self.newest = read_newest_checkpoint(self.file)
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write the slot that `checkpoint.sequence` selects; durable once `file` is synced."""
@@ -53,23 +53,23 @@ class CheckpointFile:
 
 
 def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
-    """Return the newest checkpoint of the log in `path`, for tools that do not open it."""
-    name = internal(path, CHECKPOINT)
+    """Return the newest checkpoint of the log in `path`, for tools that do not open the log."""
+    name = internal_path(path, CHECKPOINT)
     if not disk.exists(name):
         return None
     file = disk.open(name, read_only=True)
     try:
-        return newest_checkpoint(file)
+        return read_newest_checkpoint(file)
     finally:
         file.close()
 
 
 def store_empty_checkpoint(disk: Disk, path: str, first_offset: int = 0) -> None:
-    """Store a checkpoint that keeps the log start, or raises it to `first_offset`, and covers no batch."""
+    """Store a checkpoint that covers no batch, and keeps the log start or raises it to `first_offset`."""
     newest = read_checkpoint(disk, path)
     if newest is None:
         return
-    slots = CheckpointFile(disk, internal(path, CHECKPOINT))
+    slots = CheckpointFile(disk, internal_path(path, CHECKPOINT))
     try:
         slots.write(Checkpoint(newest.sequence + 1, max(newest.log_start_offset, first_offset), 0, 0, 0, 0, -1))
         disk.sync([slots.file])
@@ -77,8 +77,8 @@ def store_empty_checkpoint(disk: Disk, path: str, first_offset: int = 0) -> None
         slots.file.close()
 
 
-def newest_checkpoint(file: File) -> Checkpoint | None:
-    """Return the valid slot with the higher sequence."""
+def read_newest_checkpoint(file: File) -> Checkpoint | None:
+    """Return the checkpoint in the valid slot with the higher sequence; None without any."""
     found = [read for number in (0, 1) if (read := _read_slot(file, number)) is not None]
     return max(found, key=lambda checkpoint: checkpoint.sequence, default=None)
 

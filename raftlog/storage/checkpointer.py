@@ -1,4 +1,4 @@
-"""Checkpoints of a lone log: their schedule, and their writes beside its flushes.
+"""Checkpoints of a lone log: their schedule, and their writes in parallel to its flushes.
 
 First the index files of both kinds are synced, then the slot is written, then synced. Every batch that a checkpoint
 covers was durable, and its rows in the files, when it began."""
@@ -13,11 +13,11 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 
 CHECKPOINT_BYTES = 64 << 20
-"""Durable bytes after which a checkpoint is due: about the most that recovery reads."""
+"""Durable bytes after which a checkpoint is due: about the largest number of bytes that recovery reads."""
 
 
 class Checkpointer:
-    """Checkpoints of one log. `failed` is called with the reason and the error of one that could not be taken."""
+    """Checkpoints of one log. `failed` is called with reason and error of a checkpoint that could not be taken."""
 
     def __init__(
         self, disk: Disk, log: SegmentedLog, slots: CheckpointFile, failed: Callable[[str, OSError], None]
@@ -30,9 +30,9 @@ class Checkpointer:
         """Bytes made durable since the last checkpoint began."""
         self._is_requested = False
         self._is_synced = False
-        """Whether the newest checkpoint is certainly synced: one that was read may be in the page cache only."""
+        """Whether the newest checkpoint is known to be synced: one that was read may be only in the page cache."""
         self._run = 0
-        """Number of the checkpoint under way; completions of an older one are ignored."""
+        """Number of the checkpoint under way; completions of older ones are ignored."""
         self._is_running = False
 
     @property
@@ -44,25 +44,25 @@ class Checkpointer:
         """Count `count` more durable bytes."""
         self._bytes += count
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request a checkpoint at the next call of `maybe_start`."""
         self._is_requested = True
 
     def maybe_start(self) -> bool:
-        """Start a checkpoint when one is due and none is under way."""
+        """Start a checkpoint if one is due and none is under way."""
         if self._is_running or not (self._is_requested or self._bytes >= CHECKPOINT_BYTES):
             return False
         self._begin()
         self._is_running = True
-        checkpoint = self._current()
-        self._disk.submit_sync(self._index_files(), [], partial(self._rows_synced, self._run, checkpoint))
+        checkpoint = self._build_checkpoint()
+        self._disk.submit_sync(self._index_files(), [], partial(self._continue_after_rows, self._run, checkpoint))
         return True
 
     def take(self) -> Checkpoint:
-        """Wait until a checkpoint covers all that is durable now; raises `OSError`."""
+        """Wait until a checkpoint covers all batches that are durable now; raises `OSError`."""
         self._begin()
         self._is_running = False
-        checkpoint = self._current()
+        checkpoint = self._build_checkpoint()
         if self.newest and self._is_synced and checkpoint == self.newest._replace(sequence=checkpoint.sequence):
             return self.newest
         self._disk.sync(self._index_files())
@@ -76,8 +76,8 @@ class Checkpointer:
         self._disk.sync([self._slots.file])
         self._is_synced = True
 
-    def at(self, segment: Segment, rows: int, next_offset: int) -> Checkpoint:
-        """Return a checkpoint at the end of the first `rows` batches of `segment`."""
+    def build_at(self, segment: Segment, rows: int, next_offset: int) -> Checkpoint:
+        """Build a checkpoint at the end of the first `rows` batches of `segment`."""
         last = segment.row(rows - 1)
         sequence = self.newest.sequence + 1 if self.newest else 1
         return Checkpoint(
@@ -91,7 +91,7 @@ class Checkpointer:
         )
 
     def cancel(self) -> Checkpoint | None:
-        """Cancel a checkpoint that is under way; return the newest that was written."""
+        """Cancel the checkpoint that is under way; return the newest one that was written."""
         self._run += 1
         self._is_running = False
         return self.newest
@@ -105,10 +105,10 @@ class Checkpointer:
         self._run += 1
         self._bytes, self._is_requested = 0, False
 
-    def _current(self) -> Checkpoint:
+    def _build_checkpoint(self) -> Checkpoint:
         index = self._log.published_index
         segment = self._log.segment_of_index(index)
-        return self.at(segment, index + 1 - segment.base_index, self._log.offset_after(index))
+        return self.build_at(segment, index + 1 - segment.base_index, self._log.offset_after(index))
 
     def _index_files(self) -> list[File]:
         """Return the index files that may have changed since the last checkpoint synced them."""
@@ -116,7 +116,7 @@ class Checkpointer:
         fresh = [segment.files for segment in self._log.segments if segment.base_offset >= since]
         return [file for files in fresh for file in (files.index, files.times)]
 
-    def _rows_synced(self, run: int, checkpoint: Checkpoint, error: OSError | None) -> None:
+    def _continue_after_rows(self, run: int, checkpoint: Checkpoint, error: OSError | None) -> None:
         if run != self._run:
             return
         if error is not None:
@@ -128,9 +128,9 @@ class Checkpointer:
         except OSError as failed:
             self._fail_checkpoint("the checkpoint cannot be written", failed)
             return
-        self._disk.submit_sync([self._slots.file], [], partial(self._slot_synced, run))
+        self._disk.submit_sync([self._slots.file], [], partial(self._complete, run))
 
-    def _slot_synced(self, run: int, error: OSError | None) -> None:
+    def _complete(self, run: int, error: OSError | None) -> None:
         if run != self._run:
             return
         self._is_running = False
@@ -141,6 +141,6 @@ class Checkpointer:
     def _fail_checkpoint(self, problem: str, error: OSError) -> None:
         """Delay the checkpoint on a full disk; stop the log on any other error."""
         self._is_running = False
-        self.ask()
+        self.request()
         if error.errno not in TEMPORARY_ERRORS:
             self._failed(problem, error)

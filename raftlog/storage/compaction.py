@@ -1,17 +1,17 @@
-"""Compaction of a replica's closed segments: keeps the newest record of each key below a committed mark.
+"""Compaction of a replica's closed segments: it keeps the newest record of each key below a committed mark.
 
-    clean_to ≤ mark:   below clean_to each key has one record;   files are rewritten from the oldest to the newest
+    clean end ≤ mark:   below the clean end each key has one record;   files are rewritten from the oldest to the newest
 
 It runs in parts of two passes: first an index of the newest offset of each key, from the clean end on, as far as it
-fits into its memory limit; then every file below the end of that part is written anew under a staged name, synced, and
+fits into its memory limit; then every file below the end of that part is rewritten under a staged name, synced, and
 renamed. Removed records leave gaps, so offsets and indexes stay. Small neighbours are merged into one file, whose first
 roll stays and holds the offset up to which it is compacted; recovery recognises a compacted file by it. A tombstone is
 removed only when every older record of its key is durably removed: below the clean end at the start of the run, so a
 reader of such a record meets the tombstone for at least as long as the run before took place. The last record below
 the mark always stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
 
-`run` does one slice of work between two steps, and waits for nothing; the caller does the syncs of a step before it
-takes the next one, and stops the run (`close`) when the log was changed otherwise, or must not be changed. Stopped or
+`run` does one slice of work between two steps, and never waits; the caller does the syncs of a step before it requests
+the next one, and stops the run (`close`) if the log was changed otherwise, or must not be changed. Stopped or
 crashed at any point, the log holds the newest record of every key."""
 
 from collections.abc import Generator, Iterator
@@ -44,17 +44,17 @@ Opened = TypeVar("Opened")
 
 _SLICE_BYTES: Final = 128 * 1024
 _SLICE_COST: Final = 400
-"""Bytes and records of one slice, after which other work may run: about a millisecond."""
+"""Bounds of a slice in bytes and records, after which other tasks may run: about a millisecond."""
 _STEPS_ALONE: Final = 3
-"""Steps in which a small batch is opened or rewritten without yielding."""
+"""Number of steps in which a small batch is opened or rewritten without yielding."""
 _BATCH_COST: Final = 12
-"""Cost of a batch beside its records, in records."""
+"""Cost of a batch in addition to its records, in records."""
 _SYNC_BYTES: Final = 2 << 20
 """Bytes of a new file after which it is synced: a larger sync would delay all other syncs."""
 
 
 class CompactionBounds(NamedTuple):
-    """Greatest size of merged files, and of the index of keys."""
+    """Bounds of compaction: size of merged files, and of the index of keys."""
 
     segment_bytes: int
     segment_rows_max: int
@@ -63,15 +63,15 @@ class CompactionBounds(NamedTuple):
 
 
 class CompactionStep(NamedTuple):
-    """Bytes read or written by a slice, and the files and directories to sync before the next step."""
+    """Step of a run: bytes that a slice read or wrote, and files and directories to sync before the next step."""
 
     size_bytes: int = 0
     files: tuple[File, ...] = ()
     directories: tuple[str, ...] = ()
 
 
-def clean_to(log: SegmentedLog) -> Offset:
-    """Return the offset below which every key has one record in the files."""
+def find_clean_end(log: SegmentedLog) -> Offset:
+    """Return the clean end: the offset below which every key has one record in the files."""
     for segment in log.segments:
         if segment.compacted_to < segment.next_offset or not segment.is_compacted:
             return Offset(max(segment.base_offset, segment.compacted_to if segment.is_compacted else -1))
@@ -79,7 +79,7 @@ def clean_to(log: SegmentedLog) -> Offset:
 
 
 class Compaction:
-    """One run over one log, below one mark; `run` it once."""
+    """Compaction run over one log, below one mark; `run` it once."""
 
     def __init__(self, log: SegmentedLog, mark: Offset, tombstones_to: Offset, bounds: CompactionBounds) -> None:
         """Prepare a run below `mark`, the base offset of a segment whose roll is committed.
@@ -89,21 +89,21 @@ class Compaction:
         self.generation = log.generation
         """Generation of the log after the last change by this run."""
         self.bytes_before = self.bytes_after = 0
-        """Bytes of rewritten files; `bytes_after` are those of the files that replaced them."""
+        """Sizes of the rewritten files, and of the files that replaced them."""
         bases = [segment.base_offset for segment in log.segments if segment.base_offset <= mark]
         self._mark, self._bounds = Offset(max(bases, default=0)), bounds
-        self._tombstones_to = min(tombstones_to, clean_to(log))
+        self._tombstones_to = min(tombstones_to, find_clean_end(log))
         self._newest: dict[bytes, int] = {}
         self._end = Offset(0)
         """End of the current part: the index of keys covers records below it."""
         self._slice_bytes = self._slice_cost = 0
 
     def run(self) -> Iterator[CompactionStep]:
-        """Compact, yielding after every slice; an error leaves a log that is correct.
+        """Compact the log, yielding after every slice; after an error the log is still correct.
 
-        Raises `CorruptBatch` for damage, `OSError`, and `SyncFailed` when files could not be renamed: then only a new
-        start can continue."""
-        while (start := clean_to(self.log)) < self._mark:
+        Raises `CorruptBatch` for damage, `OSError`, and `SyncFailed` if files could not be renamed: then only a restart
+        can continue."""
+        while (start := find_clean_end(self.log)) < self._mark:
             yield from self._index_keys(start)
             yield from self._rewrite()
 
@@ -112,7 +112,7 @@ class Compaction:
     def _index_keys(self, start: Offset) -> Iterator[CompactionStep]:
         newest = self._newest = {}
         bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
-        for segment in self._below(self._mark):
+        for segment in self._segments_below(self._mark):
             if segment.next_offset <= start:
                 continue
             for row, batch in self._batches(segment):
@@ -120,7 +120,7 @@ class Compaction:
                 self._end = Offset(header.next_offset)
                 if header.is_control or header.next_offset <= start:
                     continue
-                found = yield from self._keys(batch)
+                found = yield from self._find_keys(batch)
                 newest.update(found)
                 keys_seen += len(found)
                 key_bytes_seen += sum(map(len, found))
@@ -131,11 +131,11 @@ class Compaction:
                     yield step
 
     @staticmethod
-    def _keys(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
-        """Return the newest offset of each key of a batch; none for one that cannot be opened, which stays as it is."""
+    def _find_keys(batch: memoryview) -> Generator[CompactionStep, None, dict[bytes, int]]:
+        """Return the newest offset of each key of a batch; no keys for an undecodable batch, which stays unchanged."""
         found: dict[bytes, int] = {}
         try:
-            records = read_records((yield from _stepwise(open_in_steps(batch))))
+            records = read_records((yield from _run_in_steps(open_in_steps(batch))))
             while some := list(islice(records, _SLICE_COST)):
                 found.update((record.key, record.offset) for record in some if record.key is not None)
                 if len(some) == _SLICE_COST:
@@ -146,23 +146,23 @@ class Compaction:
 
     # rewriting
 
-    def _below(self, end: Offset) -> tuple[Segment, ...]:
+    def _segments_below(self, end: Offset) -> tuple[Segment, ...]:
         return tuple(segment for segment in self.log.segments[:-1] if segment.base_offset < end)
 
     def _rewrite(self) -> Iterator[CompactionStep]:
         waiting: list[Segment] = []
         output: _Output | None = None
         try:
-            for segment in self._below(self._end):
+            for segment in self._segments_below(self._end):
                 if output is not None and not self._fits(output.segment, segment):
-                    yield from self._put(output, waiting)
+                    yield from self._replace_segments(output, waiting)
                     output, waiting = None, []
                 if output is None:
                     output = _Output(self.log, segment, self._end)
                 waiting.append(segment)
                 yield from self._copy(segment, output)
             if output is not None:
-                yield from self._put(output, waiting)
+                yield from self._replace_segments(output, waiting)
                 output = None
         finally:
             if output is not None:
@@ -181,7 +181,7 @@ class Compaction:
             if header.is_control:
                 output.take_control(row, header, batch)
             else:
-                kept = yield from self._kept(header, batch)
+                kept = yield from self._keep_records(header, batch)
                 if kept is None:
                     output.remove(row.index, row.index, row.offset, header)
                 else:
@@ -192,21 +192,21 @@ class Compaction:
                 yield step if not output.is_sync_due() else step._replace(files=(output.segment.files.log,))
         output.segment.write()
 
-    def _kept(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, bytes | None]:
-        """Return the batch with the records that are kept; None without any."""
+    def _keep_records(self, header: BatchHeader, batch: memoryview) -> Generator[CompactionStep, None, bytes | None]:
+        """Return the batch with the records that are kept; None if none is kept."""
         try:
-            opened = yield from _stepwise(open_in_steps(batch))
-            keeps = yield from self._flags(header, opened)
+            opened = yield from _run_in_steps(open_in_steps(batch))
+            keeps = yield from self._select_records(header, opened)
             if all(keeps):
                 return bytes(batch)
             if not any(keeps):
                 return None
-            return (yield from _stepwise(retain_in_steps(header, opened, keeps)))
+            return (yield from _run_in_steps(retain_in_steps(header, opened, keeps)))
         except InvalidBatch:
             return bytes(batch) if header.next_offset > self.log.log_start_offset else None
 
-    def _flags(self, header: BatchHeader, opened: Buffer) -> Generator[CompactionStep, None, list[bool]]:
-        """Return which of the batch's records are kept; those without a key are."""
+    def _select_records(self, header: BatchHeader, opened: Buffer) -> Generator[CompactionStep, None, list[bool]]:
+        """Return for each record of a batch whether it is kept; records without a key are kept."""
         first, behind = header.base_offset, header.next_offset
         is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
         flags: list[bool] = []
@@ -215,14 +215,14 @@ class Compaction:
             newest = map(self._newest.get, [record.key for record in some])  # type: ignore[arg-type]  # None is no key
             keeps = [at is None or at <= record.offset for record, at in zip(some, newest, strict=True)]
             if is_at_edge:
-                keeps = [self._stays(record, is_newest) for record, is_newest in zip(some, keeps, strict=True)]
+                keeps = [self._is_kept(record, is_newest) for record, is_newest in zip(some, keeps, strict=True)]
             flags += keeps
             if len(some) == _SLICE_COST:
                 yield CompactionStep()
         return flags
 
-    def _stays(self, record: Record, is_newest: bool) -> bool:
-        """Return whether a record is kept near the log start, the end of the part, or the tombstone limit."""
+    def _is_kept(self, record: Record, is_newest: bool) -> bool:
+        """Return whether a record near the log start, the end of the part, or the tombstone limit is kept."""
         offset = record.offset
         if offset >= self._end or offset == self._mark - 1:
             return True
@@ -230,14 +230,14 @@ class Compaction:
         return is_newest and offset >= self.log.log_start_offset and not (is_tombstone and offset < self._tombstones_to)
 
     def _batches(self, segment: Segment) -> Iterator[tuple[Row, memoryview]]:
-        """Yield the batches of a segment. Raises `CorruptBatch`: nothing damaged is compacted."""
+        """Yield the batches of a segment. Raises `CorruptBatch`, because a damaged segment is not compacted."""
         for _, row, batch, reason in self.log.walk(segment):
             if reason is not None:
-                raise self.log.corrupt(segment, row, reason)
+                raise self.log.corruption_error(segment, row, reason)
             yield row, batch
 
-    def _put(self, output: "_Output", replaced: list[Segment]) -> Iterator[CompactionStep]:
-        """Replace the segments `replaced` by the new file."""
+    def _replace_segments(self, output: "_Output", replaced: list[Segment]) -> Iterator[CompactionStep]:
+        """Replace the segments `replaced` by the output file."""
         staged = output.finish()
         yield CompactionStep(files=tuple(staged.files))
         self.log.put_compacted(replaced, staged)
@@ -253,7 +253,7 @@ class Compaction:
             yield CompactionStep(directories=(self.log.path,))
 
     def _step_after(self, size_bytes: int, records: int) -> CompactionStep | None:
-        """Add to the work of the slice; return a step when the slice is full."""
+        """Add to the work of the slice; return a step if the slice is complete, else None."""
         self._slice_bytes += size_bytes
         self._slice_cost += records + _BATCH_COST
         if self._slice_bytes < _SLICE_BYTES and self._slice_cost < _SLICE_COST:
@@ -262,8 +262,8 @@ class Compaction:
         return CompactionStep(size)
 
 
-def _stepwise(work: Generator[None, None, Opened]) -> Generator[CompactionStep, None, Opened]:
-    """Return the result of `work`; yield between its steps after the first few."""
+def _run_in_steps(work: Generator[None, None, Opened]) -> Generator[CompactionStep, None, Opened]:
+    """Run `work` to its end and return its result; yield between its steps after the first few."""
     for number in count():
         try:
             next(work)
@@ -276,7 +276,7 @@ def _stepwise(work: Generator[None, None, Opened]) -> Generator[CompactionStep, 
 
 
 class _Output:
-    """A staged file under construction: kept batches, and gaps between them."""
+    """Staged file under construction: kept batches, and gaps between them."""
 
     def __init__(self, log: SegmentedLog, first: Segment, compacted_to: Offset) -> None:
         self._log = log
@@ -286,7 +286,7 @@ class _Output:
         self.segment.created_ms, self.segment.compacted_to = first.created_ms, compacted_to
         self._synced_position = 0
         self._gap: Gap | None = None
-        """Gap of the records removed since the last batch that was kept."""
+        """Gap for the records removed since the last kept batch."""
 
     def take_control(self, row: Row, header: BatchHeader, batch: memoryview) -> None:
         """Keep the first roll; remove other control batches, whose content is in the next roll and its snapshot."""
@@ -302,13 +302,13 @@ class _Output:
             else:
                 self.append(row.index, bytes(batch))
         elif kind is ControlKind.ROLL and not self.segment.rows:
-            self.append(row.index, self._roll(row, payload))
+            self.append(row.index, self._rewrite_roll(row, payload))
         elif row.offset > self.segment.compacted_to:
             self.append(row.index, bytes(batch))  # this part ends before it, and so may gaps
         else:
             self.remove(row.index, row.index, row.offset, header)
 
-    def _roll(self, row: Row, payload: bytes) -> bytes:
+    def _rewrite_roll(self, row: Row, payload: bytes) -> bytes:
         roll = decode_roll(payload)._replace(compacted_to=self.segment.compacted_to)
         offset = Offset(row.offset)
         batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
@@ -339,7 +339,7 @@ class _Output:
             self.segment.append_compacted(batch, read_header(batch))
 
     def is_sync_due(self) -> bool:
-        """Return whether much was written since the last sync; the caller then syncs."""
+        """Return whether a sync is due, because many bytes were written since the last one."""
         is_due = self.segment.written_position >= self._synced_position + _SYNC_BYTES
         if is_due:
             self._synced_position = self.segment.written_position

@@ -1,7 +1,7 @@
 """Opening of a lone log's directory: lock, meta file, first roll, recovery.
 
-A log exists from the moment its checkpoint does; a directory with a meta file, without a checkpoint and with nothing
-but its first roll is left from an interrupted creation, and is created again."""
+A log exists from the moment its checkpoint does; a directory with a meta file, without a checkpoint and with only
+its first roll is left from an interrupted creation, and is created again."""
 
 import logging
 import uuid
@@ -16,8 +16,8 @@ from raftlog.storage.directory import (
     LONE_LOG,
     META,
     SYNC_FAILED,
-    ancestors,
-    internal,
+    internal_path,
+    list_ancestors,
     lock_directory,
     make_directory,
     read_meta,
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenedLog(NamedTuple):
-    """Result of opening a directory."""
+    """Result of opening the directory of a lone log."""
 
     group_id: uuid.UUID
     lock: DirectoryLock
@@ -46,9 +46,11 @@ class OpenedLog(NamedTuple):
 
 
 def open_or_create(disk: Disk, path: str, config: LogConfig, clock: Callable[[], int], *, create: bool) -> OpenedLog:
-    """Lock and open the log in `path`, created when missing and `create`; raises `FormatError`, `DirectoryLocked`."""
+    """Lock and open the log in `path`; create it if it is missing and `create` is set.
+
+    Raises `FormatError` and `DirectoryLocked`."""
     _check_directory(disk, path, create)
-    make_directory(disk, internal(path))
+    make_directory(disk, internal_path(path))
     lock = lock_directory(disk, path)
     try:
         return _open_locked(disk, path, clock, lock)
@@ -71,8 +73,8 @@ def _check_directory(disk: Disk, path: str, create: bool) -> None:
 
 def _open_locked(disk: Disk, path: str, clock: Callable[[], int], lock: DirectoryLock) -> OpenedLog:
     group_id = _read_or_write_meta(disk, path)
-    checkpoint = CheckpointFile(disk, internal(path, CHECKPOINT))
-    recovery = Recovery(disk, path, checkpoint.newest, write_again=disk.exists(internal(path, SYNC_FAILED)))
+    checkpoint = CheckpointFile(disk, internal_path(path, CHECKPOINT))
+    recovery = Recovery(disk, path, checkpoint.newest, write_again=disk.exists(internal_path(path, SYNC_FAILED)))
     try:
         return _recover(disk, path, clock, lock, group_id, checkpoint, recovery)
     except BaseException:
@@ -91,8 +93,8 @@ def _recover(
     checkpoint: CheckpointFile,
     recovery: Recovery,
 ) -> OpenedLog:
-    # A checkpoint that is only in the page cache proves nothing: a killed process may not have synced it.
-    disk.sync([checkpoint.file], [internal(path)])
+    # A checkpoint that is only in the page cache is no proof: a killed process may not have synced it.
+    disk.sync([checkpoint.file], [internal_path(path)])
     recovery.run()
     if not recovery.segments:
         if checkpoint.newest:
@@ -100,17 +102,19 @@ def _recover(
                 f"{path} has lost its segment files: its checkpoint ends at offset "
                 f"{checkpoint.newest.next_offset}; restore the files from a copy"
             )
-        return _create(disk, path, clock, OpenedLog(group_id, lock, checkpoint, _empty(disk, path), recovery.report))
+        return _create(
+            disk, path, clock, OpenedLog(group_id, lock, checkpoint, _open_empty(disk, path), recovery.report)
+        )
     first = recovery.segments[0]
-    start = checkpoint.newest.log_start_offset if checkpoint.newest else _start_from_rolls(recovery.segments)
+    start = checkpoint.newest.log_start_offset if checkpoint.newest else _read_start_from_rolls(recovery.segments)
     log = SegmentedLog(disk, path, tuple(recovery.segments), Offset(max(start, first.base_offset)))
     log.mark_durable(log.last_index)
-    if disk.exists(internal(path, SYNC_FAILED)) and not recovery.report.damage:
-        disk.unlink(internal(path, SYNC_FAILED))
+    if disk.exists(internal_path(path, SYNC_FAILED)) and not recovery.report.damage:
+        disk.unlink(internal_path(path, SYNC_FAILED))
     return OpenedLog(group_id, lock, checkpoint, log, recovery.report)
 
 
-def _empty(disk: Disk, path: str) -> SegmentedLog:
+def _open_empty(disk: Disk, path: str) -> SegmentedLog:
     return SegmentedLog(disk, path, (), Offset(0))
 
 
@@ -122,9 +126,9 @@ def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) 
     disk.sync(*log.sync_targets())
     log.mark_durable(log.last_index)
     segment = log.active
-    disk.sync([segment.files.index], [path, *ancestors(path)])
+    disk.sync([segment.files.index], [path, *list_ancestors(path)])
     opened.checkpoint.write(Checkpoint(1, 0, 0, segment.end_position, 0, 1, segment.times.max_timestamp))
-    disk.sync([opened.checkpoint.file], [internal(path)])
+    disk.sync([opened.checkpoint.file], [internal_path(path)])
     return opened
 
 
@@ -136,7 +140,7 @@ def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
             return meta.uuid("group_id")
     except SmallFileDamaged as error:
         damage = error
-    group_id = _group_from_first_roll(disk, path)
+    group_id = _read_group_from_first_roll(disk, path)
     if damage is not None and group_id is None:
         raise damage
     if damage is not None:
@@ -146,8 +150,8 @@ def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
     return group_id
 
 
-def _group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
-    """Return the group id in the first segment, for a lost meta file."""
+def _read_group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
+    """Return the group id in the first segment's roll, for a log that lost its meta file."""
     bases = segment_bases(disk, path)
     if not bases:
         return None
@@ -158,13 +162,13 @@ def _group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
         segment.close()
     if roll is None:
         raise FormatError(
-            f"{path} has segments but neither {internal(path, META)} nor a first entry that could be read; "
+            f"{path} has segments but neither {internal_path(path, META)} nor a first entry that could be read; "
             "restore the meta file from a copy"
         )
     return roll.group_id
 
 
-def _start_from_rolls(segments: list[Segment]) -> int:
-    """Return the log start in the newest roll, for a log without a checkpoint."""
+def _read_start_from_rolls(segments: list[Segment]) -> int:
+    """Return the log start in the newest roll, for a log that lost its checkpoint."""
     starts = [roll.log_start_offset for segment in segments if (roll := read_roll(segment))]
     return max(starts, default=segments[0].base_offset)

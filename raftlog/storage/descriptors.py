@@ -1,8 +1,8 @@
 """Cache of open descriptors by file: a bounded number for any number of files, reopened on use.
 
-    open descriptors ≤ limit, beside those in use and those of unsynced files without a witness
+    open descriptors ≤ limit, except for those in use and those of unsynced files without a witness
 
-A file that was written and not yet synced gives up its descriptor only where a witness (see there) gets the error of a
+A file that was written and not yet synced gives up its descriptor only if a witness (see `witness`) gets the error of a
 failed write-back; it is then synced through that witness. The cache has a lock of its own: reads come from any thread.
 Called by `RealFile`."""
 
@@ -19,7 +19,7 @@ _SHRINK_STEPS = 32
 
 
 class CachedFile(Protocol):
-    """A file as the cache sees it."""
+    """Interface of a file to the cache of its descriptor."""
 
     path: str
     flags: int
@@ -27,16 +27,16 @@ class CachedFile(Protocol):
 
     @property
     def may_release(self) -> bool:
-        """Whether its descriptor may be closed now."""
+        """Whether the file's descriptor may be closed now."""
         ...
 
     def note_released(self) -> None:
-        """Record that its descriptor is closed, to be reopened on the next use."""
+        """Record that the file's descriptor is closed; the next use reopens it."""
         ...
 
 
-class Use:
-    """One use of a descriptor; while it lasts the cache does not close it."""
+class DescriptorUse:
+    """Use of a descriptor in a `with` block; meanwhile the cache does not close it."""
 
     __slots__ = ("_cache", "descriptor", "users")
 
@@ -45,7 +45,7 @@ class Use:
         self.descriptor = descriptor
         self.users = 0
 
-    def __enter__(self) -> "Use":
+    def __enter__(self) -> "DescriptorUse":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,13 +53,13 @@ class Use:
 
 
 class DescriptorCache:
-    """Descriptors, least recently used first. Above `limit` those are closed that may be."""
+    """Cache of descriptors, least recently used first. Above `limit` it closes those that may be closed."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._open: OrderedDict[CachedFile, Use] = OrderedDict()
-        self._dropped: set[Use] = set()
+        self._open: OrderedDict[CachedFile, DescriptorUse] = OrderedDict()
+        self._dropped: set[DescriptorUse] = set()
         self.shortage: OSError | None = None
         """Error of the last attempt to open a file, if no descriptor was left; None after a success."""
 
@@ -68,16 +68,16 @@ class DescriptorCache:
 
     def adopt(self, file: CachedFile, descriptor: int) -> None:
         with self._lock:
-            self._open[file] = Use(self, descriptor)
+            self._open[file] = DescriptorUse(self, descriptor)
             self._shrink()
 
-    def use(self, file: CachedFile) -> Use:
+    def use(self, file: CachedFile) -> DescriptorUse:
         with self._lock:
             if file.is_closed:
                 raise OSError(errno.EBADF, "the file was closed", file.path)
             use = self._open.get(file)
             if use is None:
-                use = self._open[file] = Use(self, self._open_path(file.path, file.flags))
+                use = self._open[file] = DescriptorUse(self, self._open_path(file.path, file.flags))
                 use.users = 1
                 self._shrink()
             else:
@@ -86,7 +86,7 @@ class DescriptorCache:
             return use
 
     def open_path(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """Open a file like `os.open`; when no descriptor is left, close one of a cached file and retry."""
+        """Open a file like `os.open`; if no descriptor is left, close one of a cached file and retry."""
         with self._lock:
             return self._open_path(path, flags, mode)
 
@@ -116,7 +116,7 @@ class DescriptorCache:
                 return True
         return False
 
-    def release(self, use: Use) -> None:
+    def release(self, use: DescriptorUse) -> None:
         with self._lock:
             use.users -= 1
             if not use.users and use in self._dropped:
@@ -136,7 +136,7 @@ class DescriptorCache:
                 os.close(use.descriptor)
 
     def _shrink(self) -> None:
-        """Close the least recently used; one that must stay moves to the other end, so that the search stays short."""
+        """Close the least recently used descriptors; those that must stay move to the end, to keep the search short."""
         excess = len(self._open) - self._limit
         for _ in range(min(_SHRINK_STEPS, len(self._open))):
             if excess <= 0:

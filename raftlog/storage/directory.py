@@ -1,6 +1,6 @@
 """The `.raftlog/` directory beside the data: meta file, lock, and subdirectories for damaged or removed files.
 
-The meta file is one JSON object on one line, readable for people, with a CRC-32C over the rest of it. It is written
+The meta file is one JSON object on one line, readable by people, with a CRC-32C over the rest of it. It is written
 under a temporary name, synced and renamed."""
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from raftlog.storage.json_file import JsonFile, read_json_file, replace_json
 
 INTERNAL = ".raftlog"
 FORMAT_VERSION = 2
-"""Version of the format; raised when an older program could no longer read a directory."""
+"""Version of the format; raised when older programs cannot read new directories any more."""
 FEATURE_LEVEL = 1
-"""Feature level; raised when a program may write something that an older one does not support."""
+"""Feature level; raised when a program may write data that older ones do not support."""
 
 META = "meta"
 LOCK = "lock"
@@ -26,12 +26,12 @@ LONE_LOG = "log"
 """Kind of directory in its meta file."""
 
 
-def internal(path: str, *names: str) -> str:
-    """Return a path inside the `.raftlog/` of `path`."""
+def internal_path(path: str, *names: str) -> str:
+    """Return the path of `names` inside the `.raftlog/` directory of `path`."""
     return "/".join((path, INTERNAL, *names))
 
 
-def ancestors(path: str) -> list[str]:
+def list_ancestors(path: str) -> list[str]:
     """Return the directories above `path`, nearest first."""
     found = []
     while path := path.rpartition("/")[0]:
@@ -40,15 +40,15 @@ def ancestors(path: str) -> list[str]:
 
 
 def is_inside(path: str, directory: str) -> bool:
-    """Return whether `path` is the directory, or lies in it."""
+    """Return whether `path` is the directory or is inside of it."""
     return path == directory or path.startswith(f"{directory}/")
 
 
 def sync_found_names(disk: Disk, path: str, *below: str) -> None:
-    """Make durable the names in `path` and in those of the directories `below` that exist; blocking.
+    """Sync the names in `path`, and in the directories `below` that exist; blocking.
 
-    A process that was killed between making a directory and syncing its name leaves one that later processes find.
-    """
+    A process that was killed between making a directory and syncing its name leaves a directory that may not be
+    durable."""
     disk.sync([], [directory for directory in (path, *below) if disk.exists(directory)])
 
 
@@ -73,7 +73,7 @@ def make_directory_unsynced(disk: Disk, path: str) -> list[str]:
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
     """Lock the directory; raises `DirectoryLocked`."""
     try:
-        return disk.lock(internal(path, LOCK))
+        return disk.lock(internal_path(path, LOCK))
     except BlockingIOError:
         raise DirectoryLocked(
             f"{path} is open in another process; stop that process, or use another directory"
@@ -87,15 +87,15 @@ def meta_fields(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
     """Write the meta file durably; `fields` are JSON values, `kind` is the kind of directory."""
-    replace_json(disk, internal(path, META), meta_fields(kind, fields))
+    replace_json(disk, internal_path(path, META), meta_fields(kind, fields))
 
 
 def read_meta(disk: Disk, path: str, kind: str) -> JsonFile | None:
-    """Return the meta file of a directory of this kind, or None.
+    """Return the meta file of a directory of this kind; None without one.
 
     Raises `SmallFileDamaged`, and `FormatError` when the directory is of another kind or version."""
     try:
-        meta = read_json_file(disk, internal(path, META))
+        meta = read_json_file(disk, internal_path(path, META))
         if meta is None:
             return None
         level = meta.number("feature_level")

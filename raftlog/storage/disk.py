@@ -1,8 +1,8 @@
-"""The file protocol: all access of raftlog to a disk.
+"""Interface to the file system: all access of raftlog to a disk.
 
 Two implementations: `RealDisk` (Linux, threads inside) and `SimulatedDisk` (in memory, deterministic, faulty on
 request). Reading and writing are immediate; a sync is a submitted operation with a completion, because it is the only
-call that takes long, and its caller has other work meanwhile. Names are absolute paths.
+slow call, and its caller has other work meanwhile. Names are absolute paths.
 
 Every method raises `OSError` as the operating system does; storage maps it to the error tree."""
 
@@ -12,17 +12,17 @@ from typing import Protocol, TypeAlias
 from raftlog.types import Buffer
 
 SyncDone: TypeAlias = Callable[[OSError | None], None]
-"""Callback, called exactly once, with the error of the first sync that failed or None."""
+"""Callback that is called exactly once, with the error of the first failed sync or None."""
 
 
 class File(Protocol):
-    """An open file. Reads may run in several threads at once, also while one thread writes."""
+    """Open file. Reads may run in several threads at once, also while one thread writes."""
 
     @property
     def path(self) -> str: ...
 
     def size(self) -> int:
-        """Return the bytes in the file now."""
+        """Return the present size of the file in bytes."""
         ...
 
     def read(self, position: int, length: int) -> bytes:
@@ -30,11 +30,11 @@ class File(Protocol):
         ...
 
     def prefetch(self) -> None:
-        """Announce that the whole file will be read soon; returns at once."""
+        """Announce that the whole file will be read soon; return at once."""
         ...
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers one after another from `position`. After an error any part of them may be written."""
+        """Write all buffers, one after another, from `position`. After an error any part of them may be written."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -42,21 +42,21 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the file; it may be open elsewhere. Never syncs."""
+        """Close this handle of the file, without a sync; other handles stay open."""
         ...
 
 
 class DirectoryLock(Protocol):
-    """An advisory lock, held until released or until the process ends."""
+    """Advisory lock, held until it is released or the process ends."""
 
     def release(self) -> None: ...
 
 
 class Disk(Protocol):
-    """A file system."""
+    """Interface to a file system."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open for reading and writing. `create` makes an empty file and raises `FileExistsError` over an old one.
+        """Open a file for reading and writing. `create` makes an empty file; raises `FileExistsError` if it exists.
 
         With `read_only` the file may belong to another user or to a read-only file system; writing raises `OSError`."""
         ...
@@ -84,7 +84,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Lock a file, created when missing; raises `BlockingIOError` when another process or caller holds it."""
+        """Lock a file, created if missing; raises `BlockingIOError` if another process or caller holds the lock."""
         ...
 
     @property
@@ -93,7 +93,7 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int:
-        """Return the bytes that can still be written to the file system of `path`."""
+        """Return the number of free bytes in the file system of `path`."""
         ...
 
     def total_bytes(self, path: str) -> int:
@@ -101,19 +101,19 @@ class Disk(Protocol):
         ...
 
     def descriptor_shortage(self, path: str) -> OSError | None:
-        """Return the error of the last attempt to open a file, if no descriptor was left; None after a success.
+        """Return the error if the last attempt to open a file found no descriptor; None after a success.
 
-        After such an error another attempt is made first, with the directory `path`."""
+        After such an error a new attempt is made first, with the directory `path`."""
         ...
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        """Sync and wait: for opening, cutting and offline tools. On the write path use `submit_sync`."""
+        """Sync and wait: for opening, cutting and offline tools. The write path uses `submit_sync`."""
         ...
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
-        """Start syncing the contents of `files` and the entries of `directories`, in this order.
+        """Start to sync the contents of `files` and the entries of `directories`, in this order.
 
         Writes before the call are covered, later ones may or may not be. `done` is called later, in the caller's
-        context, never from inside this call. A file that is closed meanwhile is left out: its unsynced writes may be
+        context, never from inside this call. A file that is closed meanwhile is skipped: its unsynced writes may be
         lost."""
         ...

@@ -9,17 +9,17 @@ from raftlog.records import Compression, ControlKind, read_control
 from raftlog.storage.disk import Disk
 from raftlog.storage.gap import GAP_VERSION, decode_gap
 from raftlog.storage.roll import RollMember, decode_roll
-from raftlog.storage.verify import StoredBatch, log_file_segment, walk_segment
+from raftlog.storage.verify import StoredBatch, open_log_file, walk_segment
 
 
 def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryview]]:
-    """Yield each batch of a segment file as JSON values, with its bytes; `"problem"` has the error of a bad one.
+    """Yield each batch of a segment file as JSON values, with its bytes; `"problem"` is the error of a bad batch.
 
-    Raises `FormatError` when the name is not that of a segment, and `OSError`."""
+    Raises `FormatError` if the file's name is not that of a segment, and `OSError`."""
     name = file.rpartition("/")[2]
     if not (name.endswith(".log") and len(name) == 24 and name[:20].isdigit()):
         raise FormatError(f"{file} is not a segment file: its name would be twenty digits and .log")
-    segment = log_file_segment(disk, file)
+    segment = open_log_file(disk, file)
     try:
         for stored in walk_segment(segment):
             yield _describe(stored), stored.batch
@@ -60,7 +60,7 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
         kind, payload = read_control(batch)
         described: dict[str, Any] = {"kind": kind.name.lower()}
         if kind is ControlKind.ROLL:
-            described |= {key: _plain(value) for key, value in decode_roll(payload)._asdict().items()}
+            described |= {key: _to_json_value(value) for key, value in decode_roll(payload)._asdict().items()}
         elif kind is ControlKind.GAP:
             described |= {"version": GAP_VERSION, **decode_gap(payload)._asdict()}
         return described
@@ -68,13 +68,13 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
         return {"problem": str(error)}
 
 
-def _plain(value: Any) -> Any:
-    """Return a field of a roll as JSON: a member is an object, a setting a pair."""
+def _to_json_value(value: Any) -> Any:
+    """Return a field of a roll as a JSON value: a member is an object, a setting a pair."""
     match value:
         case uuid.UUID():
             return str(value)
         case RollMember():
             return {"node_id": value.node_id, "disk_uuid": str(value.disk_uuid)}
         case tuple():
-            return [_plain(each) for each in value]
+            return [_to_json_value(each) for each in value]
     return value

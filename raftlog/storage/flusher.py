@@ -3,8 +3,8 @@
     durable index ≤ written index ≤ last index,   flushing bytes + unwritten bytes ≤ pending bytes
 
 Appends during a flush wait in memory for the next one. So the bytes that a power loss can tear are exactly those of one
-flush, at the end of the log. A write that failed is rolled back, so that its refusal is definite; a sync that failed
-ends the log. Called by the lone log alone, in its thread."""
+flush, at the end of the log. A failed write is rolled back, so that its refusal is definite; a failed sync ends the
+log. Called by the lone log alone, in its thread."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ from raftlog.types import Index
 
 
 class FlushOwner(Protocol):
-    """The log whose appends are flushed, as the flusher sees it."""
+    """Interface of the log whose appends are flushed."""
 
     config: LogConfig
     failure: RaftlogError | None
@@ -29,7 +29,7 @@ class FlushOwner(Protocol):
 
     def fail(self, failure: RaftlogError) -> None: ...
 
-    def sync_failed(self, error: OSError) -> SyncFailed: ...
+    def stop_after_failed_sync(self, error: OSError) -> SyncFailed: ...
 
 
 class Flusher:
@@ -37,7 +37,7 @@ class Flusher:
 
     def __init__(self, disk: Disk, path: str, log: SegmentedLog, checkpoints: Checkpointer, owner: FlushOwner) -> None:
         self.written_index = log.last_index
-        """Last index in the files; moved by writes and cuts."""
+        """Last index in the files; changed by writes and cuts."""
         self.pending_bytes = 0
         """Bytes appended and not yet durable."""
         self._disk = disk
@@ -46,11 +46,11 @@ class Flusher:
         self._checkpoints = checkpoints
         self._owner = owner
         self._appended_records = 0
-        """Records since the last flush began, for the flush policy."""
+        """Number of records since the last flush began, for the flush policy."""
         self._syncing: Index | None = None
-        """Last index that the flush under way covers."""
+        """Last index that the present flush covers; None without a flush."""
         self._run = 0
-        """Number of the newest flush; the completion of an older one is ignored."""
+        """Number of the newest flush; completions of older ones are ignored."""
         self._flush_again = False
         self._unwritten_bytes = 0
         self._flushing_bytes = 0
@@ -66,7 +66,7 @@ class Flusher:
         self._unwritten_bytes += size_bytes
 
     def note_cut(self) -> None:
-        """Take over the end of the log after a cut with nothing pending."""
+        """Take over the end of the log after a cut; no append may be pending."""
         self.written_index = self._log.last_index
 
     def stop(self) -> None:
@@ -74,7 +74,7 @@ class Flusher:
         self._syncing = None
 
     def maybe_flush(self) -> bool:
-        """Flush or write as the flush policy requires; return true when a flush was started or is due."""
+        """Flush or write as the flush policy requires; return True if a flush was started or is due."""
         if self._appended_records >= self._owner.config.flush_messages:
             self.flush()
             return True
@@ -83,7 +83,7 @@ class Flusher:
         return False
 
     def flush(self) -> None:
-        """Start to write and sync everything appended; while a flush is under way, the next one follows it."""
+        """Start to write and sync all appended batches, or to do so after the flush that is under way."""
         owner = self._owner
         if self._syncing is not None:
             self._flush_again = True
@@ -94,22 +94,22 @@ class Flusher:
         self._flushing_bytes, self._appended_records = self.pending_bytes, 0
         files, directories = self._log.sync_targets()
         self._run += 1
-        self._disk.submit_sync(files, directories, partial(self._flushed, self._run))
+        self._disk.submit_sync(files, directories, partial(self._complete_flush, self._run))
         if owner.config.flush_messages > 1:
             owner.on_progress()
 
     def _write(self) -> bool:
-        """Write everything appended to the files, or roll back all appends since the last write."""
+        """Write all appended batches to the files, or roll back all appends since the last write."""
         try:
             self._log.write()
         except OSError as error:
-            self._write_failed(error)
+            self._roll_back(error)
             return False
         self.written_index, self._unwritten_bytes = self._log.last_index, 0
         return True
 
-    def _write_failed(self, error: OSError) -> None:
-        """Roll back the unwritten appends, so that their refusal is definite; if that fails too, stop."""
+    def _roll_back(self, error: OSError) -> None:
+        """Roll back the unwritten appends, so that their refusal is definite; if that fails too, stop the log."""
         path, owner = self._path, self._owner
         try:
             self._log.roll_back(self.written_index)
@@ -128,10 +128,10 @@ class Flusher:
         owner.on_refused(Index(self.written_index + 1), refusal)
         owner.on_progress()
 
-    def _flushed(self, run: int, error: OSError | None) -> None:
+    def _complete_flush(self, run: int, error: OSError | None) -> None:
         owner = self._owner
         if error is not None:
-            owner.sync_failed(error)
+            owner.stop_after_failed_sync(error)
             return
         target = self._syncing
         if run != self._run or target is None:
@@ -155,7 +155,7 @@ class Flusher:
             self._checkpoints.maybe_start()
 
     def settle(self) -> None:
-        """Write and sync everything appended, and wait; appends that a full disk refuses are rolled back.
+        """Write and sync all appended batches, and wait; roll back appends that a full disk refuses.
 
         Raises `SyncFailed`."""
         self._write()
@@ -165,7 +165,7 @@ class Flusher:
             self._disk.sync(*self._log.sync_targets())
             self._log.mark_durable(self._log.last_index)
         except OSError as error:
-            raise self._owner.sync_failed(error) from error
+            raise self._owner.stop_after_failed_sync(error) from error
         self._syncing, self._flush_again = None, False
         self.pending_bytes = self._flushing_bytes = self._appended_records = 0
         self._owner.on_progress()

@@ -1,9 +1,9 @@
 """Gaps: control batches in place of removed or lost entries. docs/FORMATS.md, section 5, has the bytes.
 
 A gap has the index of the first entry that it replaces and spans the offsets of all of them, so that the chain of index
-and offset continues behind it. A gap of compaction (`REASON_COMPACTED`) may replace many entries, and occurs only in a
-compacted segment below its mark; one for damage that was accepted as lost (`REASON_LOST`) replaces one entry, or such a
-gap. Pure functions."""
+and offset continues after it. A gap of compaction (`REASON_COMPACTED`) may replace many entries, and occurs only in a
+compacted segment below its mark; a gap for damage that was accepted as lost (`REASON_LOST`) replaces one entry, or a
+gap of compaction. Pure functions."""
 
 import struct
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ GAP_VERSION: Final = 1
 REASON_COMPACTED: Final = 1
 REASON_LOST: Final = 2
 SPAN_MAX: Final = (1 << 31) - 1
-"""Offsets that one gap can span: lastOffsetDelta is an int32."""
+"""Greatest number of offsets that one gap can span, because lastOffsetDelta is an int32."""
 
 
 class Gap(NamedTuple):
@@ -33,7 +33,7 @@ class Gap(NamedTuple):
 
 
 def build_gap_batch(gap: Gap, timestamp_ms: int = 0) -> bytes:
-    """Return the stamped batch of a gap."""
+    """Build the stamped batch of a gap."""
     offset = Offset(gap.first_offset)
     payload = GAP.pack(GAP_VERSION, *gap)
     spanned = gap.end_offset - gap.first_offset
@@ -53,7 +53,7 @@ def decode_gap(payload: bytes) -> Gap:
 
 
 def gap_in(batch: Buffer, header: BatchHeader) -> Gap | None:
-    """Return the gap in a batch whose CRC is right; None for any other batch, and for an unreadable gap."""
+    """Return the gap in a batch whose CRC was checked; None if the batch is no gap, or an unreadable one."""
     if not header.is_control:
         return None
     try:
@@ -64,13 +64,13 @@ def gap_in(batch: Buffer, header: BatchHeader) -> Gap | None:
 
 
 def last_index_of(batch: Buffer, header: BatchHeader, index: int) -> int:
-    """Return the index of the last entry that the batch at `index` of a compacted segment stands for."""
+    """Return the last index that the batch at `index` of a compacted segment has or replaces."""
     gap = gap_in(batch, header)
     return gap.last_index if gap else index
 
 
 def gap_error(batch: Buffer, header: BatchHeader, index: int, compacted_to: int) -> str | None:
-    """Return the error in a gap at `index`; None for a correct one, and for a batch that is no gap."""
+    """Return the error in a gap at `index`; None if the gap is correct, or the batch is no gap."""
     gap = gap_in(batch, header)
     if gap is None:
         return None

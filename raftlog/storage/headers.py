@@ -1,6 +1,6 @@
-"""Headers of stored batches without the batches, for state that follows a log by its headers.
+"""Reads of batch headers without the batches, for state that needs only the headers of a log.
 
-A header is covered by its row's checksum, so it can be trusted without reading the rest. A mismatch ends a walk; the
+A header is covered by its row's checksum, so it can be trusted without reading the rest. A mismatch ends a scan; the
 reader of the whole entry gets the error. Neighbouring small batches are read with one call."""
 
 import struct
@@ -25,16 +25,16 @@ _PRODUCER_ID_AT: Final = 43
 
 
 class HeadersRead(NamedTuple):
-    """Headers of control batches and of batches with a producer id, with their indexes.
+    """Result of a scan: headers of control batches and of batches with a producer id, with their indexes.
 
-    Everything below `next_index` was examined."""
+    All entries below `next_index` were examined."""
 
     found: list[tuple[Index, memoryview]]
     next_index: Index
 
 
 def scan_headers(log: ReadableLog, first: Index, last: Index) -> HeadersRead:
-    """Read the headers of entries `first` to `last`, or of the first of them; of none where the first is damaged.
+    """Read the headers of entries `first` to `last`, or of some of the first; of none if the first is damaged.
 
     Raises `OSError`."""
     segment = log.segment_of_index(first)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.gap import last_index_of
-from raftlog.storage.rows import pack_row, restored_header, row_matches, unpack_row
+from raftlog.storage.rows import pack_row, restore_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 
 
@@ -23,7 +23,7 @@ class _Place(NamedTuple):
 
 def repair_index(segment: Segment) -> int:
     """Compare every row with its batch's header and repair damaged ones; return their number."""
-    return _repair_from(segment, 0, _begin(segment), until_sound=False)
+    return _repair_from(segment, 0, _first_place(segment), until_sound=False)
 
 
 def repair_row(segment: Segment, number: int) -> bool:
@@ -32,11 +32,11 @@ def repair_row(segment: Segment, number: int) -> bool:
     while first > 0 and (place := _place_after(segment, first - 1)) is None:
         first -= 1
     before = segment.row_bytes(number, 1)
-    _repair_from(segment, first, place or _begin(segment), until_sound=True, at_least=number)
+    _repair_from(segment, first, place or _first_place(segment), until_sound=True, at_least=number)
     return segment.row_bytes(number, 1) != before
 
 
-def _begin(segment: Segment) -> _Place:
+def _first_place(segment: Segment) -> _Place:
     return _Place(0, segment.base_offset, segment.base_index)
 
 
@@ -48,7 +48,7 @@ def _repair_from(segment: Segment, number: int, place: _Place, *, until_sound: b
             if until_sound and number > at_least:
                 break
         else:
-            after = _repair(segment, number, place)
+            after = _write_row(segment, number, place)
             if after is None:
                 break
             healed += 1
@@ -58,7 +58,7 @@ def _repair_from(segment: Segment, number: int, place: _Place, *, until_sound: b
 
 
 def _place_after(segment: Segment, number: int) -> _Place | None:
-    """Return the place behind a row that matches its batch's header; None when it does not match."""
+    """Return the place after a row that matches its batch's header; None if it does not match."""
     packed = segment.row_bytes(number, 1)
     row = unpack_row(packed)
     if not segment.may_be(number, row.index) or row.end > segment.end_position:
@@ -66,7 +66,7 @@ def _place_after(segment: Segment, number: int) -> _Place | None:
     head = segment.files.log.read(row.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None
-    restored = head if row_matches(packed, head) else restored_header(packed, head)
+    restored = head if row_matches(packed, head) else restore_header(packed, head)
     if restored is None:
         return None
     header = read_header(restored)
@@ -74,14 +74,14 @@ def _place_after(segment: Segment, number: int) -> _Place | None:
 
 
 def _last_index(segment: Segment, header: BatchHeader, position: int, index: int) -> int:
-    """Return the last index that the batch at a position stands for."""
+    """Return the last index that the batch at a position has or replaces."""
     if not segment.missing or not header.is_control:
         return index
     return last_index_of(segment.files.log.read(position, header.size), header, index)
 
 
-def _repair(segment: Segment, number: int, place: _Place) -> _Place | None:
-    """Write row `number` from the batch at `place`; return None when there is no undamaged batch."""
+def _write_row(segment: Segment, number: int, place: _Place) -> _Place | None:
+    """Write row `number` from the batch at `place`; return the next place, or None if that batch is damaged."""
     head = segment.files.log.read(place.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None

@@ -1,6 +1,6 @@
-"""Search for log directories in and below a directory, for tools that read all of them and change nothing.
+"""Search for log directories in and below a directory, for tools that only read them.
 
-Damaged, deleted and unknown logs under `.raftlog` (`damaged`, `trash`, `unknown`) are left out."""
+Damaged, deleted and unknown logs under `.raftlog` (`damaged`, `trash`, `unknown`) are skipped."""
 
 import os
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from raftlog.storage.directory import CHECKPOINT, INTERNAL
 _KEPT_ASIDE: Final = ("damaged", "trash", "unknown")
 
 
-def log_directories_below(directory: str) -> Iterator[str]:
-    """Yield the directories with segment files, or with the checkpoint of a log that lost them; in order of name."""
+def find_log_directories(directory: str) -> Iterator[str]:
+    """Yield the directories with segment files, or only with the checkpoint of a log that lost them, by name."""
     for path, names, files in os.walk(directory):
         names[:] = sorted(name for name in names if not (path.endswith(INTERNAL) and name in _KEPT_ASIDE))
         if any(_is_segment(name) for name in files) or os.path.exists(f"{path}/{INTERNAL}/{CHECKPOINT}"):

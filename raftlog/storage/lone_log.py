@@ -1,8 +1,8 @@
-"""A log without Raft: term 0, and every durable entry is committed.
+"""Log without Raft: term 0, and every durable entry is committed.
 
 It adds to a segmented log the parts that a replica gets from its Raft group: rolling by settings, a flush policy with
 group commit, a checkpoint, retention, and recovery. No threads and no waiting: a flush is started, and `on_progress` is
-called when it ended. Every call comes from one thread (or under one lock); only `read` may come from any.
+called when it has ended. Every call comes from one thread (or under one lock); only `read` may come from any.
 
     durable index ≤ acknowledged index ≤ last index
 
@@ -27,10 +27,10 @@ from raftlog.records import read_header
 from raftlog.storage.checkpoint import Checkpoint
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.creation import OpenedLog, open_or_create
-from raftlog.storage.directory import SYNC_FAILED, internal
+from raftlog.storage.directory import SYNC_FAILED, internal_path
 from raftlog.storage.disk import Disk
 from raftlog.storage.flusher import Flusher
-from raftlog.storage.retention import retained_from
+from raftlog.storage.retention import find_retained_start
 from raftlog.storage.roll import Roll
 from raftlog.storage.scrub import Scrub, ScrubProgress
 from raftlog.topic_config import LogConfig
@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 NO_TERM = Term(0)
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """Result of an append: offsets `base_offset` … `next_offset − 1`, the last entry at `index`."""
 
     base_offset: Offset
@@ -49,7 +49,7 @@ class Appended(NamedTuple):
 
 
 class LoneLog:
-    """An open log; `open` makes one."""
+    """Open log without Raft; created by `open`."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class LoneLog:
         self.damage: CorruptBatch | None = opened.report.damage[0] if opened.report.damage else None
         """First damage found, on opening, by a read or by the scrub; while it is set appends are refused."""
         self.failure: RaftlogError | None = None
-        """Reason why the log accepts nothing any more: closed, or a sync failed. Set once."""
+        """Reason why the log accepts no appends any more: it was closed, or a sync failed. Set once."""
         self.on_progress = on_progress
         self.on_refused = on_refused
         self._clock = clock
         self._log = opened.log
         self._lock = opened.lock
-        self._checkpoints = Checkpointer(disk, opened.log, opened.checkpoint, self._checkpoint_failed)
+        self._checkpoints = Checkpointer(disk, opened.log, opened.checkpoint, self._stop_after_failed_checkpoint)
         self._flusher = Flusher(disk, path, opened.log, self._checkpoints, self)
         self._scrub = Scrub(opened.log)
 
@@ -91,7 +91,7 @@ class LoneLog:
         on_progress: Callable[[], None] = lambda: None,
         on_refused: Callable[[Index, RaftlogError], None] = lambda index, error: None,
     ) -> "LoneLog":
-        """Open the log in directory `path`, recovering it; waits for the disk.
+        """Open and recover the log in directory `path`; blocking.
 
         `clock` returns milliseconds since 1970. `on_refused(index, error)` is called when appends from `index` on were
         rolled back because they could not be written: they definitely failed. Raises `FormatError`, `DirectoryLocked`,
@@ -116,7 +116,7 @@ class LoneLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """End of the durable records: readers see offsets below it."""
+        """Offset after the last durable record: readers see offsets below it."""
         return self._log.durable_offset
 
     @property
@@ -151,8 +151,8 @@ class LoneLog:
 
     # appending
 
-    def append(self, batches: Sequence[Buffer]) -> Appended:
-        """Append batches that were checked or built here, in order; they are stamped, and held until the next flush.
+    def append(self, batches: Sequence[Buffer]) -> AppendResult:
+        """Append checked batches in order; they are stamped, and held in memory until the next flush.
 
         Writable buffers are stamped in place and must not change afterwards. Raises `LogDamaged`, `LogClosed`,
         `SyncFailed` or `RecordTooLarge`; then nothing was appended."""
@@ -169,10 +169,10 @@ class LoneLog:
             self._maybe_roll(len(batch))
             log.append(batch, header, NO_TERM)
             self._flusher.note_appended(header.record_count, len(batch))
-        return Appended(base_offset, log.next_offset, log.last_index)
+        return AppendResult(base_offset, log.next_offset, log.last_index)
 
     def check_writable(self) -> None:
-        """Raise the reason why the log refuses appends, if there is one."""
+        """Raise the error with which the log refuses appends, if it refuses them."""
         if self.failure:
             raise self.failure
         if self.damage:
@@ -208,14 +208,14 @@ class LoneLog:
     # flushing
 
     def maybe_flush(self) -> bool:
-        """Flush or write as the flush policy requires; return true when a flush was started or is due."""
+        """Flush or write as the flush policy requires; return True if a flush was started or is due."""
         return self._flusher.maybe_flush()
 
     def flush(self) -> None:
-        """Start to write and sync everything appended; while a flush is under way, the next one follows it."""
+        """Start to write and sync all appended batches, or to do so after the flush that is under way."""
         self._flusher.flush()
 
-    def sync_failed(self, error: OSError) -> SyncFailed:
+    def stop_after_failed_sync(self, error: OSError) -> SyncFailed:
         """Stop the log after a failed sync, because the content of the disk is unknown; return the error."""
         failure = SyncFailed(
             f"{self.path}: a sync failed: {error}; what the disk holds is unknown, so the log stops. "
@@ -228,20 +228,20 @@ class LoneLog:
         return failure
 
     def _mark_sync_failed(self) -> None:
-        """Leave a marker for the next opening: the page cache may show data as clean that is not on the disk."""
-        marker = internal(self.path, SYNC_FAILED)
+        """Create a marker file for the next opening: clean pages in the page cache may not be on the disk."""
+        marker = internal_path(self.path, SYNC_FAILED)
         try:
             if not self.disk.exists(marker):
                 self.disk.open(marker, create=True).close()
         except OSError as error:
             _logger.error("%s: cannot create the marker of a failed sync (%s)", self.path, error)
 
-    def _checkpoint_failed(self, problem: str, error: OSError) -> None:
+    def _stop_after_failed_checkpoint(self, problem: str, error: OSError) -> None:
         self._mark_sync_failed()
         self.fail(SyncFailed(f"{self.path}: {problem}: {error}; the log accepts no appends until it is opened again"))
 
-    def interrupted(self, error: BaseException) -> None:
-        """Stop the log after an interrupted change; the files stay as a kill would leave them."""
+    def stop_after_interruption(self, error: BaseException) -> None:
+        """Stop the log after an interrupted change; the files stay as after a kill."""
         if self.failure is None:
             self._flusher.stop()
             self.fail(
@@ -254,24 +254,24 @@ class LoneLog:
             self.on_progress()  # the call that stopped the log may have been interrupted before it
 
     def fail(self, failure: RaftlogError) -> None:
-        """Refuse everything from now on, for this reason."""
+        """Stop the log: all later calls fail with this error."""
         self.failure = failure
         self.on_progress()
 
     def checkpoint(self) -> Checkpoint:
-        """Take a checkpoint and wait for it: batches that are durable now are not read again on opening."""
+        """Take a checkpoint and wait for it: the next opening does not read batches that are durable now."""
         try:
             return self._checkpoints.take()
         except OSError as error:
-            raise self.sync_failed(error) from error
+            raise self.stop_after_failed_sync(error) from error
 
     # reading
 
     def read(self, offset: int, max_bytes: int, *, end_offset: Offset | None = None) -> list[memoryview]:
         """Return stored client batches from the one that holds `offset` on, checked, up to the high watermark.
 
-        One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The first
-        batch may begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`."""
+        One memoryview for each batch; at least one batch even if it is larger than `max_bytes`; none at the end. The
+        first batch may begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`."""
         if isinstance(self.failure, LogClosed):
             raise self.failure
         try:
@@ -285,11 +285,11 @@ class LoneLog:
         return self._log.offset_for_timestamp(timestamp_ms)
 
     def note_damage(self, damage: CorruptBatch) -> None:
-        """Record damage that was found; appends are refused from now on."""
+        """Record damage that was found; later appends are refused."""
         self.damage = self.damage or damage
 
     def scrub_slice(self, max_bytes: int) -> ScrubProgress:
-        """Check about `max_bytes` more of the stored batches; damage is recorded, and refuses later appends."""
+        """Check about `max_bytes` more of the stored batches; record damage, which refuses later appends."""
         progress = self._scrub.run_slice(max_bytes)
         if progress.damage:
             self.note_damage(progress.damage)
@@ -311,16 +311,16 @@ class LoneLog:
         newest = self._checkpoints.cancel()
         try:
             if newest and newest.last_index >= segment.base_index + rows:
-                self._checkpoints.store(self._checkpoints.at(segment, rows, offset))
+                self._checkpoints.store(self._checkpoints.build_at(segment, rows, offset))
             self._log.cut(segment, rows)
         except OSError as error:
-            raise self.sync_failed(error) from error
+            raise self.stop_after_failed_sync(error) from error
         self._flusher.note_cut()
 
     def trim(self, offset: int) -> Offset:
         """Raise the log start to `offset` and delete the segments that lie wholly below; return the log start.
 
-        Raises `OffsetOutOfRange` above the high watermark; below the log start nothing happens."""
+        Raises `OffsetOutOfRange` above the high watermark; does nothing below the log start."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         self.check_writable()
@@ -332,7 +332,7 @@ class LoneLog:
 
     def clean(self) -> int:
         """Delete the closed segments that retention no longer keeps; return the bytes freed."""
-        from_offset = retained_from(self._log.segments, self.config, self._clock())
+        from_offset = find_retained_start(self._log.segments, self.config, self._clock())
         if self.failure or self.damage or from_offset <= self.log_start_offset:
             return 0
         before = self.size_bytes

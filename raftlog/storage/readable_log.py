@@ -2,7 +2,7 @@
 
     log start offset ≤ durable offset ≤ next offset
 
-Reading changes nothing but damaged index rows, which it rewrites. `read` and `offset_for_timestamp` may be called by
+Reads change only damaged index rows, which they rewrite. `read` and `offset_for_timestamp` may be called by
 any thread at any time: segments are held in a tuple that is replaced, never changed, a row is published before the
 durable offset passes it, and a read is repeated when a cut or trim in another thread interfered. Appends, cuts and
 trims are in `segmented_log`."""
@@ -18,7 +18,7 @@ from raftlog.records import HEADER_SIZE, crc_matches, open_in_steps, read_header
 from raftlog.records.header import CONTROL_BIT
 from raftlog.storage.disk import Disk
 from raftlog.storage.index_repair import repair_index, repair_row
-from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_rows
+from raftlog.storage.rows import ROW_SIZE, Row, restore_header, row_matches, unpack_rows
 from raftlog.storage.segment import Segment
 from raftlog.types import Buffer, Index, Offset, Position
 
@@ -31,11 +31,11 @@ _CUT_PAUSE_S = 0.0005
 """Pause of a reader in another thread before it checks again whether a cut has ended."""
 _WALK_BYTES = 1 << 20
 _NO_END = Offset(1 << 64)
-"""Offset above any that a row can have, also a damaged one."""
+"""Offset above any offset that a row can have, even a damaged row."""
 _ROWS_NO_MAX = 1 << 62
 
 
-def _finished(lookup: Lookup) -> tuple[Offset, int] | None:
+def _run_to_end(lookup: Lookup) -> tuple[Offset, int] | None:
     while True:
         try:
             next(lookup)
@@ -45,7 +45,7 @@ def _finished(lookup: Lookup) -> tuple[Offset, int] | None:
 
 
 class _RowsRead(NamedTuple):
-    """Number of rows that a read examined, the offset behind them, and the client batches among theirs."""
+    """Result of a read: number of examined rows, the offset after them, and their client batches."""
 
     count: int  # type: ignore[assignment]  # tuple.count is never wanted here
     next_offset: int
@@ -63,13 +63,13 @@ class ReadableLog:
         """Last segment; unset while the log has none."""
         self._hold(segments)
         self.log_start_offset = log_start_offset
-        """Lowest readable offset; moved up by `trim`, never above the durable offset."""
+        """Lowest readable offset; raised by `trim`, never above the durable offset."""
         self.durable_index = Index(0)
-        """Largest index synced together with every predecessor; moved by `mark_durable` and the cuts."""
+        """Largest index that is synced together with all before it; changed by `mark_durable` and cuts."""
         self.durable_offset = Offset(0) if segments else log_start_offset
         """Offset after the last durable record; readers see offsets below it."""
         self.generation = 0
-        """Number of beginnings and ends of cuts and trims, so odd during one; a reader compares it before and after a
+        """Number of begun and ended cuts and trims, so it is odd during one; a reader compares it before and after a
         read."""
 
     def _hold(self, segments: tuple[Segment, ...]) -> None:
@@ -85,8 +85,8 @@ class ReadableLog:
         return Index(self.active.next_index - 1 if self.segments else 0)
 
     @property
-    def uncompacted_from(self) -> Segment:
-        """First segment that was not compacted: behind its beginning every entry has its own bytes and row."""
+    def first_uncompacted_segment(self) -> Segment:
+        """First segment that was not compacted: from its beginning on every entry has its own bytes and row."""
         return next((segment for segment in self.segments if not segment.is_compacted), self.active)
 
     @property
@@ -96,7 +96,7 @@ class ReadableLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all `.log` files, unwritten batches included."""
+        """Size of all `.log` files in bytes, unwritten batches included."""
         return sum(segment.end_position for segment in self.segments)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class ReadableLog:
     # finding
 
     def offset_after(self, index: Index) -> Offset:
-        """Return the offset that follows entry `index`; index 0 is the one before the log's first."""
+        """Return the offset after entry `index`; for index 0, the offset of the first entry."""
         if not self.segments:
             return self.log_start_offset
         segment = self.segment_of_index(index)
@@ -115,22 +115,22 @@ class ReadableLog:
         return Offset(segment.row(segment.number_of(index + 1)).offset)
 
     def segment_of_index(self, index: int) -> Segment:
-        """Return the segment that holds entry `index`, or would."""
+        """Return the segment that holds entry `index`, or would hold it."""
         segments = self.segments
         return segments[max(0, bisect_right(segments, index, key=lambda segment: segment.base_index) - 1)]
 
     def segment_of_offset(self, offset: int) -> Segment:
-        """Return the segment that holds record `offset`, or would."""
+        """Return the segment that holds record `offset`, or would hold it."""
         segments = self.segments
         return segments[max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)]
 
     # reading
 
     def read(self, offset: int, max_bytes: int, end_offset: Offset | None = None) -> list[memoryview]:
-        """Return stored client batches from the one that holds `offset` on, durable and below `end_offset`, checked.
+        """Return durable client batches below `end_offset`, from the one that holds `offset` on, after a check.
 
-        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange` outside
-        the log and `CorruptBatch` where row, header or CRC disagree."""
+        At least one batch, even if it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange` outside
+        the log and `CorruptBatch` if row, header or CRC disagree."""
 
         def attempt() -> list[memoryview]:
             end = self.durable_offset if end_offset is None else min(end_offset, self.durable_offset)
@@ -138,10 +138,10 @@ class ReadableLog:
                 raise OffsetOutOfRange(offset, self.log_start_offset, self.durable_offset)
             return self._read(offset, max_bytes, end)
 
-        return self._undisturbed(attempt)
+        return self._retry_until_undisturbed(attempt)
 
-    def _undisturbed(self, attempt: Callable[[], _T]) -> _T:
-        """Return the result of an attempt with which no cut or trim in another thread interfered."""
+    def _retry_until_undisturbed(self, attempt: Callable[[], _T]) -> _T:
+        """Repeat an attempt until no cut or trim in another thread interfered with it, and return its result."""
         while True:
             generation = self.generation
             if generation % 2:
@@ -160,7 +160,7 @@ class ReadableLog:
         while offset < end_offset:
             segment = self.segment_of_offset(offset)
             if offset >= segment.next_offset:
-                raise self._missing(segment, offset)
+                raise self._missing_error(segment, offset)
             first = self._find_row(segment, offset)
             reached = offset
             while rows_read := self._read_rows(segment, first, max_bytes, end_offset):
@@ -169,16 +169,16 @@ class ReadableLog:
                 first += rows_read.count
                 reached = max(reached, rows_read.next_offset)
             if reached == offset and not repair_index(segment):
-                raise self._missing(segment, offset)
+                raise self._missing_error(segment, offset)
             offset = reached
         return []
 
     @staticmethod
-    def _missing(segment: Segment, offset: int) -> CorruptBatch:
+    def _missing_error(segment: Segment, offset: int) -> CorruptBatch:
         return CorruptBatch(segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing")
 
     def _find_row(self, segment: Segment, offset: int) -> int:
-        """Return `Segment.find_row`; where a damaged row may have misled it, repair the index and search again."""
+        """Search like `Segment.find_row`; if a damaged row may have misled it, repair the index and search again."""
         for _ in range(2):
             number = segment.find_row(offset)
             row = segment.row(number)
@@ -190,8 +190,8 @@ class ReadableLog:
         raise CorruptBatch(segment.files.index.path, Position(number * ROW_SIZE), Offset(offset), "the row is damaged")
 
     def _read_rows(self, segment: Segment, first: int, max_bytes: int, end_offset: Offset) -> "_RowsRead | None":
-        """Read the client batches in the rows from `first` on; return None when there are no rows."""
-        packed, rows = self._rows_within(segment, first, max_bytes, end_offset)
+        """Read the client batches of the rows from `first` on; return None if there are no rows."""
+        packed, rows = self._select_rows(segment, first, max_bytes, end_offset)
         if not rows:
             return None
         start = rows[0].position
@@ -205,17 +205,17 @@ class ReadableLog:
                     return self._read_rows(segment, first, max_bytes, end_offset)
                 if batches:
                     return _RowsRead(number, row.offset, batches)
-                raise self.corrupt(segment, row, reason)
+                raise self.corruption_error(segment, row, reason)
             if not batch[22] & CONTROL_BIT:
                 batches.append(batch)
         next_offset = read_header(batch).next_offset
         segment.note_hint(next_offset, first + len(rows))
         return _RowsRead(len(rows), next_offset, batches)
 
-    def _rows_within(
+    def _select_rows(
         self, segment: Segment, first: int, max_bytes: int, end_offset: Offset, rows_max: int = _ROWS_NO_MAX
     ) -> tuple[memoryview, list[Row]]:
-        """Return rows from `first` on that begin below `end_offset` and together fit `max_bytes` (at least one)."""
+        """Return rows from `first` on that begin below `end_offset` and fit into `max_bytes`, but at least one."""
         packed = b""
         rows: list[Row] = []
         position = limit = -1
@@ -226,8 +226,8 @@ class ReadableLog:
                     if rows:
                         return memoryview(packed), rows
                     if not repair_row(segment, first):
-                        raise self.corrupt(segment, row, "its index row is damaged")
-                    return self._rows_within(segment, first, max_bytes, end_offset, rows_max)
+                        raise self.corruption_error(segment, row, "its index row is damaged")
+                    return self._select_rows(segment, first, max_bytes, end_offset, rows_max)
                 if limit < 0:
                     limit = row.position + max_bytes
                 elif row.end > limit:
@@ -240,7 +240,7 @@ class ReadableLog:
 
     @staticmethod
     def _is_plausible(segment: Segment, row: Row, number: int, position: int) -> bool:
-        """Return whether the bytes that a row points to may be read; `position` ends the row before, or is −1."""
+        """Return whether a row's position and length are plausible; `position` is the end of the row before, or −1."""
         return (
             segment.may_be(number, row.index)
             and (row.position == position or position < 0)
@@ -250,7 +250,7 @@ class ReadableLog:
 
     @staticmethod
     def batch_error(row_bytes: Buffer, row: Row, batch: Buffer) -> str | None:
-        """Return the error in a stored batch; None when row, header and CRC agree."""
+        """Return the error in a stored batch; None if row, header and CRC agree."""
         if len(batch) < row.length:
             return f"the file ends {row.length - len(batch)} bytes too early"
         view = memoryview(batch)
@@ -261,15 +261,15 @@ class ReadableLog:
         return None
 
     @staticmethod
-    def corrupt(segment: Segment, row: Row, reason: str) -> CorruptBatch:
-        """Return the error for a damaged batch, with its position."""
+    def corruption_error(segment: Segment, row: Row, reason: str) -> CorruptBatch:
+        """Return the error for a damaged batch, with the batch's position."""
         return CorruptBatch(segment.files.log.path, Position(row.position), Offset(row.offset), reason)
 
     def walk(self, segment: Segment, first: int = 0) -> Iterator[tuple[int, Row, memoryview, str | None]]:
-        """Yield rows of a segment from `first` on with number, batch and its error, read in large pieces."""
+        """Yield the rows of a segment from `first` on: number, row, batch and its error. Read in large pieces."""
         number = first
         while True:
-            packed, rows = self._rows_within(segment, number, _WALK_BYTES, _NO_END)
+            packed, rows = self._select_rows(segment, number, _WALK_BYTES, _NO_END)
             if not rows:
                 return
             start = rows[0].position
@@ -282,14 +282,14 @@ class ReadableLog:
     def offset_for_timestamp(self, timestamp: int, start: int = 0) -> tuple[Offset, int] | None:
         """Return offset and timestamp of the first durable record from `start` on at `timestamp` or later.
 
-        As in KIP-79. Where that may be one that cannot be decoded it is the first of those, with the batch's newest
-        timestamp: readers continue there, and get the error."""
-        return self._undisturbed(
-            lambda: _finished(self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
+        As in KIP-79. If an undecodable batch may hold that record, return its first offset and its newest timestamp:
+        readers continue there, and get the error."""
+        return self._retry_until_undisturbed(
+            lambda: _run_to_end(self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
         )
 
     def offset_for_timestamp_in_steps(self, timestamp: int, start: int = 0) -> Lookup:
-        """Look up like `offset_for_timestamp`, in steps, for an owner whose only thread also cuts and trims."""
+        """Look up like `offset_for_timestamp`, but in steps, for an owner whose only thread also cuts and trims."""
         while True:
             generation, steps = (
                 self.generation,
@@ -311,7 +311,7 @@ class ReadableLog:
                 if row.index > self.durable_index:
                     return None
                 if reason and not repair_row(segment, number):
-                    raise self.corrupt(segment, row, reason)
+                    raise self.corruption_error(segment, row, reason)
                 header = read_header(batch)
                 if header.is_control or header.max_timestamp < timestamp or header.next_offset <= start:
                     yield
@@ -337,29 +337,29 @@ class ReadableLog:
         )
         return segment.row(segment.number_of(index))
 
-    def checked_row_at(self, index: Index) -> Row:
+    def check_row_at(self, index: Index) -> Row:
         """Return the index row of an entry, compared with the batch's header and repaired if damaged.
 
-        A row whose header is damaged counts when it fits between its neighbours. Raises `CorruptBatch` where neither
-        row nor header can be trusted."""
+        A row whose header is damaged counts if it fits between its neighbours. Raises `CorruptBatch` if neither row
+        nor header can be trusted."""
         row = self.row_at(index)
         segment = self.segment_of_index(index)
         number = segment.number_of(index)
         if number >= segment.rows_published:
-            return row  # it was never written to the file
+            return row  # the row was never written to the file
         packed = segment.row_bytes(number, 1)
         in_place = segment.may_be(number, row.index) and row.end <= segment.end_position
         head = segment.files.log.read(row.position, HEADER_SIZE) if in_place else b""
-        if len(head) == HEADER_SIZE and (row_matches(packed, head) or restored_header(packed, head)):
+        if len(head) == HEADER_SIZE and (row_matches(packed, head) or restore_header(packed, head)):
             return row
         if repair_row(segment, number):
             return segment.row(number)
         if not self._fits_between_neighbours(segment, number, row):
-            raise self.corrupt(segment, row, "both its index row and its header are damaged")
+            raise self.corruption_error(segment, row, "both its index row and its header are damaged")
         return row
 
     def _fits_between_neighbours(self, segment: Segment, number: int, row: Row) -> bool:
-        """Return whether term and position of a row are the only ones that fit between the rows around it."""
+        """Return whether term and position of a row are determined by the rows before and after it."""
         index = segment.base_index + number
         before = self.row_at(Index(index - 1)) if index > self.segments[0].base_index else None
         after = self.row_at(Index(index + 1)) if index < self.last_index else before
@@ -374,10 +374,10 @@ class ReadableLog:
     def read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
         """Return the written entries `first_index` to `last_index` with their rows, control batches too.
 
-        Each is checked. At least one, even when it is larger than `max_bytes`; perhaps fewer than requested, because
-        they end with the segment or before a damaged one. Raises `CorruptBatch` when the first is damaged."""
+        All are checked. At least one, even if it is larger than `max_bytes`; perhaps fewer than requested, because
+        the result ends with the segment or before a damaged entry. Raises `CorruptBatch` if the first is damaged."""
         assert first_index <= last_index <= self.last_index, f"{first_index} to {last_index} of {self.last_index}"
-        return self._undisturbed(lambda: self._read_entries(first_index, last_index, max_bytes))
+        return self._retry_until_undisturbed(lambda: self._read_entries(first_index, last_index, max_bytes))
 
     def _read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
         segment = self.segment_of_index(first_index)
@@ -388,8 +388,8 @@ class ReadableLog:
     def read_rows(
         self, segment: Segment, first: int, max_bytes: int, rows_max: int = _ROWS_NO_MAX
     ) -> list[tuple[Row, memoryview]]:
-        """Read entries like `read_entries`, in one segment, by the number of their first row, which exists."""
-        packed, rows = self._rows_within(segment, first, max_bytes, _NO_END, rows_max)
+        """Read entries of one segment like `read_entries`, from row number `first` on, which exists."""
+        packed, rows = self._select_rows(segment, first, max_bytes, _NO_END, rows_max)
         written = segment.written_position
         assert rows, f"no row {first} in segment {segment.base_offset}"
         assert rows[0].end <= written, f"row {first} ends at {rows[0].end}, {written} bytes are written"
@@ -408,5 +408,5 @@ class ReadableLog:
             elif found:
                 break
             else:
-                raise self.corrupt(segment, row, reason)
+                raise self.corruption_error(segment, row, reason)
         return found

@@ -1,10 +1,10 @@
-"""The file protocol on a real file system (Linux).
+"""Implementation of `disk` on a real file system (Linux).
 
 Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. The lock of a
-directory comes with a witness for its file system (see there) until it is released: with it a file that was written
+directory holds a witness for its file system (see `witness`) until it is released: with it a file that was written
 and not yet synced can give up its descriptor, and many files and directories are synced by one call.
 
-Files are created with mode 0600 and directories with 0700, whatever the umask allows; existing ones keep their mode.
+Files are created with mode 0600 and directories with 0700, whatever the umask allows; existing ones keep their modes.
 
 Threads: syncs run wherever `run` puts them; their completions return through `post`. Everything else runs in the
 caller's thread. The descriptor cache has a lock of its own, so reads may come from any thread."""
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from raftlog.storage.descriptors import DescriptorCache, Use
+from raftlog.storage.descriptors import DescriptorCache, DescriptorUse
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
 from raftlog.storage.syncs.aio_syncs import AioSyncs
 from raftlog.storage.syncs.sync_choice import SyncChoice
@@ -33,16 +33,16 @@ FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MANY = 32
-"""Number of files and directories from which on one sync of the whole file system is cheaper."""
+"""Least number of files and directories for which one sync of the whole file system is cheaper."""
 _IOV_MAX = 1024
 _TRUSTED_LENGTH = 16 << 20
-"""Length above which a read is cut to the file's size first: the length may come from damaged bytes."""
+"""Length above which a read is limited to the file's size: the length may come from damaged bytes."""
 
 Job = Callable[[], None]
 
 
 class RealDisk:
-    """Files of the operating system. `run` executes a blocking job; `post` runs a completion for the owner."""
+    """File system of the operating system. `run` executes a blocking job; `post` runs a completion for the owner."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class RealDisk:
         self._aio = aio
         self._choice = choice
         self._waiting_syncs: deque[Job] = deque()
-        """Submitted syncs that found no descriptor."""
+        """Submitted syncs for which no descriptor was left."""
         self._witnesses: dict[int, Witness] = {}
-        """Witnesses by the number of the device."""
+        """Witnesses by device number."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR, self._aio)
@@ -145,8 +145,8 @@ class RealDisk:
         return shortage
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        mine = [_own(file) for file in files]
-        if len(files) + len(directories) >= _MANY and (witness := self._witness_of(mine, directories)):
+        mine = [_check_own(file) for file in files]
+        if len(files) + len(directories) >= _MANY and (witness := self._find_witness(mine, directories)):
             _sync_together(witness, mine)
             return
         for file in mine:
@@ -161,8 +161,8 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
-    def _witness_of(self, files: Sequence["RealFile"], directories: Sequence[str]) -> Witness | None:
-        """Return the witness that covers all of them, or None."""
+    def _find_witness(self, files: Sequence["RealFile"], directories: Sequence[str]) -> Witness | None:
+        """Return the witness that covers all files and directories, or None."""
         witness = files[0].witness if files else self._witnesses.get(os.stat(directories[0]).st_dev)
         if witness is None or any(file.witness is not witness for file in files):
             return None
@@ -170,28 +170,28 @@ class RealDisk:
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         for file in files:
-            assert not _own(file).is_closed, f"{file.path} was closed before its sync"
+            assert not _check_own(file).is_closed, f"{file.path} was closed before its sync"
         if self._aio is not None and len(files) == 1 and not directories:
-            by_aio = self._choice is None or self._choice.next_by_aio()
-            if by_aio and _own(files[0]).submit_sync(self._timed(done, by_aio=True)):
+            by_aio = self._choice is None or self._choice.choose_aio()
+            if by_aio and _check_own(files[0]).submit_sync(self._measure(done, by_aio=True)):
                 return
-            done = self._timed(done, by_aio=False)  # also of a sync that AIO did not take
+            done = self._measure(done, by_aio=False)  # also of a sync that AIO did not take
         self._run(partial(self._sync_and_post, files, directories, done))
 
-    def _timed(self, done: SyncDone, *, by_aio: bool) -> SyncDone:
-        """Return a completion that records the time since now for the choice of the method, if there is one."""
+    def _measure(self, done: SyncDone, *, by_aio: bool) -> SyncDone:
+        """Return a completion that also records the duration of a sync, if the method is chosen by duration."""
         if self._choice is None:
             return done
         return partial(_note_time, self._choice, by_aio, time.perf_counter(), done)
 
     def _sync_and_post(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
-        """Sync in a thread and post the completion. No reference to itself: each sync would leave a reference cycle."""
+        """Sync in a thread and post the completion. A nested function would leave a reference cycle for each sync."""
         failure: OSError | None = None
         try:
             self.sync(files, directories)
         except OSError as error:
             if self._waits_for_descriptors and lacks_descriptors(error):
-                # A file could not be opened: no sync failed.
+                # A file could not be opened, but no sync failed.
                 self._waiting_syncs.append(partial(self._sync_and_post, files, directories, done))
                 return
             failure = error
@@ -199,7 +199,7 @@ class RealDisk:
 
 
 class RealFile:
-    """A file by its path; the cache opens and closes its descriptor."""
+    """File of a real file system; the cache opens and closes its descriptor."""
 
     def __init__(self, path: str, descriptors: DescriptorCache, access: int, aio: AioSyncs | None = None) -> None:
         self.path = path
@@ -209,17 +209,17 @@ class RealFile:
         self.writes = 0
         """Number of writes and truncations; changed by the writer only."""
         self.writes_synced = 0
-        """Value of `writes` that a returned sync covered; `writes_synced ≤ writes`."""
+        """Value of `writes` that a completed sync covered; `writes_synced ≤ writes`."""
         self.witness: Witness | None = None
         """Witness that reports failed write-backs while the descriptor is closed."""
         self._writes_at_release = 0
-        """Value of `writes` when its descriptor was last closed with unsynced ones; changed under the cache's lock."""
+        """Value of `writes` when the descriptor was last closed with unsynced ones; changed under the cache's lock."""
         self.is_closed = False
         self._sync_lock = threading.Lock()
         """Held while a sync is in flight, by a thread or by AIO."""
         self._has_aio_sync = False
         self._sync_failure: OSError | None = None
-        """Error of a failed sync: the kernel reports lost pages once, so later syncs of this file prove nothing."""
+        """Error of a failed sync: the kernel reports lost pages only once, so later syncs of this file are no proof."""
 
     @property
     def is_dirty(self) -> bool:
@@ -275,7 +275,7 @@ class RealFile:
                 self.writes += 1
 
     def sync_data(self) -> None:
-        """Sync the file's data, one call at a time, so that none succeeds while another one fails; a failure stays."""
+        """Sync the file's data, one call at a time, so that none succeeds while another fails. A failure stays."""
         if self._aio is not None:
             self._aio.wait_while(self._is_in_aio)
         with self._sync_lock:
@@ -298,21 +298,21 @@ class RealFile:
             self.note_synced(covered)
 
     def submit_sync(self, done: SyncDone) -> bool:
-        """Start a sync by AIO, whose result goes to `done` later on the loop. False: a thread has to do it."""
+        """Start a sync by AIO and call `done` with its result later on the loop; return False if a thread must sync."""
         if self._aio is None or not self._sync_lock.acquire(blocking=False):
             return False
         if self._sync_failure is None and not self._needs_witness():
-            # Without a descriptor a thread reports it.
+            # A thread reports the missing descriptor.
             with suppress(OSError):
                 use = self._descriptors.use(self)
-                if self._aio.submit(use.descriptor, partial(self._sync_ended, use, self.writes, done)):
+                if self._aio.submit(use.descriptor, partial(self._finish_sync, use, self.writes, done)):
                     self._has_aio_sync = True
                     return True
                 self._descriptors.release(use)
         self._sync_lock.release()
         return False
 
-    def _sync_ended(self, use: Use, covered: int, done: SyncDone, error: OSError | None) -> Job:
+    def _finish_sync(self, use: DescriptorUse, covered: int, done: SyncDone, error: OSError | None) -> Job:
         try:
             self._descriptors.release(use)
         except OSError as failure:  # the descriptor of a file closed meanwhile could not be closed
@@ -329,7 +329,7 @@ class RealFile:
         return self._has_aio_sync
 
     def _needs_witness(self) -> bool:
-        """Return whether a descriptor closed since has unsynced writes, whose failure this one may not report."""
+        """Return whether an earlier descriptor has unsynced writes, whose failure the present one may not report."""
         return self.witness is not None and self._writes_at_release > self.writes_synced
 
     def note_synced(self, covered: int) -> None:
@@ -341,7 +341,7 @@ class RealFile:
         self._descriptors.drop(self)
 
 
-def _own(file: File) -> RealFile:
+def _check_own(file: File) -> RealFile:
     assert isinstance(file, RealFile), f"{file} belongs to another disk"
     return file
 
@@ -372,7 +372,7 @@ def _write_fully(descriptor: int, buffers: Sequence[Buffer], position: int) -> i
 
 
 class FileLock:
-    """`flock` on a file of its own: released by the kernel when the process ends, however it ends."""
+    """Lock by `flock` on a file of its own; the kernel releases it however the process ends."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -389,7 +389,7 @@ class FileLock:
 
 
 class WitnessedLock:
-    """A lock whose release ends the witness that came with it."""
+    """Lock that closes the witness of its file system when it is released."""
 
     def __init__(self, lock: FileLock, end: Callable[[], None]) -> None:
         self._lock = lock

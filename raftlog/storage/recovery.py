@@ -1,12 +1,12 @@
 """Recovery of a lone log's segments after any stop: sound batches are kept, a torn end is cut, damage is reported.
 
-Below the checkpoint files are taken as they are (the scrub reads them in the background). Behind it every batch is
+Below the checkpoint files are adopted unread (the scrub reads them in the background). After it every batch is
 read: header, CRC, and the chain of offset and term. Index rows are written only after the sync of their batch returned,
 so:
 
-- a bad batch with no row at or behind it, short or with a zeroed 4 KiB block, is *torn*: its sync never returned. It
+- a bad batch with no row at or after it, short or with a zeroed 4 KiB block, is *torn*: its sync never returned. It
   and all that follows are cut off and kept in `.raftlog/damaged/`;
-- every other bad batch is *damage*: the log is opened read-only, up to it and, where rows allow, behind it.
+- every other bad batch is *damage*: the log is opened read-only, up to it and, where rows allow, after it.
 
 No bytes are deleted that could have been acknowledged."""
 
@@ -20,7 +20,7 @@ from raftlog.errors import CorruptBatch, FormatError, InvalidBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import LENGTH_END, MAGIC
 from raftlog.storage.checkpoint import Checkpoint
-from raftlog.storage.directory import DAMAGED, internal
+from raftlog.storage.directory import DAMAGED, internal_path
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row, unpack_rows
@@ -36,7 +36,7 @@ _PUBLISH_ROWS = 16 * 1024
 
 
 class TornTail(NamedTuple):
-    """Bytes that were cut off: from `position` of `file`, kept as `kept_in`."""
+    """Bytes that were cut off from `position` of `file` on; `kept_in` is the file that keeps them."""
 
     file: str
     position: int
@@ -46,7 +46,7 @@ class TornTail(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """Findings and repairs of an opening."""
+    """Report of a recovery: damage, torn ends and removed files."""
 
     batches_scanned: int = 0
     bytes_scanned: int = 0
@@ -57,7 +57,7 @@ class RecoveryReport:
 
 
 class BadBatch(NamedTuple):
-    """End of a scan: the bytes at `position` are not the batch that the chain requires."""
+    """Bad batch that ends a scan: the bytes at `position` are not the batch that the chain requires."""
 
     position: int
     reason: str
@@ -70,7 +70,7 @@ def segment_bases(disk: Disk, path: str) -> list[int]:
 
 
 def read_roll(segment: Segment) -> Roll | None:
-    """Return the roll with which a segment begins; None when it cannot be read."""
+    """Return the roll at the beginning of a segment; None if it cannot be read."""
     head = segment.files.log.read(0, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None
@@ -88,10 +88,10 @@ def read_roll(segment: Segment) -> Roll | None:
 
 
 class Recovery:
-    """Recovery of one directory. `run` leaves `segments` ready for use and `report` filled."""
+    """Recovery of one directory. `run` opens `segments` for use and fills `report`."""
 
     def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None, *, write_again: bool = False) -> None:
-        """Prepare a recovery; `write_again` after a failed sync, when clean cached pages may not be on the disk."""
+        """Prepare a recovery; `write_again` after a failed sync, because clean cached pages may not be on the disk."""
         self.disk = disk
         self._write_again = write_again
         self.path = path
@@ -101,27 +101,27 @@ class Recovery:
         self._bases: list[int] = []
 
     def run(self) -> "Recovery":
-        """Open all segments; afterwards everything in them is durable, unless damage was found."""
-        self._bases = self._without_leftovers(segment_bases(self.disk, self.path))
+        """Open all segments; afterwards all their batches are durable, unless damage was found."""
+        self._bases = self._remove_leftovers(segment_bases(self.disk, self.path))
         if self.checkpoint and self._bases and self._bases[0] > self.checkpoint.log_start_offset:
             start = self.checkpoint.log_start_offset
-            self._damage(start, 0, start, f"offsets {start} to {self._bases[0]} are missing")
+            self._note_damage(start, 0, start, f"offsets {start} to {self._bases[0]} are missing")
         if self.checkpoint and self.checkpoint.segment not in self._bases:
-            self._damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
+            self._note_damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
         for base in self._bases:
             if self.segments and self.segments[-1].next_offset != base:
-                if not self._counted(base):
+                if not self._was_synced(base):
                     self._move_to_damaged(base)
                     continue
-                self._damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
+                self._note_damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
             if not self._open(base):
                 self._move_to_damaged(base)
         if not self.report.damage:
             self._settle()
         return self
 
-    def _without_leftovers(self, bases: list[int]) -> list[int]:
-        """Remove segments that a durable trim left behind."""
+    def _remove_leftovers(self, bases: list[int]) -> list[int]:
+        """Delete segments below the log start of a durable trim; return the base offsets of the others."""
         checkpoint = self.checkpoint
         while checkpoint and len(bases) > 1 and bases[1] <= min(checkpoint.log_start_offset, checkpoint.segment):
             stem = f"{self.path}/{segment_stem(bases.pop(0))}"
@@ -134,14 +134,16 @@ class Recovery:
     # one segment
 
     def _open(self, base: int) -> bool:
-        """Open one segment; return false when nothing in it was ever synced."""
+        """Open one segment; return False if no part of it was ever synced."""
         segment = Segment(base, 0, open_segment_files(self.disk, self.path, base))
         roll = read_roll(segment)
         before = self.segments[-1] if self.segments else None
         if roll:
             segment.base_index, segment.created_ms = roll.base_index, roll.created_ms
             if before and roll.base_index != before.next_index and not self.report.damage:
-                self._damage(base, 0, base, f"it starts at index {roll.base_index} where {before.next_index} follows")
+                self._note_damage(
+                    base, 0, base, f"it starts at index {roll.base_index} where {before.next_index} follows"
+                )
         elif before:
             segment.base_index = before.next_index
         elif published := segment.files.index.read(0, ROW_SIZE):
@@ -153,7 +155,7 @@ class Recovery:
         return True
 
     def _adopt_checked(self, segment: Segment) -> bool:
-        """Adopt the batches that the checkpoint covers; return true when that is the whole segment."""
+        """Adopt the batches that the checkpoint covers; return True if they are the whole segment."""
         checkpoint = self.checkpoint
         if checkpoint is None or segment.base_offset > checkpoint.segment:
             return False
@@ -175,22 +177,22 @@ class Recovery:
         return closed
 
     def _scan(self, segment: Segment) -> bool:
-        """Read on from the end of the segment; return false when its creation was never completed."""
+        """Read the batches after the adopted ones; return False if the segment's creation was never completed."""
         if segment.rows == 0:
             segment.times.restart()
         while True:
             bad = self._scan_sound(segment)
-            if bad is None and not self._synced_behind(segment):
+            if bad is None and not self._is_end_synced(segment):
                 return segment.rows > 0
             position, reason = bad or BadBatch(segment.end_position, "the file ends before a batch that was synced")
-            if not self._synced_behind(segment) and looks_torn(segment, position, reason):
+            if not self._is_end_synced(segment) and looks_torn(segment, position, reason):
                 return self._cut_torn(segment, position)
-            self._damage(segment.base_offset, position, segment.next_offset, reason)
+            self._note_damage(segment.base_offset, position, segment.next_offset, reason)
             if not self._step_over(segment):
                 return True
 
     def _scan_sound(self, segment: Segment) -> BadBatch | None:
-        """Adopt batches until the first bad one, which is returned."""
+        """Adopt batches up to the first bad one, and return that; None if all are sound."""
         for batch, header, reason in self._batches(segment):
             if reason:
                 self._publish(segment)
@@ -206,7 +208,7 @@ class Recovery:
         return None
 
     def _publish(self, segment: Segment) -> None:
-        """Sync the batches and write their rows, which prove the sync even when this opening is interrupted."""
+        """Sync the batches, then write their rows, which prove the sync even if this opening is interrupted."""
         if segment.rows > segment.rows_published:
             self.disk.sync([segment.files.log], [self.path])
         try:
@@ -217,7 +219,7 @@ class Recovery:
             # Rows wait in memory: a log on a full disk opens, so that it can be trimmed.
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader, str | None]]:
-        """Yield the bytes behind the segment's end position as batches, each with its error."""
+        """Yield the bytes after the segment's end position as batches, each with its header and error."""
         log = segment.files.log
         position = segment.end_position
         size = log.size()
@@ -243,8 +245,8 @@ class Recovery:
 
     # torn or damaged
 
-    def _rows_behind(self, segment: Segment) -> list[tuple[bytes, Row]]:
-        """Return the rows in the file, from the segment's last sound batch on, that prove a sync there."""
+    def _rows_after_end(self, segment: Segment) -> list[tuple[bytes, Row]]:
+        """Return the rows in the file after those of the sound batches, which prove a sync of their batches."""
         packed = segment.files.index.read(segment.rows * ROW_SIZE, segment.files.index.size())
         return [
             (packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row)
@@ -254,18 +256,18 @@ class Recovery:
             and row.position >= segment.end_position
         ]
 
-    def _synced_behind(self, segment: Segment) -> bool:
-        """Return whether a row proves that the batch at the segment's end, or one behind it, was synced."""
-        if self._rows_behind(segment):
+    def _is_end_synced(self, segment: Segment) -> bool:
+        """Return whether a row proves that the batch at the segment's end, or a later one, was synced."""
+        if self._rows_after_end(segment):
             return True
         checkpoint = self.checkpoint
         if checkpoint and segment.base_offset == checkpoint.segment and segment.end_position < checkpoint.end_position:
             return True
         newer = next((base for base in self._bases if base > segment.base_offset), None)
-        return newer is not None and newer != segment.next_offset and self._counted(newer)
+        return newer is not None and newer != segment.next_offset and self._was_synced(newer)
 
-    def _counted(self, base: int) -> bool:
-        """Return whether anything of the segment at `base`, or of a newer one, was ever synced."""
+    def _was_synced(self, base: int) -> bool:
+        """Return whether a part of the segment at `base`, or of a newer one, was ever synced."""
         vouched = self.checkpoint is not None and base <= self.checkpoint.segment
         return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)
 
@@ -281,7 +283,7 @@ class Recovery:
             index.close()
 
     def _cut_torn(self, segment: Segment, position: int) -> bool:
-        """Move the torn end to `.raftlog/damaged/`; return false when that leaves nothing of the segment."""
+        """Move the torn end to `.raftlog/damaged/`; return False if no batch of the segment is left."""
         log = segment.files.log
         self._keep_bytes(f"{segment_stem(segment.base_offset)}.log", log.path, position, log.read(position, log.size()))
         if segment.rows == 0:
@@ -290,13 +292,13 @@ class Recovery:
         return True
 
     def _keep_bytes(self, name: str, file: str, position: int, data: bytes) -> None:
-        directory = internal(self.path, DAMAGED)
+        directory = internal_path(self.path, DAMAGED)
         self.disk.make_directory(directory)
         number = len(self.disk.list_directory(directory))
         kept = f"{directory}/{name}.{position}.{number}"
         copy = self.disk.open(kept, create=True)
         copy.write(0, [data])
-        self.disk.sync([copy], [directory, internal(self.path)])
+        self.disk.sync([copy], [directory, internal_path(self.path)])
         copy.close()
         self.report.torn.append(TornTail(file, position, len(data), kept))
 
@@ -313,13 +315,13 @@ class Recovery:
                 self.disk.unlink(f"{self.path}/{stem}{suffix}")
         self.disk.sync([], [self.path])
 
-    def _damage(self, base: int, position: int, offset: int, reason: str) -> None:
+    def _note_damage(self, base: int, position: int, offset: int, reason: str) -> None:
         file = f"{self.path}/{segment_stem(base)}.log"
         self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), reason))
 
     def _step_over(self, segment: Segment) -> bool:
-        """Adopt the damaged batch by its row, when the start of the next one is known."""
-        behind = self._rows_behind(segment)
+        """Adopt a damaged batch by its row; return False if the start of the next batch is unknown."""
+        behind = self._rows_after_end(segment)
         if not behind or behind[0][1].position != segment.end_position:
             return False
         packed, row = behind[0]
@@ -349,12 +351,12 @@ class Recovery:
         for segment in touched[:-1]:
             segment.times.close(segment.rows - 1)
             self._publish(segment)
-        # Also when nothing was scanned: a killed process may have cut the file without a sync.
+        # Even if no batch was scanned: a killed process may have cut the file without a sync.
         self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 
 
 def _header_error(header: BatchHeader, next_offset: int) -> str | None:
-    """Return the error in a header expected at `next_offset`, or None. A lone log has term 0."""
+    """Return the error in a header that should begin at `next_offset`, or None. A lone log has term 0."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}"
     if header.base_offset != next_offset:
@@ -367,7 +369,7 @@ def _header_error(header: BatchHeader, next_offset: int) -> str | None:
 
 
 def looks_torn(segment: Segment, position: int, reason: str) -> bool:
-    """Return whether the bad bytes at the segment's end look like an unfinished write: short, or a missing block."""
+    """Return whether bad bytes at the segment's end look like an unfinished write: too short, or a missing block."""
     if reason.startswith("the file ends"):
         return True
     size = segment.files.log.size()

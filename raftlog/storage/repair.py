@@ -1,11 +1,12 @@
-"""`raftlog log recover`: make a damaged log accept appends again, at the price of the damaged records.
+"""`raftlog log recover`: it makes a damaged log accept appends again, and gives up the damaged records.
 
 Only for a log with one copy, and only on request: a header that its index row determines is restored, a roll is
 rewritten, every other damaged batch becomes a gap with its index and offsets; the old bytes are kept in
 `.raftlog/damaged/`. Where the extent of the damage is unknown, the rest of the log is moved there and cut off.
 
-The order makes an interrupted repair repeatable: the checkpoint is replaced by one that covers nothing, bytes are kept,
-the segment is replaced by rename, its index removed; the next opening reads everything and rebuilds the index."""
+The order makes an interrupted repair repeatable: the checkpoint is replaced by one that covers no batch, bytes are
+kept, the segment is replaced by rename, its index removed; the next opening reads all batches and rebuilds the
+index."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -13,14 +14,14 @@ from dataclasses import dataclass, field
 from raftlog.errors import CorruptBatch
 from raftlog.records import ControlKind, build_control_batch, stamp
 from raftlog.storage.checkpoint import read_checkpoint, store_empty_checkpoint
-from raftlog.storage.directory import DAMAGED, LONE_LOG, internal, lock_directory, make_directory, read_meta
+from raftlog.storage.directory import DAMAGED, LONE_LOG, internal_path, lock_directory, make_directory, read_meta
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.gap import REASON_LOST, Gap, build_gap_batch
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_stem
-from raftlog.storage.verify import StoredBatch, log_file_segment, verify_log, walk_segment
+from raftlog.storage.verify import StoredBatch, open_log_file, verify_log, walk_segment
 from raftlog.types import Offset, Term
 
 _COPY_BYTES = 4 << 20
@@ -28,22 +29,22 @@ _COPY_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class RepairReport:
-    """Damage, and the records lost by its repair. Offset ranges are `(first, end)`, end exclusive."""
+    """Report of a repair: damage, and the records that are lost. Offset ranges are `(first, end)`, end exclusive."""
 
     problems: list[CorruptBatch] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     cut_from: int | None = None
-    """Offset from which on nothing can be placed and all is cut off."""
+    """Offset from which on no batch can be located, so that the rest is cut off."""
     kept_in: list[str] = field(default_factory=list)
     left: list[CorruptBatch] = field(default_factory=list)
-    """Damage that cannot be repaired: a segment that is missing between others can only come from a copy."""
+    """Damage that cannot be repaired: a missing segment between others can only be restored from a copy."""
     done: bool = False
 
 
 def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
-    """Find damage in the log in `path` and, with `accept_loss`, replace it by gaps; the log must not be open.
+    """Find damage in the log in `path` and, with `accept_loss`, replace it by gaps. The log must not be open.
 
-    Raises `DirectoryLocked` and `OSError`. Without `accept_loss` nothing is changed."""
+    Raises `DirectoryLocked` and `OSError`. Without `accept_loss` no file is changed."""
     lock = lock_directory(disk, path)
     try:
         report = RepairReport(problems=verify_log(disk, path).problems)
@@ -54,7 +55,7 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
         if checkpoint and first > checkpoint.log_start_offset:
             report.lost.append((checkpoint.log_start_offset, first))
         if accept_loss and report.problems:
-            make_directory(disk, internal(path, DAMAGED))
+            make_directory(disk, internal_path(path, DAMAGED))
             store_empty_checkpoint(disk, path, first)
             for segment_file, pieces in plans:
                 _rewrite(disk, path, segment_file, pieces, report)
@@ -68,28 +69,28 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
 
 
 _Pieces = list[tuple[int, int, bytes | None]]
-"""Pieces of a repaired segment: `(position, length, other)`, with bytes that replace the old ones if there are any."""
+"""Pieces of a repaired segment: `(position, length, other)`; `other` are bytes that replace the old ones, if any."""
 
 
 def _plan(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
-    """Return the pieces of which a segment is rebuilt; its losses go into the report."""
+    """Return the pieces from which a segment is rebuilt, and add its losses to the report."""
     if not disk.exists(file):
-        report.cut_from = _lower(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
+        report.cut_from = _min_offset(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
         return None
-    segment = log_file_segment(disk, file)
+    segment = open_log_file(disk, file)
     pieces: _Pieces = []
     try:
         newer = next((base for base in segment_bases(disk, path) if base > segment.base_offset), None)
         for stored in walk_segment(segment, newer):
             is_damaged = stored.reason is not None and not stored.row_only
             if is_damaged and stored.row is None:
-                report.cut_from = _lower(report.cut_from, stored.offset)
+                report.cut_from = _min_offset(report.cut_from, stored.offset)
                 break
             other = stored.restored
             if is_damaged and other is None and stored.number == 0:
-                other = _new_roll(disk, path, segment)
+                other = _build_roll(disk, path, segment)
             elif is_damaged and other is None:
-                other = _gap(segment, stored)
+                other = _build_gap(segment, stored)
                 report.lost.append((stored.offset, segment.next_offset))
             pieces.append((stored.position, len(stored.batch), other))
     finally:
@@ -97,12 +98,12 @@ def _plan(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, 
     return file, pieces
 
 
-def _lower(known: int | None, offset: int) -> int:
+def _min_offset(known: int | None, offset: int) -> int:
     return offset if known is None else min(known, offset)
 
 
-def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
-    """Return a roll in place of a damaged one: of a lone log only its creation time is unknown."""
+def _build_roll(disk: Disk, path: str, segment: Segment) -> bytes:
+    """Build a roll in place of a damaged one: in a lone log only its creation time is unknown."""
     checkpoint = read_checkpoint(disk, path)
     start = checkpoint.log_start_offset if checkpoint else 0
     meta = read_meta(disk, path, LONE_LOG)
@@ -114,7 +115,7 @@ def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
     return bytes(batch)
 
 
-def _gap(segment: Segment, stored: StoredBatch) -> bytes:
+def _build_gap(segment: Segment, stored: StoredBatch) -> bytes:
     assert stored.row is not None, "only a batch with a row can be placed"
     index, term = stored.row.index, stored.row.term
     return build_gap_batch(Gap(index, index, stored.offset, segment.next_offset, term, REASON_LOST))
@@ -130,11 +131,11 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
         written = 0
         for position, length, other in pieces:
             if other:
-                _keep(disk, path, old, position, length, report)
-            written += _copy(old, position, length, other, new, written)
+                _keep_bytes(disk, path, old, position, length, report)
+            written += _copy_piece(old, position, length, other, new, written)
         end = pieces[-1][0] + pieces[-1][1] if pieces else 0
         if end < old.size():
-            _keep(disk, path, old, end, old.size() - end, report)
+            _keep_bytes(disk, path, old, end, old.size() - end, report)
         disk.sync([new])
     finally:
         old.close()
@@ -144,7 +145,7 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     _remove_files(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
 
 
-def _copy(old: File, position: int, length: int, other: bytes | None, new: File, written: int) -> int:
+def _copy_piece(old: File, position: int, length: int, other: bytes | None, new: File, written: int) -> int:
     if other:
         new.write(written, [other])
         return len(other)
@@ -153,17 +154,17 @@ def _copy(old: File, position: int, length: int, other: bytes | None, new: File,
     return length
 
 
-def _keep(disk: Disk, path: str, old: File, position: int, length: int, report: RepairReport) -> None:
+def _keep_bytes(disk: Disk, path: str, old: File, position: int, length: int, report: RepairReport) -> None:
     if not length:
         return
-    kept = internal(path, DAMAGED, f"{old.path.rpartition('/')[2]}.{position}.recovered")
+    kept = internal_path(path, DAMAGED, f"{old.path.rpartition('/')[2]}.{position}.recovered")
     if disk.exists(kept):
         disk.unlink(kept)
     copy = disk.open(kept, create=True)
     try:
         for at in range(0, length, _COPY_BYTES):
             copy.write(at, [old.read(position + at, min(_COPY_BYTES, length - at))])
-        disk.sync([copy], [internal(path, DAMAGED)])
+        disk.sync([copy], [internal_path(path, DAMAGED)])
     finally:
         copy.close()
     report.kept_in.append(kept)
@@ -174,7 +175,7 @@ def _index_files(stem: str) -> list[str]:
 
 
 def _remove_files(disk: Disk, directory: str, names: list[str]) -> None:
-    """Remove index files for the old bytes from one directory; the next opening reads everything."""
+    """Delete the index files of the old bytes in one directory; the next opening reads all batches."""
     for name in names:
         if disk.exists(name):
             disk.unlink(name)
@@ -182,14 +183,14 @@ def _remove_files(disk: Disk, directory: str, names: list[str]) -> None:
 
 
 def _move_newer_to_damaged(disk: Disk, path: str, report: RepairReport) -> None:
-    """Move whole segments behind the cut into `.raftlog/damaged/`, newest first."""
+    """Move whole segments after the cut into `.raftlog/damaged/`, newest first."""
     assert report.cut_from is not None
     for base in reversed(segment_bases(disk, path)):
         if base < report.cut_from:
             break
         stem = f"{path}/{segment_stem(base)}"
         _remove_files(disk, path, _index_files(stem))
-        kept = internal(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
+        kept = internal_path(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
         disk.rename(stem + LOG_SUFFIX, kept)
-        disk.sync([], [path, internal(path, DAMAGED)])
+        disk.sync([], [path, internal_path(path, DAMAGED)])
         report.kept_in.append(kept)

@@ -8,11 +8,11 @@ from raftlog.topic_config import LogConfig
 from raftlog.types import Offset
 
 
-def retained_from(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Offset:
-    """Return the base offset of the oldest segment that is kept; the active one always is.
+def find_retained_start(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Offset:
+    """Return the base offset of the oldest segment that is kept; the active segment is always kept.
 
-    A segment's age is that of the later of its greatest record timestamp and the creation of the next segment: a
-    client's clock that is behind deletes nothing early. By bytes, segments are deleted while the rest is still large
+    A segment's age counts from its greatest record timestamp or the creation of the next segment, whichever is later:
+    so a client's slow clock deletes no record early. By bytes, segments are deleted while the rest is still large
     enough."""
     excess = 0
     if config.retention_bytes is not None:

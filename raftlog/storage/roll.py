@@ -1,6 +1,6 @@
 """Payload of a roll entry, with which every segment begins.
 
-It makes a segment self-describing: its Raft group, its start, the Raft configuration and the topic settings that hold
+It makes a segment self-describing: its Raft group, its start, the Raft configuration and the topic settings in effect
 there, and the log start when it was written. docs/FORMATS.md has the bytes."""
 
 import struct
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from raftlog.errors import FormatError
-from raftlog.types import interned_uuid
+from raftlog.types import intern_uuid
 
 ROLL_VERSION = 1
 _FIXED = struct.Struct(">B16sQQqqqQ")
@@ -18,7 +18,7 @@ _MEMBER = struct.Struct(">I16s")
 
 
 class RollMember(NamedTuple):
-    """A replica: node id and disk uuid (a wiped disk is another member)."""
+    """Replica in a roll: node id and disk uuid (a wiped disk is another member)."""
 
     node_id: int
     disk_uuid: uuid.UUID
@@ -41,7 +41,7 @@ class Roll(NamedTuple):
 
 
 def encode_roll(roll: Roll) -> bytes:
-    """Return the bytes of a roll's value; the same roll gives the same bytes everywhere."""
+    """Encode the payload of a roll; the same roll gives the same bytes everywhere."""
     parts = [
         _FIXED.pack(
             ROLL_VERSION,
@@ -63,7 +63,7 @@ def encode_roll(roll: Roll) -> bytes:
 
 
 def decode_roll(payload: bytes) -> Roll:
-    """Read a roll's value; raises `FormatError` when it is short or of another version."""
+    """Decode the payload of a roll; raises `FormatError` if it is short or of another version."""
     try:
         version, group_id, base_index, previous_term, log_start, compacted_to, created_ms, configuration_index = (
             _FIXED.unpack_from(payload)
@@ -93,19 +93,19 @@ def decode_roll(payload: bytes) -> Roll:
 
 
 def encode_members(members: Iterable[RollMember]) -> bytes:
-    """Return the bytes of a list of members, in ascending order."""
+    """Encode a list of members, in ascending order."""
     packed = [_MEMBER.pack(member.node_id, member.disk_uuid.bytes) for member in sorted(members)]
     return _COUNT.pack(len(packed)) + b"".join(packed)
 
 
 def decode_members(payload: bytes, position: int) -> tuple[tuple[RollMember, ...], int]:
-    """Return the list of members at `position`, and the position behind it; raises `struct.error` when it is short."""
+    """Decode the list of members at `position`; return it and the position after it. Raises `struct.error` if short."""
     (count,) = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
     members = []
     for _ in range(count):
         node_id, disk_uuid = _MEMBER.unpack_from(payload, position)
-        members.append(RollMember(node_id, interned_uuid(disk_uuid)))
+        members.append(RollMember(node_id, intern_uuid(disk_uuid)))
         position += _MEMBER.size
     return tuple(members), position
 

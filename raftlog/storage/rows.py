@@ -6,7 +6,7 @@
           16     8  offset       baseOffset of the batch
           24     8  position     in the `.log` file
           32     4  length       of the whole batch
-          36     4  batch CRC    as it stands in the header
+          36     4  batch CRC    as in the header
           40     4  checksum     CRC-32C over the 40 bytes above and the batch's 61-byte header
 
 The header's fields that Raft trusts (offset, length, term) lie outside the batch CRC; the row's checksum covers them.
@@ -32,7 +32,7 @@ assert _CHECKED.size == _CHECKED_SIZE
 
 
 class Row(NamedTuple):
-    """One index row, decoded."""
+    """Decoded index row."""
 
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     term: int
@@ -49,13 +49,13 @@ class Row(NamedTuple):
 
 
 def pack_row(index: int, term: int, offset: int, position: int, header: BatchHeader, stamped: Buffer) -> bytes:
-    """Return the row of a batch; `stamped` are its first 61 bytes, `header` may be from before the stamping."""
+    """Encode the row of a batch; `stamped` are its first 61 bytes, `header` may be from before the stamping."""
     checked = _CHECKED.pack(index, term, offset, position, header.batch_length + LENGTH_END, header.crc)
     return checked + _CHECKSUM.pack(crc32c(stamped, crc32c(checked)))
 
 
 def unpack_rows(rows: Buffer) -> Iterator[Row]:
-    """Decode whole rows; bytes of a short last one are ignored."""
+    """Decode all complete rows; bytes of an incomplete last row are ignored."""
     whole = len(rows) // ROW_SIZE * ROW_SIZE
     return map(Row._make, _ROW.iter_unpack(memoryview(rows)[:whole]))
 
@@ -66,17 +66,17 @@ def unpack_row(rows: Buffer, number: int = 0) -> Row:
 
 
 def row_matches(row_bytes: Buffer, batch: Buffer) -> bool:
-    """Return whether the row belongs to the header with which `batch` begins, and neither is damaged."""
+    """Return whether the row matches the header at the beginning of `batch`, so that neither is damaged."""
     row = memoryview(row_bytes)
     expected = crc32c(memoryview(batch)[:HEADER_SIZE], crc32c(row[:_CHECKED_SIZE]))
     return bool(_CHECKSUM.unpack_from(row, _CHECKED_SIZE)[0] == expected)
 
 
-def restored_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
-    """Return the header of an undamaged row, from a header that may be damaged outside the batch CRC, or None.
+def restore_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
+    """Restore a header that may be damaged outside the batch CRC from its row; None if that is impossible.
 
-    The fields that lie outside it (offset, length, term, magic), and the CRC itself, are all in the row: put in place,
-    they give the row's checksum. None when they do not: then the row, or a field under the CRC, is damaged."""
+    The fields outside the CRC (offset, length, term, magic), and the CRC itself, are all in the row: with them the
+    header gives the row's checksum. None if it does not: then the row, or a field under the CRC, is damaged."""
     row = unpack_row(row_bytes)
     header = read_header(damaged)._replace(
         base_offset=row.offset, batch_length=row.length - LENGTH_END, leader_epoch=row.term, magic=MAGIC, crc=row.crc

@@ -1,6 +1,6 @@
-"""Background scrub: reads every batch from time to time and finds damage below the checkpoint.
+"""Background scrub: it reads every batch periodically and finds damage below the checkpoint.
 
-It runs slice by slice, so that its owner decides how much disk and time it gets. A damaged index row with an undamaged
+It runs slice by slice, so that its owner controls its share of disk and time. A damaged index row with an undamaged
 batch is rewritten from the batch; a damaged batch is reported, and the log refuses appends."""
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from raftlog.types import Offset
 
 
 class ScrubProgress(NamedTuple):
-    """Result of one slice. `has_finished` when it reached the end of the log; the next slice begins anew."""
+    """Result of one slice. `has_finished`: it reached the end of the log, and the next slice begins at the start."""
 
     bytes_read: int
     has_finished: bool
@@ -21,7 +21,7 @@ class ScrubProgress(NamedTuple):
 
 
 class Scrub:
-    """Position of the scrub in one log."""
+    """Scrub of one log, with its position."""
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log
@@ -29,12 +29,12 @@ class Scrub:
         """Base offset of the segment that is being read."""
         self._row = 0
 
-    def reads(self, log: SegmentedLog) -> bool:
-        """Return whether it reads this log."""
+    def is_of(self, log: SegmentedLog) -> bool:
+        """Return whether this is the scrub of `log`."""
         return self._log is log
 
     def run_slice(self, max_bytes: int) -> ScrubProgress:
-        """Read at least one batch and about `max_bytes`; raises `OSError` when the disk cannot be read."""
+        """Check batches of about `max_bytes`, at least one; raises `OSError` if the disk cannot be read."""
         segment = self._log.segment_of_offset(max(self._offset, self._log.log_start_offset))
         if segment.base_offset != self._offset:
             self._offset, self._row = Offset(segment.base_offset), 0
@@ -45,13 +45,13 @@ class Scrub:
             self._row = number + 1
             read += len(batch)
             if reason and not repair_row(segment, number):
-                return ScrubProgress(read, False, self._log.corrupt(segment, row, reason))
+                return ScrubProgress(read, False, self._log.corruption_error(segment, row, reason))
             if read >= max_bytes:
                 return ScrubProgress(read, False, None)
         return ScrubProgress(read, self._next_segment(segment), None)
 
     def _next_segment(self, segment: Segment) -> bool:
-        """Continue with the next segment; return true when there is none."""
+        """Continue with the next segment; return True if there is none."""
         newer = next((other for other in self._log.segments if other.base_offset > segment.base_offset), None)
         self._offset, self._row = Offset(newer.base_offset if newer else 0), 0
         return newer is None

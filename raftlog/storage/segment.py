@@ -1,4 +1,4 @@
-"""One segment: a `.log` of batches, its `.index` of rows, its `.timeindex`.
+"""Segment: a `.log` of batches, its `.index` of rows, its `.timeindex`.
 
 A segment holds rows and bytes; the log decides which of them are durable, committed or visible. Batches wait in memory
 until `write`, rows until `publish` (a lone log publishes only rows of batches that are durable, so there a row on disk
@@ -6,7 +6,7 @@ proves that its batch was synced; for a replica its journal does).
 
     rows published ≤ rows, written position ≤ end position
 
-Row r of a segment is entry base index + r, except in a *compacted* segment, in which one batch, a gap, may stand for
+Row r of a segment is entry base index + r, except in a *compacted* segment, in which one batch, a gap, may replace
 many entries: there rows are found by search. Such a segment is closed and never cut."""
 
 from collections.abc import Iterator
@@ -28,19 +28,19 @@ _HEADERS_BYTES = 64 * 1024
 
 
 def open_for_reading(disk: Disk, path: str, base_offset: int) -> "Segment":
-    """Open a segment for tools that change nothing; an index file that is missing reads as empty."""
+    """Open a segment for tools that only read; a missing index file reads as empty."""
     return Segment(base_offset, 0, open_files_for_reading(disk, path, base_offset))
 
 
 class WaitingRows(NamedTuple):
-    """Number of rows in the `.index` file, and the rows behind them, replaced as one for concurrent readers."""
+    """Number of rows in the `.index` file, and the rows after them, replaced together for concurrent readers."""
 
     published: int
     rows: list[bytes]
 
 
 class Segment:
-    """An open segment. The last one of a log is appended to, the others are only read."""
+    """Open segment. Only the last segment of a log gets appends."""
 
     def __init__(self, base_offset: int, base_index: int, files: SegmentFiles) -> None:
         self.base_offset = base_offset
@@ -52,21 +52,21 @@ class Segment:
         """Offset up to which the segment is compacted, from the roll; above the base offset only in a compacted
         segment."""
         self.missing = 0
-        """Entries that gaps stand for beyond those that have a row."""
+        """Number of entries without a row, because a gap replaces them together with another entry."""
         self.end_position = 0
-        """Bytes appended."""
+        """Number of bytes appended."""
         self.next_offset = base_offset
         self.rows = 0
-        """Batches appended."""
+        """Number of batches appended."""
         self.times = TimeIndex(files.times, files.times.size() // ENTRY_SIZE)
         self._unwritten: list[Buffer] = []
         self._written_position = 0
         self._waiting = WaitingRows(0, [])
         self.log_changes = Changes()
-        """Changes of the `.log` file; the time index counts its own."""
+        """Changes of the `.log` file; the time index counts its own changes."""
         self.index_changes = Changes()
         self._hints: dict[int, int] = {}
-        """Row numbers by base offset, of places where the next sequential read is likely to begin."""
+        """Row numbers by base offset, for the offsets at which sequential reads are likely to continue."""
 
     @property
     def next_index(self) -> int:
@@ -74,17 +74,17 @@ class Segment:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the bytes are this replica's own, below the mark in its roll."""
+        """Whether the segment was compacted, so that its bytes may differ from those of other replicas."""
         return self.compacted_to > self.base_offset
 
     @property
     def rows_published(self) -> int:
-        """Rows in the `.index` file."""
+        """Number of rows in the `.index` file."""
         return self._waiting.published
 
     @property
     def written_position(self) -> int:
-        """Bytes written to the `.log` file."""
+        """Number of bytes written to the `.log` file."""
         return self._written_position
 
     @property
@@ -94,7 +94,7 @@ class Segment:
     # appending
 
     def append(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
-        """Append a batch stamped with `offset` and `term`; it reaches the file with the next `write`.
+        """Append a batch stamped with `offset` and `term`; the next `write` writes it to the file.
 
         Of `header` only the fields under the CRC are used: it may be from before the stamping."""
         rows, position = self.rows, self.end_position
@@ -114,7 +114,7 @@ class Segment:
         self.missing += last_index_of(batch, header, index) - index
 
     def write(self) -> None:
-        """Write waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
+        """Write waiting batches to the file. After an `OSError` they still wait, and the file's tail is undefined."""
         if self._unwritten:
             self.log_changes.note()
             self.files.log.write(self._written_position, self._unwritten)
@@ -132,7 +132,7 @@ class Segment:
         self.times.write(self.rows_published)
 
     def adopt(self, *, rows: int, end_position: int, next_offset: int, next_index: int | None = None) -> None:
-        """Take over published rows and bytes found by recovery; `next_index` where gaps are among them."""
+        """Take over published rows and bytes found by recovery; `next_index` is given if they include gaps."""
         self.rows = rows
         self.missing = 0 if next_index is None else next_index - self.base_index - rows
         self._waiting = WaitingRows(rows, [])
@@ -142,7 +142,7 @@ class Segment:
         self._hints = {}
 
     def adopt_scanned(self, batch: Buffer, header: BatchHeader) -> None:
-        """Take over a batch that recovery found in the file at the end position; its row is yet to be published."""
+        """Take over a batch that recovery found in the file at the end position; its row is not published yet."""
         if self.is_compacted:
             self.append_compacted(batch, header)
         else:
@@ -151,7 +151,7 @@ class Segment:
         self._written_position = self.end_position
 
     def adopt_by_row(self, row_bytes: bytes, next_offset: int) -> None:
-        """Take over a batch at the position in its row, damaged or not; the row is yet to be published."""
+        """Take over a batch at the position in its row, damaged or not; the row is not published yet."""
         self._waiting.rows.append(row_bytes)
         self.rows += 1
         self.end_position = self._written_position = unpack_row(row_bytes).end
@@ -170,19 +170,19 @@ class Segment:
         return low
 
     def index_of(self, number: int) -> int:
-        """Return the index of the first entry of row `number`; read from the row where one can stand for many."""
+        """Return the index of the first entry of row `number`; it is read from the row if the segment has gaps."""
         return self.row(number).index if self.missing else self.base_index + number
 
     def may_be(self, number: int, index: int) -> bool:
-        """Return whether row `number` can be that of entry `index`."""
+        """Return whether row `number` can be the row of entry `index`."""
         return 0 <= index - self.base_index - number <= self.missing
 
     def row(self, number: int) -> Row:
-        """Return row `number`, from the file or from those that wait."""
+        """Return row `number`, from the file or from the waiting rows."""
         return unpack_row(self.row_bytes(number, 1))
 
     def row_bytes(self, first: int, count: int) -> bytes:
-        """Return at most `count` rows from `first` on, from the file or those that wait; none at the end."""
+        """Return at most `count` encoded rows from `first` on, from the file or the waiting rows; none at the end."""
         published, waiting = self._waiting
         if first >= published:
             return b"".join(waiting[first - published : first - published + count])
@@ -211,7 +211,7 @@ class Segment:
         self._hints[offset] = row
 
     def cut_index(self, rows: int) -> Row:
-        """Remove the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
+        """Remove the index rows from `rows` on and return the first of them; after a sync `cut_log` must follow."""
         first = self.row(rows)
         self.index_changes.note()
         self.files.index.truncate(min(rows, self.rows_published) * ROW_SIZE)
@@ -228,7 +228,7 @@ class Segment:
         self.rebuild_times()
 
     def roll_back(self, rows: int) -> None:
-        """Keep the first `rows` rows, which include all published ones; the caller syncs the `.log`."""
+        """Remove the unpublished rows after the first `rows`, with their batches; the caller syncs the `.log`."""
         published, waiting = self._waiting
         assert published <= rows <= self.rows, f"{published} rows published, {self.rows} appended: cannot keep {rows}"
         self._unwritten.clear()
@@ -242,9 +242,9 @@ class Segment:
         self.files.log.truncate(self.end_position)
 
     def cut_to(self, rows: int, first: Row) -> None:
-        """Keep the first `rows` rows, at least one, and their batches, written or not; nothing is synced.
+        """Remove the rows after the first `rows`, at least one, with their batches, written or not; nothing is synced.
 
-        `first` is the first row to be cut, checked: the file ends at its position."""
+        `first` is the first removed row, which was checked: the file ends at its position."""
         assert 0 < rows < self.rows, f"keep {rows} of {self.rows} rows"
         published, waiting = self._waiting
         if self.files.index.size() > rows * ROW_SIZE:  # recovery leaves old rows where new ones wait to be written
@@ -253,13 +253,13 @@ class Segment:
         self._waiting = WaitingRows(min(published, rows), waiting[: max(0, rows - published)])
         self.log_changes.note()
         self.files.log.truncate(min(first.position, self._written_position))
-        self._unwritten = self._unwritten_below(first.position)
+        self._unwritten = self._list_unwritten_below(first.position)
         self._written_position = min(first.position, self._written_position)
         self.rows, self.end_position, self.next_offset = rows, first.position, first.offset
         self._hints = {}
         self.keep_times()
 
-    def _unwritten_below(self, position: int) -> list[Buffer]:
+    def _list_unwritten_below(self, position: int) -> list[Buffer]:
         kept, end = [], self._written_position
         for batch in self._unwritten:
             if end >= position:
@@ -269,7 +269,7 @@ class Segment:
         return kept
 
     def remove_unwritten(self) -> list[Buffer]:
-        """Remove and return the batches that were not written; the file stays as it is."""
+        """Remove and return the batches that were not written; the file is not changed."""
         batches, self._unwritten = self._unwritten, []
         if batches:
             rows = self.rows - len(batches)
@@ -281,7 +281,7 @@ class Segment:
         return batches
 
     def write_again(self, number: int, batch: Buffer) -> None:
-        """Rewrite batch `number` at the position in its row: the bytes in the file are damaged."""
+        """Rewrite batch `number` at the position in its row, because the bytes in the file are damaged."""
         row = self.row(number)
         assert len(batch) == row.length, f"{len(batch)} bytes in place of {row.length}"
         self.log_changes.note()
@@ -304,17 +304,17 @@ class Segment:
         """Rebuild the time index from the headers of all written batches; damaged ones are skipped."""
         self.times.restart()
         position = 0
-        for number, row, header in self._headers_from(0):
+        for number, row, header in self._walk_headers(0):
             position = row.position if header else position
-            found = header or self._plausible_header(position)  # a damaged row: the chain of lengths continues
+            found = header or self._read_plausible_header(position)  # a damaged row: the chain of lengths continues
             if found:
                 self.times.observe(found.max_timestamp, number, position)
             position += found.size if found else row.length
 
     def keep_times(self) -> None:
-        """Keep the time index for the rows that exist; the rest is rebuilt from the headers."""
+        """Keep the time index for existing rows, and rebuild the rest from the headers."""
         last = self.times.keep_rows(self.rows)
-        for number, row, header in self._headers_from(last + 1):
+        for number, row, header in self._walk_headers(last + 1):
             if header is None:
                 self.rebuild_times()
                 break
@@ -326,7 +326,7 @@ class Segment:
                 self.times.observe(read_header(batch).max_timestamp, number, position)
             number, position = number + 1, position + len(batch)
 
-    def _headers_from(self, first: int) -> Iterator[tuple[int, Row, BatchHeader | None]]:
+    def _walk_headers(self, first: int) -> Iterator[tuple[int, Row, BatchHeader | None]]:
         """Yield rows of written batches from `first` on, each with its batch's header if the two match."""
         start, window = 0, memoryview(b"")
         number = first
@@ -344,7 +344,7 @@ class Segment:
                 yield number + at, row, read_header(head) if fits else None
             number += len(packed) // ROW_SIZE
 
-    def _plausible_header(self, position: int) -> BatchHeader | None:
+    def _read_plausible_header(self, position: int) -> BatchHeader | None:
         head = self.files.log.read(position, HEADER_SIZE)
         header = read_header(head) if len(head) == HEADER_SIZE else None
         return header if header and header.magic == MAGIC and header.size >= HEADER_SIZE else None

@@ -1,4 +1,4 @@
-"""The three files of a segment: names, opening, creation and replacement.
+"""Files of a segment, three for each: names, opening, creation and replacement.
 
 Their content is defined in `segment`. Called by the code that opens, creates or examines a log's directory."""
 
@@ -18,7 +18,7 @@ STAGED_SUFFIX = ".compacted"
 
 
 def segment_stem(base_offset: int) -> str:
-    """Return the file name without suffix: the base offset in twenty digits."""
+    """Return the file name of a segment without suffix: the base offset in twenty digits."""
     return f"{base_offset:020d}"
 
 
@@ -31,7 +31,7 @@ class SegmentFiles(NamedTuple):
 
 
 def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Open the files of one segment; index files that are missing are created empty."""
+    """Open the files of one segment; create missing index files, empty."""
 
     def open_one(name: str) -> File:
         return disk.open(name, create=not name.endswith(LOG_SUFFIX) and not disk.exists(name))
@@ -40,7 +40,7 @@ def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
 
 
 def open_files_for_reading(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Open them for tools that change nothing; an index file that is missing reads as empty."""
+    """Open the files of one segment for tools that only read; a missing index file reads as empty."""
 
     def open_one(name: str) -> File:
         if name.endswith(LOG_SUFFIX) or disk.exists(name):
@@ -51,7 +51,7 @@ def open_files_for_reading(disk: Disk, path: str, base_offset: int) -> SegmentFi
 
 
 def _open_three(stem: str, open_one: Callable[[str], File]) -> SegmentFiles:
-    """Open all three files or none: on an error those already open are closed."""
+    """Open all three files or none: after an error close those already open."""
     files: list[File] = []
     try:
         for suffix in SUFFIXES:
@@ -89,14 +89,14 @@ class MissingFile:
 
 
 def stage_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Create files to replace those of a segment; files of an interrupted attempt are deleted first."""
+    """Create staged files to replace those of a segment; delete files of an interrupted attempt first."""
     unstage_segment_files(disk, path, base_offset)
     stem = f"{path}/{segment_stem(base_offset)}"
     return _open_three(stem, lambda name: disk.open(name + STAGED_SUFFIX, create=True))
 
 
 def place_segment_files(disk: Disk, path: str, base_offset: int) -> None:
-    """Rename staged files to their final names; the old index files are deleted first.
+    """Delete the old index files, then rename staged files to their final names.
 
     So no index is ever beside a `.log` to which it does not belong. A `.log` without its indexes gets new ones on
     opening."""
@@ -116,7 +116,7 @@ def unstage_segment_files(disk: Disk, path: str, base_offset: int) -> None:
 
 
 def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Create the files of a new segment; index files left over from a deleted log are replaced."""
+    """Create the files of a new segment, and replace index files left over from a deleted log."""
     stem = f"{path}/{segment_stem(base_offset)}"
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         if disk.exists(stem + suffix):

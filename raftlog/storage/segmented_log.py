@@ -1,17 +1,17 @@
-"""A log over segments: append, cut, trim. It has index, term, offset and position, and does not depend on Raft.
+"""Log over segments: append, cut, trim. It has index, term, offset and position, and does not depend on Raft.
 
     log start offset ≤ durable offset ≤ next offset,   durable index ≤ last index
 
 The caller decides when to write, sync, roll, cut or delete: a lone log by its settings, a replica by the commits of its
 Raft group. A lone log publishes rows as soon as their batches are durable; a replica's rows wait in memory, because its
-journal records durability, and are published at a checkpoint. Not thread-safe except for reads (`reading`)."""
+journal records durability, and are published at a checkpoint. Not thread-safe except for reads (`readable_log`)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange, SyncFailed
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, build_control_batch, read_header, stamp
-from raftlog.storage.changes import ChangedFiles, Changes, changed_files
+from raftlog.storage.changes import ChangedFiles, Changes, list_changed_files
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.roll import Roll, encode_roll
@@ -29,25 +29,25 @@ from raftlog.types import Buffer, Index, Offset, Term
 
 
 class SyncTargets(NamedTuple):
-    """Files and directories of a sync after which everything written is durable."""
+    """Files and directories to sync, so that all written batches are durable."""
 
     files: list[File]
     directories: list[str]
 
 
 class SegmentedLog(ReadableLog):
-    """Segments of one directory and all changes to them. It may have none: then the first roll creates one."""
+    """Segments of one directory, and all changes to them. Without a segment, the first roll creates one."""
 
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
         super().__init__(disk, path, segments, log_start_offset)
         self.directory_changes = Changes()
         """Changes of names in the directory."""
-        self._dirty = _with_waiting_rows(segments)
+        self._dirty = _select_with_waiting_rows(segments)
         """Segments with batches that are not durable or rows that are not published, oldest first."""
         self._directory_dirty = False
-        """Whether a file was created since a flush of everything returned."""
+        """Whether a file was created since the last complete flush."""
         self._row_of_cut: Row | None = None
-        """Row behind a cut that an `OSError` stopped half way: it may be gone from the file."""
+        """First removed row of a cut that an `OSError` interrupted: it may not be in the file any more."""
 
     # appending
 
@@ -60,7 +60,7 @@ class SegmentedLog(ReadableLog):
         self._take(batch, header, offset, term)
 
     def append_stamped(self, batch: Buffer, header: BatchHeader) -> None:
-        """Append a batch that has the next offset and its term already; `header` is its header."""
+        """Append a batch that is stamped with the next offset and its term; `header` is its header."""
         offset = self.active.next_offset
         assert header.base_offset == offset, f"a batch at offset {header.base_offset} where {offset} follows"
         if self.active.is_compacted:  # copied from a compacted log
@@ -109,12 +109,12 @@ class SegmentedLog(ReadableLog):
             self._dirty.append(active)
 
     def write(self) -> None:
-        """Write everything appended to the files; on `OSError` call `roll_back` or stop."""
+        """Write all appended batches to the files; after an `OSError` the caller calls `roll_back` or stops."""
         for segment in self._dirty:
             segment.write()
 
     def roll_back(self, index: Index) -> None:
-        """Remove every entry behind `index`, which was written, durably; called after a failed write."""
+        """Remove all entries after `index`, the last written one, durably; called after a failed write."""
         assert self.durable_index <= index <= self.last_index
         while self.active.base_index > index:
             self._dirty = [segment for segment in self._dirty if segment is not self.active]
@@ -125,15 +125,15 @@ class SegmentedLog(ReadableLog):
     # durable
 
     def sync_targets(self) -> SyncTargets:
-        """Return the files and directories of a sync that makes everything written durable."""
+        """Return the files and directories to sync, so that all written batches are durable."""
         files = [segment.files.log for segment in self._dirty]
         return SyncTargets(files, [self.path] if self._directory_dirty else [])
 
     def mark_durable(self, index: Index, *, publish: bool = True) -> None:
-        """Make entries up to `index`, which are durable, visible to readers, and publish their rows.
+        """Make durable entries up to `index` visible to readers, and publish their rows.
 
-        Without `publish` something else proves that they are durable (a replica's journal): rows stay in memory, and
-        nothing is known to be synced."""
+        Without `publish` their durability is recorded elsewhere (in a replica's journal): rows stay in memory, and no
+        file counts as synced."""
         assert index <= self.last_index, f"durable {index} > last {self.last_index}"
         if index > self.durable_index:
             self.durable_offset = self.offset_after(index)
@@ -160,14 +160,14 @@ class SegmentedLog(ReadableLog):
 
     @property
     def published_index(self) -> Index:
-        """Last index whose row, like those of all its predecessors, is in a file."""
+        """Last index whose row is in a file, together with all rows before it."""
         waiting = self._dirty[0] if self._dirty else None
         return Index(waiting.base_index + waiting.rows_published - 1) if waiting else self.last_index
 
     # syncs of a checkpoint
 
-    def changed_since_checkpoint(self) -> ChangedFiles:
-        """Return everything that changed since it was last reported as synced, to sync at a checkpoint.
+    def list_changes_since_checkpoint(self) -> ChangedFiles:
+        """Return the files and directories that changed since their last reported sync, to sync at a checkpoint.
 
         Write and publish first. Report the sync with `note_synced`: changes made meanwhile count for the next one."""
         files = [
@@ -179,26 +179,26 @@ class SegmentedLog(ReadableLog):
                 (segment.files.times, segment.times.changes),
             )
         ]
-        return changed_files(files, self.path, self.directory_changes)
+        return list_changed_files(files, self.path, self.directory_changes)
 
-    def unsynced_entries(self, first_index: Index, last_index: Index) -> ChangedFiles:
+    def list_unsynced_files(self, first_index: Index, last_index: Index) -> ChangedFiles:
         """Return the files to sync so that these written entries are durable, and the directory if it changed."""
         files = [
             (segment.files.log, segment.log_changes)
             for segment in self.segments
             if segment.next_index > first_index and segment.base_index <= last_index
         ]
-        return changed_files(files, self.path, self.directory_changes)
+        return list_changed_files(files, self.path, self.directory_changes)
 
     @staticmethod
     def note_synced(changed: ChangedFiles) -> None:
-        """Record a successful sync of these files and directories that began after they were listed."""
+        """Record a successful sync of these files and directories that began after the listing."""
         changed.note_synced()
 
     # cutting
 
     def check_cut(self, offset: int) -> None:
-        """Raise `OffsetOutOfRange` or `NotAtBatchBorder` unless the log can be cut at `offset`."""
+        """Raise `OffsetOutOfRange` or `NotAtBatchBorder` if the log cannot be cut at `offset`."""
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset)
         if offset == self.next_offset:
@@ -211,7 +211,7 @@ class SegmentedLog(ReadableLog):
             raise NotAtBatchBorder(offset, Offset(row.offset), Offset(above))
 
     def cut_target(self, offset: int) -> tuple[Segment, int]:
-        """Return segment and row number of a cut at `offset`; the roll of a segment is never cut alone."""
+        """Return segment and row number for a cut at `offset`; a cut never leaves a segment without its roll."""
         segment = self.segment_of_offset(offset)
         number = segment.find_row(offset)
         while number > 0 and segment.row(number - 1).offset >= offset:
@@ -222,9 +222,7 @@ class SegmentedLog(ReadableLog):
         return segment, max(number, 1)
 
     def cut(self, segment: Segment, rows: int) -> None:
-        """Keep the first `rows` rows of `segment` and remove everything behind, newest files first.
-
-        Synced on return."""
+        """Remove the rows after the first `rows` of `segment`, and later segments, newest first; synced on return."""
         self.generation += 1
         try:
             while self.active is not segment:
@@ -240,17 +238,17 @@ class SegmentedLog(ReadableLog):
             self.generation += 1
 
     def cut_to_index(self, index: Index) -> None:
-        """Keep the entries up to `index`, and only those; files of later segments are deleted, newest first.
+        """Remove all entries after `index`; files of later segments are deleted, newest first.
 
         Nothing is synced: the cut is durable in the caller's journal. Index 0 leaves no segment. Raises `CorruptBatch`,
-        and changes nothing, where the end of entry `index` cannot be determined. After an `OSError` the same cut, or a
+        and changes nothing, if the end of entry `index` cannot be determined. After an `OSError` the same cut, or a
         deeper one, can be repeated."""
         first = self.segments[0].base_index if self.segments else 1
         assert index == 0 or first <= index, f"cut to index {index} below the first entry {first}"
         assert index <= self.last_index, f"cut to index {index} behind the last entry {self.last_index}"
         kept = [segment for segment in self.segments if segment.base_index <= index]
         inside = kept and index < kept[-1].next_index - 1
-        row = self._row_behind(index) if inside else None
+        row = self._find_row_after(index) if inside else None
         self._row_of_cut = row
         self.generation += 1
         try:
@@ -263,12 +261,12 @@ class SegmentedLog(ReadableLog):
         finally:
             self.generation += 1
 
-    def _row_behind(self, index: Index) -> Row:
-        """Return the row behind `index`, in the same segment, or one made from the end of entry `index`."""
+    def _find_row_after(self, index: Index) -> Row:
+        """Return the row after `index`, in the same segment, or one made from the end of entry `index`."""
         if self._row_of_cut and self._row_of_cut.index == index + 1:
             return self._row_of_cut
         try:
-            return self.checked_row_at(Index(index + 1))
+            return self.check_row_at(Index(index + 1))
         except CorruptBatch:
             ((row, batch),) = self.read_entries(index, index, 1)
             return row._replace(index=index + 1, offset=read_header(batch).next_offset, position=row.end, length=0)
@@ -279,14 +277,14 @@ class SegmentedLog(ReadableLog):
         self._unlink(newest)
 
     def _settle_cut(self) -> None:
-        self._dirty = _with_waiting_rows(self.segments)
+        self._dirty = _select_with_waiting_rows(self.segments)
         self.durable_index = min(self.durable_index, self.last_index)
         self.durable_offset = min(self.durable_offset, self.next_offset)
 
     # trimming
 
     def segments_below(self, offset: int) -> tuple[Segment, ...]:
-        """Return closed segments wholly below `offset`, oldest first, if the roll behind them is durable.
+        """Return closed segments wholly below `offset`, oldest first, if the roll after them is durable.
 
         A replica trims only to rolls that are committed as well: the entry before its first one is never cut."""
         return tuple(
@@ -296,7 +294,7 @@ class SegmentedLog(ReadableLog):
         )
 
     def drop_below(self, offset: int) -> int:
-        """Delete the files of `segments_below(offset)`; return the bytes freed. The new log start is durable before."""
+        """Delete the files of `segments_below(offset)`; return the bytes freed. The new log start must be durable."""
         removed = self.segments_below(offset)
         self.generation += 1
         try:
@@ -311,10 +309,10 @@ class SegmentedLog(ReadableLog):
     # compaction
 
     def put_compacted(self, old: Sequence[Segment], staged: Segment) -> None:
-        """Replace closed segments that follow each other by a staged one, whose files are synced.
+        """Replace consecutive closed segments by a staged one, whose files are synced.
 
-        The caller syncs the directory, then calls `unlink_replaced`. Raises `SyncFailed` when the files cannot be
-        renamed: only a new opening can continue."""
+        The caller syncs the directory, then calls `unlink_replaced`. Raises `SyncFailed` if the files cannot be
+        renamed: then only a new opening can continue."""
         at = self.segments.index(old[0])
         assert self.segments[at : at + len(old)] == tuple(old), "segments are not consecutive"
         assert old[-1] is not self.active, "the last segment is never compacted"
@@ -328,7 +326,7 @@ class SegmentedLog(ReadableLog):
             for segment in (staged, *old):
                 segment.close()
             place_segment_files(self.disk, self.path, staged.base_offset)
-            placed = placed_segment(self.disk, self.path, staged)
+            placed = open_placed_segment(self.disk, self.path, staged)
         except OSError as error:
             raise SyncFailed(f"{self.path}: cannot replace segments by compacted files: {error}") from error
         self.directory_changes.note()
@@ -337,7 +335,7 @@ class SegmentedLog(ReadableLog):
         self.generation += 1
 
     def unlink_replaced(self, base_offset: int) -> None:
-        """Delete the files of a segment whose entries are durable in a compacted one before it."""
+        """Delete the files of a segment whose entries are durable in the compacted segment before it."""
         assert all(segment.base_offset != base_offset for segment in self.segments), f"{base_offset} is in use"
         self._unlink_files(base_offset)
 
@@ -364,11 +362,11 @@ class SegmentedLog(ReadableLog):
         if len(batch) > row.length:
             reason = f"it has {len(batch)} bytes where {row.length} belong"
         if reason:
-            raise self.corrupt(segment, row, f"the fetched batch does not fit: {reason}")
+            raise self.corruption_error(segment, row, f"the fetched batch does not fit: {reason}")
         segment.write_again(number, batch)
 
     def rebuild_entry(self, index: Index, batch: Buffer) -> None:
-        """Write a *committed* entry, fetched from the leader, where neither row nor batch can be trusted.
+        """Write a *committed* entry, fetched from the leader, in place of a row and a batch that cannot be trusted.
 
         The rows around it determine its position. Not synced. Raises `CorruptBatch` when it does not fit there; then
         nothing changed."""
@@ -394,13 +392,13 @@ class SegmentedLog(ReadableLog):
         elif is_confirmed and (row.end, header.next_offset) != follows:
             reason = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
         if reason:
-            raise self.corrupt(segment, row, f"the fetched entry does not fit: {reason}")
+            raise self.corruption_error(segment, row, f"the fetched entry does not fit: {reason}")
         segment.put_row(number, packed)
         segment.write_again(number, batch)
 
 
-def placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
-    """Open a compacted segment again after its files were renamed."""
+def open_placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
+    """Open a compacted segment under its final name, after its files were renamed."""
     segment = Segment(staged.base_offset, staged.base_index, open_segment_files(disk, path, staged.base_offset))
     segment.created_ms, segment.compacted_to = staged.created_ms, staged.compacted_to
     segment.adopt(
@@ -414,5 +412,5 @@ def placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
     return segment
 
 
-def _with_waiting_rows(segments: tuple[Segment, ...]) -> list[Segment]:
+def _select_with_waiting_rows(segments: tuple[Segment, ...]) -> list[Segment]:
     return [segment for segment in segments if segment.rows_published < segment.rows]

@@ -1,9 +1,9 @@
 """Temporary errors of the file system: a full disk, and a process without free file descriptors.
 
-    FULL_ERRORS         no room: records are deleted or space is added
-    DESCRIPTOR_ERRORS   no descriptor: connections end, or the limit is raised; the disk may be empty
+    FULL_ERRORS         no room: until records are deleted or space is added
+    DESCRIPTOR_ERRORS   no descriptor: until connections end or the limit is raised; the disk may be empty
 
-Both leave written data as it is. Used where an `OSError` becomes a refusal, or work waits for another attempt."""
+Both leave written data unchanged. Used where an `OSError` becomes a refusal, or work waits for a retry."""
 
 import errno
 import resource
@@ -24,7 +24,7 @@ def lacks_descriptors(error: BaseException | None) -> bool:
 
 
 def descriptors_exhausted(path: str, error: OSError | None = None) -> DescriptorsExhausted:
-    """Return the refusal of a request for which a file of `path` could not be opened."""
+    """Return the error for a request that is refused because no descriptor was left for a file of `path`."""
     if error is not None and error.errno == errno.ENFILE:
         return DescriptorsExhausted(f"{path}: the system has no file descriptors left; raise fs.file-max")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -35,7 +35,7 @@ def descriptors_exhausted(path: str, error: OSError | None = None) -> Descriptor
 
 
 def refusal_of(path: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
-    """Return the refusal for one of `TEMPORARY_ERRORS`; `advice` is the remedy for a full disk."""
+    """Return the error for a request refused by one of `TEMPORARY_ERRORS`; `advice` is the remedy for a full disk."""
     assert error.errno in TEMPORARY_ERRORS, f"{error} does not pass"
     if lacks_descriptors(error):
         return descriptors_exhausted(path, error)

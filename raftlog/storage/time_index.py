@@ -1,8 +1,8 @@
 """The `.timeindex` of a segment: sparse and disposable.
 
 Each entry means: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps never fall
-from entry to entry, so the first batch that reaches a time lies behind the last entry below it. A closed segment's
-last entry stands for all of its rows; a short or damaged file is rebuilt from the batches. It is synced with each
+from entry to entry, so the first batch that reaches a time comes after the last entry below it. A closed segment's
+last entry covers all of its rows; a short or damaged file is rebuilt from the batches. It is synced with each
 checkpoint: an entry that survives a power loss could otherwise refer to a batch that is no longer there.
 
     position  size  field
@@ -20,21 +20,21 @@ from raftlog.storage.disk import File
 
 ENTRY_SIZE = 20
 SPACING_BYTES = 64 * 1024
-"""Log bytes between two entries."""
+"""Number of log bytes between two entries."""
 NO_TIMESTAMP = -1
 _ENTRY = struct.Struct(">qQI")
 _CHECKED = struct.Struct(">qQ")
 
 
 class TimeEntry(NamedTuple):
-    """Greatest timestamp in rows 0 … `row`."""
+    """Entry of a time index: greatest timestamp in rows 0 … `row`."""
 
     timestamp: int
     row: int
 
 
 class TimeIndex:
-    """Entries of one segment: those in the file and those that wait for the next write."""
+    """Time index of one segment: entries in the file, and entries that wait for the next write."""
 
     def __init__(self, file: File, count: int) -> None:
         self._file = file
@@ -42,7 +42,7 @@ class TimeIndex:
         self._waiting: list[TimeEntry] = []
         self._next_position = 0
         self.max_timestamp = NO_TIMESTAMP
-        """Greatest timestamp seen; at least that of the last entry."""
+        """Greatest observed timestamp; at least that of the last entry."""
         self.changes = Changes()
         """Changes of the file."""
 
@@ -51,16 +51,16 @@ class TimeIndex:
         return self._file
 
     def observe(self, timestamp: int, row: int, position: int) -> None:
-        """Record a batch appended at `position`; an entry is made at some distance behind the last one.
+        """Record a batch appended at `position`; add an entry if the last one is `SPACING_BYTES` away.
 
-        Also where the maximum has not risen: the reopening reads the headers behind the last entry."""
+        Also if the maximum has not risen, because reopening reads all headers after the last entry."""
         self.max_timestamp = max(timestamp, self.max_timestamp)
         if position >= self._next_position:
             self._note(self.max_timestamp, row)
             self._next_position = position + SPACING_BYTES
 
     def close(self, last_row: int) -> None:
-        """Add an entry for the whole segment, which gets no more batches, to the next write."""
+        """Add an entry for the whole segment, which gets no more batches; the next write includes it."""
         self._note(self.max_timestamp, last_row)
 
     def write(self, rows: int) -> None:
@@ -74,16 +74,16 @@ class TimeIndex:
         self._waiting = [entry for entry in self._waiting if entry.row >= rows]
 
     def drop_from(self, rows: int) -> None:
-        """Remove rows from `rows` on, not written yet; the maximum stays and may be too high from now on."""
+        """Remove unwritten entries for rows from `rows` on; the maximum stays, and may be too high afterwards."""
         self._waiting = [entry for entry in self._waiting if entry.row < rows]
 
     def row_before(self, timestamp: int) -> int:
-        """Return a row up to which every timestamp is below `timestamp`; −1 when there is none."""
+        """Return a row up to which every timestamp is below `timestamp`; −1 if there is none."""
         low, high = 0, self._count
         best = -1
         while low < high:
             middle = (low + high) // 2
-            entry = self._entry(middle)
+            entry = self._read_entry(middle)
             if entry is None or entry.timestamp >= timestamp:
                 high = middle
             else:
@@ -95,8 +95,8 @@ class TimeIndex:
         return best
 
     def adopt_last(self, last_row: int) -> bool:
-        """Take the maximum from the file of a closed segment; return false when the file cannot be trusted."""
-        entry = self._entry(self._count - 1) if self._count else None
+        """Take the maximum from the file of a closed segment; return False if the file cannot be trusted."""
+        entry = self._read_entry(self._count - 1) if self._count else None
         if entry is None or entry.row != last_row:
             return False
         self.max_timestamp = entry.timestamp
@@ -112,7 +112,7 @@ class TimeIndex:
     def keep_rows(self, rows: int) -> int:
         """Keep the entries of the first `rows` rows; return the last row that they cover, −1 without any.
 
-        The maximum is that of the rows up to there: the caller observes the rows behind it again."""
+        The maximum is that of the rows up to there: the caller observes the later rows again."""
         kept = self._sound_entries(rows)
         self._truncate(len(kept))
         self._waiting = [entry for entry in self._waiting if entry.row < rows]
@@ -128,7 +128,7 @@ class TimeIndex:
         return timestamp <= (first.timestamp if first else self.max_timestamp)
 
     def _sound_entries(self, rows: int) -> list[TimeEntry]:
-        """Return the entries of the first `rows` rows in the file, up to the first one that is damaged."""
+        """Return the entries of the first `rows` rows in the file, up to the first damaged entry."""
         packed = self._file.read(0, self._count * ENTRY_SIZE)
         found = []
         for at in range(0, len(packed) - ENTRY_SIZE + 1, ENTRY_SIZE):
@@ -139,7 +139,7 @@ class TimeIndex:
         return found
 
     def restart(self) -> None:
-        """Remove everything: the segment is read again from its first batch."""
+        """Remove all entries, because the segment is read again from its first batch."""
         self._truncate(0)
         self._waiting.clear()
         self._next_position = 0
@@ -154,7 +154,7 @@ class TimeIndex:
     def _note(self, timestamp: int, row: int) -> None:
         self._waiting.append(TimeEntry(timestamp, row))
 
-    def _entry(self, number: int) -> TimeEntry | None:
+    def _read_entry(self, number: int) -> TimeEntry | None:
         packed = self._file.read(number * ENTRY_SIZE, ENTRY_SIZE)
         if len(packed) < ENTRY_SIZE:
             return None

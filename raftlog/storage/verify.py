@@ -1,8 +1,8 @@
-"""Check of a log's files as they are, without opening the log: for `verify`, for tools, for backups.
+"""Check of a log's files without opening the log and without changes: for `verify`, for tools, for backups.
 
 Every byte of every `.log` is read: header, CRC, the chain of offset, index and term, the roll at each segment's start,
-and the index row of each batch that has one. Nothing is changed. Bytes behind the last whole batch without a row are a
-tail: a write under way, or one that a crash tore; the next opening cuts it off."""
+and the index row of each batch that has one. Bytes after the last complete batch without a row are a tail: a write
+under way, or one that a crash interrupted; the next opening cuts it off."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ from raftlog.storage.disk import Disk, File
 from raftlog.storage.gap import gap_error, last_index_of
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
 from raftlog.storage.roll import Roll
-from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
+from raftlog.storage.rows import ROW_SIZE, Row, restore_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.window import FileWindow
@@ -27,7 +27,7 @@ from raftlog.types import Offset, Position
 
 @dataclass(slots=True)
 class LogCheck:
-    """Counts of the data read, and the problems found; `tail_bytes` is no error."""
+    """Result of a check: counts of the data read, and the problems found; `tail_bytes` is no error."""
 
     segments: int = 0
     batches: int = 0
@@ -46,9 +46,8 @@ class LogCheck:
 class StoredBatch(NamedTuple):
     """One batch of a file, and the error in it.
 
-    `offset` is the next one in the chain. `row` is its index row, if it has one; when only that is damaged
-    (`row_only`), the batch is undamaged. `restored` are its bytes when only header fields were damaged that the row
-    determines."""
+    `offset` is the next one in the chain. `row` is the batch's index row, if it has one; with `row_only` only the row
+    is damaged. `restored` are the batch's bytes if only header fields were damaged that the row determines."""
 
     number: int
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -64,7 +63,9 @@ class StoredBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """Content of one segment's files, with its bounds for the neighbours. `bytes_read` are those of batches."""
+    """Report of one segment: content of its files, and its bounds, which its neighbours must match.
+
+    `bytes_read` counts the bytes of batches."""
 
     base_offset: int
     base_index: int
@@ -76,7 +77,7 @@ class SegmentReport:
     bytes_read: int = 0
     tail_bytes: int = 0
     is_blank: bool = False
-    """Whether it has neither a batch nor a row: it may be under construction."""
+    """Whether the segment has neither a batch nor a row: it may be under construction."""
     problems: tuple[CorruptBatch, ...] = ()
 
 
@@ -90,10 +91,10 @@ def verify_log(disk: Disk, path: str) -> LogCheck:
 
 def _verify_listed(disk: Disk, path: str) -> LogCheck:
     checkpoint = read_checkpoint(disk, path)  # first: it never covers more than is read afterwards
-    return join_segments(path, checkpoint, _verified_segments(disk, path, segment_bases(disk, path)))
+    return join_segments(path, checkpoint, _verify_segments(disk, path, segment_bases(disk, path)))
 
 
-def _verified_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentReport]:
+def _verify_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentReport]:
     found = []
     for base, newer in zip(bases, [*bases[1:], None], strict=False):
         with suppress(FileNotFoundError):  # retention deleted it meanwhile
@@ -102,7 +103,7 @@ def _verified_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentR
 
 
 def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> SegmentReport:
-    """Check one segment by itself; `newer` is the base offset of the next one. Raises `OSError`."""
+    """Check one segment alone; `newer` is the base offset of the next one. Raises `OSError`."""
     segment = open_for_reading(disk, path, base)
     report = LogCheck()
     try:
@@ -130,7 +131,7 @@ def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> Segme
 
 
 def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[SegmentReport]) -> LogCheck:
-    """Return the check of a log whose segments, in their order, were checked one by one; pure."""
+    """Combine the reports of all segments, in order, into the check of the log; pure."""
     report = LogCheck()
     expected_offset: int | None = None
     expected_index: int | None = None
@@ -141,13 +142,13 @@ def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[S
         if expected_offset is None:
             report.first_offset = base
             if checkpoint and base > checkpoint.log_start_offset:
-                _report(report, path, base, f"offsets {checkpoint.log_start_offset} to {base} are missing")
+                _add_problem(report, path, base, f"offsets {checkpoint.log_start_offset} to {base} are missing")
         elif base != expected_offset:
-            _report(report, path, base, f"offset {expected_offset} should follow")
+            _add_problem(report, path, base, f"offset {expected_offset} should follow")
         if expected_index is not None and segment.base_index != expected_index:
-            _report(report, path, base, f"it starts at index {segment.base_index}, not {expected_index}")
+            _add_problem(report, path, base, f"it starts at index {segment.base_index}, not {expected_index}")
         if not segment.has_roll:
-            _report(report, path, base, "it does not begin with a roll entry")
+            _add_problem(report, path, base, "it does not begin with a roll entry")
         report.problems += segment.problems
         report.batches += segment.batches
         report.records += segment.records
@@ -163,13 +164,13 @@ def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[S
     return report
 
 
-def _report(report: LogCheck, path: str, base: int, reason: str) -> None:
+def _add_problem(report: LogCheck, path: str, base: int, reason: str) -> None:
     file = f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
     report.problems.append(CorruptBatch(file, Position(0), Offset(base), reason))
 
 
-def _has_rows_behind(segment: Segment, stored: StoredBatch, index_size: int) -> bool:
-    """Return whether a later batch has an index row; then this one was not the last that was written.
+def _has_later_rows(segment: Segment, stored: StoredBatch, index_size: int) -> bool:
+    """Return whether a later batch has an index row, so that this batch was not the last written one.
 
     Only rows below `index_size`, the size before the batches were read, count: a writer may have appended since."""
     first = (stored.number + 1) * ROW_SIZE
@@ -181,7 +182,7 @@ def _has_rows_behind(segment: Segment, stored: StoredBatch, index_size: int) -> 
 
 
 def open_with_index(disk: Disk, path: str, base: int) -> Segment:
-    """Open a segment for reading, with its base index from its roll, or where that is damaged from its first row."""
+    """Open a segment for reading; its base index is from its roll or, if that is damaged, from its first row."""
     segment = open_for_reading(disk, path, base)
     _set_base_index(segment, read_roll(segment))
     return segment
@@ -202,10 +203,10 @@ def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) 
             and stored.row is None
             and not stored.row_only
             and looks_torn(segment, stored.position, stored.reason)
-            and not _has_rows_behind(segment, stored, index_size)
+            and not _has_later_rows(segment, stored, index_size)
         ):
             report.tail_bytes += segment.files.log.size() - stored.position
-            continue  # the walk does not count it, and ends
+            continue  # the walk does not count this batch, and ends
         if stored.reason:
             place = Position(stored.position), Offset(stored.offset)
             report.problems.append(CorruptBatch(segment.files.log.path, *place, stored.reason))
@@ -216,7 +217,7 @@ def _verify_batches(segment: Segment, report: LogCheck, end_offset: int | None) 
 
 
 def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[StoredBatch]:
-    """Yield every batch of a segment, sound or not; `segment.rows` and `next_offset` move along.
+    """Yield every batch of a segment, damaged ones too; `segment.rows` and `next_offset` advance with each.
 
     A bad batch with a row that can be trusted is skipped by its row; one without ends the walk. `end_offset` is the
     base offset of the next segment, if there is one."""
@@ -229,13 +230,13 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         number, index = segment.rows, segment.next_index
         head = log.read(position, HEADER_SIZE)
         header = read_header(head) if len(head) == HEADER_SIZE else None
-        row = rows.trusted(number, segment, position, head, log.size)
+        row = rows.confirm(number, segment, position, head, log.size)
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
         batch = log.read(position, min(length, log.size - position))
         reason = _batch_error(segment, header, batch) or _gap_error(segment, header, batch)
         row_only = False
         if not reason and rows.has(number) and not row_matches(rows.packed(number), head):
-            row_only = restored_header(rows.packed(number), head) is None
+            row_only = restore_header(rows.packed(number), head) is None
             reason = "its index row is damaged" if row_only else "header and index row do not belong together"
         offset = segment.next_offset
         if header and (not reason or row_only):
@@ -243,15 +244,17 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         elif row:
             segment.next_offset = rows.offset_after(number, row, header, end_offset, segment.is_compacted)
         segment.rows += 1
-        segment.missing += _entries_beyond(segment, rows, index, position, None if reason and not row_only else batch)
-        restored = _restored(rows.packed(number), batch) if reason and row else None
+        segment.missing += _count_further_entries(
+            segment, rows, index, position, None if reason and not row_only else batch
+        )
+        restored = _restore(rows.packed(number), batch) if reason and row else None
         yield StoredBatch(number, index, offset, position, header, batch, row, reason, row_only, restored)
         if reason and row is None and not row_only:
             segment.rows -= 1
             return
         position += length
     reason = "the file ends before a batch that was synced"
-    while (row := rows.at(segment.rows, segment.next_index, position, or_above=segment.is_compacted)) is not None:
+    while (row := rows.match(segment.rows, segment.next_index, position, or_above=segment.is_compacted)) is not None:
         segment.missing += row.index - segment.next_index
         number, index, offset = segment.rows, segment.next_index, segment.next_offset
         segment.rows += 1
@@ -266,18 +269,20 @@ def _gap_error(segment: Segment, header: BatchHeader | None, batch: memoryview) 
     return gap_error(batch, header, segment.next_index, segment.compacted_to)
 
 
-def _entries_beyond(segment: Segment, rows: "_Rows", index: int, position: int, batch: memoryview | None) -> int:
-    """Return how many further entries the batch at `index` stands for; for a damaged one the next row has it."""
+def _count_further_entries(segment: Segment, rows: "_Rows", index: int, position: int, batch: memoryview | None) -> int:
+    """Return the number of further entries that the batch at `index` replaces, if it is a gap.
+
+    For a damaged batch the next row determines it."""
     if not segment.is_compacted:
         return 0
     if batch is not None:
         return last_index_of(batch, read_header(batch), index) - index
-    after = rows.any(segment.rows)
+    after = rows.get(segment.rows)
     return after.index - 1 - index if after and after.index > index and after.position > position else 0
 
 
-def _restored(packed: bytes, batch: memoryview) -> bytes | None:
-    head = restored_header(packed, batch) if len(batch) >= HEADER_SIZE else None
+def _restore(packed: bytes, batch: memoryview) -> bytes | None:
+    head = restore_header(packed, batch) if len(batch) >= HEADER_SIZE else None
     whole = head + batch[HEADER_SIZE:] if head else b""
     return whole if head and crc_matches(whole, read_header(head)) else None
 
@@ -297,7 +302,7 @@ def _batch_error(segment: Segment, header: BatchHeader | None, batch: memoryview
 
 
 class _Rows:
-    """Index rows with checks of their content."""
+    """Index rows of a segment, with checks of their content."""
 
     def __init__(self, file: File) -> None:
         self._window = FileWindow(file)
@@ -311,30 +316,30 @@ class _Rows:
     def has(self, number: int) -> bool:
         return len(self.packed(number)) == ROW_SIZE
 
-    def any(self, number: int) -> Row | None:
+    def get(self, number: int) -> Row | None:
         """Return row `number` without a check."""
         return unpack_row(self.packed(number)) if self.has(number) else None
 
-    def at(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
-        """Return row `number` if it is that of entry `index` at `position`.
+    def match(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
+        """Return row `number` if it is the row of entry `index` at `position`.
 
-        With `or_above`, behind a possible gap, also if it is that of a later entry."""
-        row = self.any(number)
+        With `or_above`, after a possible gap, also if it is the row of a later entry."""
+        row = self.get(number)
         is_there = row is not None and (row.index == index or (or_above and row.index > index))
         return row if row and is_there and row.position == position and row.length >= HEADER_SIZE else None
 
-    def trusted(self, number: int, segment: Segment, position: int, head: memoryview, log_size: int) -> Row | None:
-        """Return the next row of `segment`, if header, following row or end of file confirm it."""
+    def confirm(self, number: int, segment: Segment, position: int, head: memoryview, log_size: int) -> Row | None:
+        """Return the next row of `segment`, if header, next row or end of file confirm it."""
         index = segment.next_index
-        row = self.at(number, index, position)
+        row = self.match(number, index, position)
         if row is None or row.offset != segment.next_offset or row.term > TERM_MAX:
             return None
         packed = self.packed(number)
         is_confirmed = len(head) == HEADER_SIZE and (
-            row_matches(packed, head) or restored_header(packed, head) is not None
+            row_matches(packed, head) or restore_header(packed, head) is not None
         )
         is_confirmed = is_confirmed or (
-            self.at(number + 1, index + 1, row.end, or_above=segment.is_compacted) is not None
+            self.match(number + 1, index + 1, row.end, or_above=segment.is_compacted) is not None
         )
         return row if is_confirmed or row.end == log_size else None
 
@@ -343,9 +348,9 @@ class _Rows:
     ) -> int:
         """Return the offset that follows a damaged batch; never too low, so that no offset is assigned twice."""
         packed = self.packed(number)
-        if header and (head := restored_header(packed, header_bytes(header))):
+        if header and (head := restore_header(packed, header_bytes(header))):
             return read_header(head).next_offset
-        after = self.at(number + 1, row.index + 1, row.end, or_above=is_compacted)
+        after = self.match(number + 1, row.index + 1, row.end, or_above=is_compacted)
         if after:
             return after.offset
         if end_offset is not None:
@@ -356,7 +361,7 @@ class _Rows:
         return row.offset + records_max
 
 
-def log_file_segment(disk: Disk, file: str) -> Segment:
+def open_log_file(disk: Disk, file: str) -> Segment:
     """Open the segment of one `.log` file, for tools that examine a single file."""
     directory, _, name = file.rpartition("/")
     base = int(name.removesuffix(".log"))

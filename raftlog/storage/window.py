@@ -1,4 +1,4 @@
-"""A file read in large pieces, front to back: one read of the disk serves many small ones."""
+"""Window over a file that is read front to back: one large read of the disk serves many small ones."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _CHUNK_BYTES: Final = 4 << 20
 
 
 class FileWindow:
-    """Piece of a file that was read last. `size` is the file's when the window was made."""
+    """Window: the piece of a file that was read last. `size` is the file's size when the window was created."""
 
     def __init__(self, file: File) -> None:
         self._file = file

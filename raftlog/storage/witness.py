@@ -1,15 +1,15 @@
-"""syncfs: one call that makes all of a file system durable, and the only one that reports every failed write-back.
+"""Sync of whole file systems by `syncfs`, the only call that reports every failed write-back.
 
-Linux reports a failed write-back once to every descriptor of the file that was open at the time, and a failure that
-was not reported yet also to one that is opened later (4.17). But a file without a descriptor may leave the kernel's
-memory, and its failure with it. The file system keeps a count of its own (5.8): `syncfs` on a descriptor fails when
-anything on that file system could not be written back since the descriptor was opened, even if the file was evicted or
-deleted. So a witness is opened before the first write, and then gets every error.
+Linux reports a failed write-back once to every descriptor of the file that was open at the time, and a failure that was
+not reported yet also to one that is opened later (4.17). But the kernel may evict a file without a descriptor, and its
+failure with it. The file system keeps its own count of failures (5.8): `syncfs` on a descriptor fails if any data of
+that file system could not be written back since the descriptor was opened, even if the file was evicted or deleted. So
+a witness is opened before the first write, and gets every error from then on.
 
     files of a witness were opened after it;   one sync at a time, and after a failure every sync fails
 
 Used only on file systems whose `syncfs` is known to wait for the data and to flush the disk's cache. A failure may
-belong to a file of another program: then the disk is bad all the same."""
+belong to a file of another program, but also then the disk is unreliable."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ _STATFS_BYTES: Final = 256
 
 
 class Witness:
-    """Descriptor of a file system for `syncfs`. `open` it before the first write that it covers."""
+    """Descriptor of a file system for `syncfs`, which reports failed write-backs since it was opened."""
 
     def __init__(self, descriptor: int, syncfs: Callable[[int], int]) -> None:
         self._descriptor = descriptor
@@ -36,14 +36,14 @@ class Witness:
 
     @classmethod
     def open(cls, path: str) -> "Witness | None":
-        """Open a witness for the file system of a directory; return None where its `syncfs` is not reliable."""
-        libc = _libc()
-        if libc is None or _kernel() < _KERNEL_MIN or _file_system_of(libc, path) not in _MAGIC_NUMBERS:
+        """Open a witness for the file system of a directory; return None if its `syncfs` is not reliable."""
+        libc = _load_libc()
+        if libc is None or _kernel_version() < _KERNEL_MIN or _file_system_type(libc, path) not in _MAGIC_NUMBERS:
             return None
         return cls(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), libc.syncfs)
 
     def sync(self) -> None:
-        """Block until everything written before is durable; raises `OSError`, then always again."""
+        """Block until all earlier writes are durable; raises `OSError`, and after that at every call."""
         with self._lock:
             if self._failure is None and self._syncfs(self._descriptor):
                 number = ctypes.get_errno()
@@ -56,21 +56,21 @@ class Witness:
 
 
 @cache
-def _libc() -> ctypes.CDLL | None:
+def _load_libc() -> ctypes.CDLL | None:
     libc = ctypes.CDLL(None, use_errno=True)
     return libc if hasattr(libc, "syncfs") and hasattr(libc, "statfs") else None
 
 
-def _kernel() -> tuple[int, ...]:
-    """Return the version of the kernel; (0,) if it is not Linux."""
+def _kernel_version() -> tuple[int, ...]:
+    """Return the kernel's version; (0,) if it is not Linux."""
     system = os.uname()
     major, _, rest = system.release.partition(".")
     minor = rest.partition(".")[0]
     return (int(major), int(minor)) if system.sysname == "Linux" and (major + minor).isdigit() else (0,)
 
 
-def _file_system_of(libc: ctypes.CDLL, path: str) -> int:
-    """Return `f_type` of statfs(2), which is the first word of its answer."""
+def _file_system_type(libc: ctypes.CDLL, path: str) -> int:
+    """Return the type of a path's file system: `f_type` of statfs(2), the first word of its result."""
     answer = ctypes.create_string_buffer(_STATFS_BYTES)
     if libc.statfs(os.fsencode(path), answer):
         return 0

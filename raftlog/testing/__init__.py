@@ -1,4 +1,4 @@
-"""Real clusters for tests: brokers in processes of their own, on loopback, with faults on demand.
+"""Real clusters for tests: each broker is a process, on loopback, with faults on demand.
 
     with Cluster(3) as cluster:
         client = MyClient(cluster.addresses)

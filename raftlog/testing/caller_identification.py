@@ -1,4 +1,4 @@
-"""Node id of the caller of a connection between brokers, read from its first frame without answering it."""
+"""Identification of the caller of a connection between brokers, by the node id in its first frame."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ class HelloIdentification:
     def __init__(self) -> None:
         self._reader = FrameReader(_BOUNDS, _HELLO_BYTES_MAX)
         self.node: int | None = None
-        """Node id of the caller; None until it is read, and for good if the caller sends none."""
+        """Node id of the caller; None until it is read; it stays None if the caller sends none."""
         self.is_complete = False
         """Whether the caller is identified, or has sent something other than its identification."""
 
@@ -35,7 +35,7 @@ class HelloIdentification:
 
 
 class KnownCaller:
-    """Identification of a caller by the port, which sends none itself."""
+    """Identification of a caller that sends no node id, by the port to which it connects."""
 
     def __init__(self, node: int) -> None:
         self.node: int | None = node

@@ -1,12 +1,12 @@
-"""Cluster of real brokers on loopback that lives as long as a `with` block.
+"""Cluster of real brokers on loopback that runs during a `with` block.
 
     with Cluster(3) as cluster:
         cluster.nodes[1].kill()
         cluster.cut([1], [2, 3])
         cluster.heal()
 
-All calls block, and may be made from any one thread at a time. All processes end with the block, also when the program
-that runs it is killed. A cut is between brokers: clients reach every running broker, except those that `cut_clients`
+All calls block, and may come from any thread, one at a time. All processes end with the block, even if the program
+is killed. A cut is between brokers: clients reach every running broker, except those that `cut_clients`
 disconnects in a cluster with `client_cuts`."""
 
 import contextlib
@@ -28,14 +28,14 @@ from raftlog.testing.node import ClusterNode
 from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, wait_ready
 
 POLL_SECONDS: Final = 0.02
-"""Pause between two requests when a state has to be polled for."""
+"""Pause between two requests while a state is polled."""
 LEADER_SECONDS_MAX: Final = 15.0
 ASK_SECONDS_MAX: Final = 2.0
-"""Timeout of one such request, so that a broker in trouble does not delay the requests to the others."""
+"""Timeout of one such request, so that an unresponsive broker does not delay the requests to the others."""
 
 
 class Cluster(NetworkFaults, ClosedAtExit):
-    """Cluster of `nodes` brokers with node ids from 1; placement treats each as a host of its own."""
+    """Cluster of `nodes` brokers with node ids from 1; for placement each is on a separate host."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         """Prepare a cluster; `start` or the `with` block starts it.
 
         `data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
-        `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
+        `with_cuts=False` runs without the proxy, for measurements. A cluster of one is a single broker without any
         cluster flag: it has no RPC address, and no broker can join it. `python` is the interpreter that runs the
         brokers, with the raftlog installed there, and `program` its arguments before `serve`. `with_gossip=False`
         switches gossip off. `environment(node_id)` is called at each start of a node and returns variables to add to
@@ -92,7 +92,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         wait_ready(list(self.nodes.values()), self._ready_timeout_s)
 
     def prepare(self) -> None:
-        """Create ports, directories and the proxy; `start` does it as well. Called once."""
+        """Create ports, directories and the proxy; `start` calls it as well. It may be called only once."""
         assert not self.nodes, "the cluster has been started before"
         self.directory = self._given_dir or Path(tempfile.mkdtemp(prefix="raftlog-cluster-"))
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def add_node(self, *, start: bool = True, flags: Sequence[str] = ()) -> ClusterNode:
-        """Add a node, which has the next node id and joins through the seeds."""
+        """Add a node with the next node id, which joins through the seeds."""
         if not self._seeds:
             raise BrokerFailed(
                 "no node can join a broker that was started alone: start the cluster with two nodes or more"
@@ -134,7 +134,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
         return ClusterNode(
             number,
             self.directory,
-            self._note_processes,
+            self._update_guard,
             is_clustered=self._count > 1,
             gossips=self._with_gossip,
             between=self._network if self._with_cuts else None,
@@ -152,7 +152,7 @@ class Cluster(NetworkFaults, ClosedAtExit):
             dict if ask_for is None else lambda: ask_for(node.node_id),
         )
 
-    def _note_processes(self) -> None:
+    def _update_guard(self) -> None:
         if self._network is not None:
             self._network.guard(node.pid for node in self.nodes.values() if node.is_running)
 
@@ -183,30 +183,32 @@ class Cluster(NetworkFaults, ClosedAtExit):
         return {number: node.log_text() for number, node in self.nodes.items()}
 
     def wait_ready(self, timeout_s: float = READY_SECONDS_MAX) -> None:
-        """Wait until every node that runs, and is not paused, serves requests."""
+        """Wait until every running node that is not paused serves requests."""
         until = time.monotonic() + timeout_s
-        for node in self._active():
+        for node in self._list_active():
             while not self._is_ready(node):
                 if not node.is_running:
                     raise BrokerFailed(f"node {node.node_id} ended{node.log_tail()}")
-                _pause(until, f"node {node.node_id} is not ready after {timeout_s:g} s{node.log_tail()}")
+                _sleep(until, f"node {node.node_id} is not ready after {timeout_s:g} s{node.log_tail()}")
 
     def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
-        """Wait until every node that runs, and is not paused, reports a healthy cluster without lagging replicas."""
+        """Wait until every running node that is not paused reports a healthy cluster without lagging replicas."""
         until = time.monotonic() + timeout_s
-        for node in self._active():
-            while not (overview := self._health(node)).get("is_healthy") or overview["lagging_count"]:
-                _pause(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} reports: {overview}")
+        for node in self._list_active():
+            while not (overview := self._get_health(node)).get("is_healthy") or overview["lagging_count"]:
+                _sleep(until, f"not healthy after {timeout_s:g} s, as node {node.node_id} reports: {overview}")
 
     def wait_unhealthy(self, reason: str, timeout_s: float = READY_SECONDS_MAX) -> list[str]:
-        """Wait until a running node reports a reason that contains this text; return all reasons of that node."""
+        """Wait until a running node reports an unhealthy cluster for a reason with this text; return its reasons."""
         until = time.monotonic() + timeout_s
         while True:
-            named = [list(map(str, self._health(node).get("unhealthy_reasons", []))) for node in self._active()]
+            named = [
+                list(map(str, self._get_health(node).get("unhealthy_reasons", []))) for node in self._list_active()
+            ]
             for reasons in named:
                 if any(reason in each for each in reasons):
                     return reasons
-            _pause(until, f"no node names {reason!r} after {timeout_s:g} s; they name {named}")
+            _sleep(until, f"no node names {reason!r} after {timeout_s:g} s; they name {named}")
 
     def leader(
         self,
@@ -216,20 +218,20 @@ class Cluster(NetworkFaults, ClosedAtExit):
         other_than: Collection[int] = (),
         timeout_s: float = LEADER_SECONDS_MAX,
     ) -> int:
-        """Return the node id of a partition's leader: a running node that a majority of the reachable nodes names.
+        """Return the node id of a partition's leader: a running node that a majority of the reachable nodes reports.
 
-        A leader that was cut off remains leader for a while, in its own view and in that of the others: with
-        `other_than`, this call waits for its successor."""
+        After a cut all nodes may report the former leader for a while: with `other_than` this call waits for its
+        successor."""
         until = time.monotonic() + timeout_s
         while True:
-            active = self._active()
-            named = [self._named_leader(node, topic, partition) for node in active]
+            active = self._list_active()
+            named = [self._reported_leader(node, topic, partition) for node in active]
             for node in active:
                 if node.node_id not in other_than and 2 * named.count(node.node_id) > len(active):
                     return node.node_id
-            _pause(until, f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
+            _sleep(until, f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
 
-    def _active(self) -> list[ClusterNode]:
+    def _list_active(self) -> list[ClusterNode]:
         return [node for node in self.nodes.values() if node.is_running and not node.is_paused]
 
     def _is_ready(self, node: ClusterNode) -> bool:
@@ -238,13 +240,13 @@ class Cluster(NetworkFaults, ClosedAtExit):
         except BrokerFailed:
             return False
 
-    def _health(self, node: ClusterNode) -> dict[str, Any]:
+    def _get_health(self, node: ClusterNode) -> dict[str, Any]:
         try:
             return dict(node.get("/v1/cluster/health_overview", ASK_SECONDS_MAX))
         except BrokerFailed as error:
             return {"unhealthy_reasons": [str(error)]}
 
-    def _named_leader(self, node: ClusterNode, topic: str, partition: int) -> int | None:
+    def _reported_leader(self, node: ClusterNode, topic: str, partition: int) -> int | None:
         try:
             status, described = ask(node.http, f"/topics/{topic}/partitions/{partition}", timeout_s=ASK_SECONDS_MAX)
         except BrokerFailed:
@@ -252,8 +254,8 @@ class Cluster(NetworkFaults, ClosedAtExit):
         return described.get("leader") if status == 200 else None
 
 
-def _pause(until: float, problem: str) -> None:
-    """Wait before the next request; raise `BrokerFailed` after the deadline."""
+def _sleep(until: float, problem: str) -> None:
+    """Sleep before the next request; raise `BrokerFailed` after the deadline."""
     if time.monotonic() >= until:
         raise BrokerFailed(problem)
     time.sleep(POLL_SECONDS)

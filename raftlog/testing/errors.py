@@ -4,8 +4,8 @@ from raftlog.errors import Unavailable
 
 
 class BrokerFailed(Unavailable):
-    """Broker, or cluster as a whole, that did not reach the expected state."""
+    """Error if a broker, or the cluster, did not reach the expected state."""
 
 
 class BrokerNotReady(BrokerFailed):
-    """Broker that ended, or took too long, before it served; the message ends with the end of its log."""
+    """Error if a broker ended or took too long before it served; the message includes the end of its log."""

@@ -15,7 +15,7 @@ _NO_CUTS: Final = "no network fault is possible: the cluster was started with on
 
 
 class NetworkFaults:
-    """Part of `Cluster` that injects network faults."""
+    """Injection of network faults; base of `Cluster`."""
 
     def __init__(self, with_cuts: bool, client_cuts: bool) -> None:
         self._with_cuts, self._client_cuts = with_cuts, client_cuts
@@ -27,7 +27,7 @@ class NetworkFaults:
         self._gossip_loss = 0.0
 
     def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """Lose all traffic from `some` to `others`, and unless `one_way` the opposite direction; gossip included.
+        """Drop all traffic from `some` to `others`, gossip included, and without `one_way` the opposite direction too.
 
         Cuts add up."""
         some, others = list(some), list(others)
@@ -35,21 +35,21 @@ class NetworkFaults:
         self.cut_gossip(some, others, one_way=one_way)
 
     def cut_rpc(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut as `cut` does, but leave gossip alone."""
+        """Cut like `cut`, but without gossip."""
         links = _links(some, others, one_way)
         self._check(links)
         self._cut |= links
         self._apply()
 
     def cut_gossip(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """Cut as `cut` does, but gossip alone."""
+        """Cut like `cut`, but only gossip."""
         links = _links(some, others, one_way)
         self._check(links)
         self._gossip_cut |= links
         self._apply()
 
     def set_cuts(self, rpc: Iterable[Link], gossip: Iterable[Link]) -> None:
-        """Cut exactly these links between nodes, for gossip and for everything else; client cuts stay."""
+        """Cut exactly these links between nodes, for gossip and for all other traffic; client cuts stay."""
         rpc, gossip = set(rpc), set(gossip)
         self._check(rpc | gossip)
         self._cut = {link for link in self._cut if CLIENTS in link} | rpc
@@ -62,7 +62,7 @@ class NetworkFaults:
         self._apply()
 
     def cut_clients(self, nodes: Iterable[int], *, answers_only: bool = False) -> None:
-        """Lose the answers of these nodes to clients, and unless `answers_only` the requests too.
+        """Drop the answers of these nodes to clients, and without `answers_only` the requests too.
 
         Only clients that use the public addresses are cut off."""
         nodes = list(nodes)
@@ -73,7 +73,7 @@ class NetworkFaults:
         self._apply()
 
     def lose_gossip(self, share: float) -> None:
-        """Lose that share of all gossip datagrams, between all nodes."""
+        """Drop this share of all gossip datagrams, between all nodes."""
         self._gossip_loss = share
         self._apply()
 
@@ -97,7 +97,7 @@ class NetworkFaults:
         self._apply()
 
     def reset_connections(self, links: Iterable[Link]) -> int:
-        """Reset all connections over these links, as a middlebox that lost its state does; return their number.
+        """Reset all connections over these links, like a middlebox that lost its state; return their number.
 
         Both sides get a reset, and bytes in flight are lost. The nodes may reconnect at once."""
         links = set(links)
@@ -112,7 +112,7 @@ class NetworkFaults:
         self._apply()
 
     def counters(self) -> dict[Link, LinkCounters]:
-        """Return counters of the traffic by link since the cluster began, which prove that faults took effect."""
+        """Return the counters of the traffic by link since the start, which prove that faults took effect."""
         return self._running_network().counters()
 
     def _apply(self) -> None:
@@ -126,7 +126,7 @@ class NetworkFaults:
         return self._network
 
     def _check(self, links: Iterable[Link]) -> None:
-        """Raise `BrokerFailed` unless the proxy is in between."""
+        """Raise `BrokerFailed` if the traffic of these links does not pass the proxy."""
         for link in links:
             if CLIENTS in link and not self._client_cuts:
                 raise BrokerFailed("clients cannot be cut off: the cluster was started without `client_cuts=True`")
@@ -135,7 +135,7 @@ class NetworkFaults:
 
 
 def _links(some: Iterable[int], others: Iterable[int], one_way: bool) -> set[Link]:
-    """Return the links from each of `some` to each of `others`, and unless `one_way` the opposite ones."""
+    """Return the links from each of `some` to each of `others`, and without `one_way` the opposite ones."""
     forth = set(itertools.product(some, others))
     assert all(one != other for one, other in forth), "a node cannot be cut off from itself"
     return forth if one_way else forth | {(other, one) for one, other in forth}

@@ -35,22 +35,22 @@ class GossipIdentification:
 
 
 class GossipForwarder:
-    """Datagram forwarding of one cluster. `loss` is the share of datagrams that is lost between all nodes."""
+    """Forwarding of the datagrams of one cluster. `loss` is the share of datagrams that is lost between all nodes."""
 
     def __init__(self, link_states: LinkStates, random: Random) -> None:
         self._states, self._random = link_states, random
         self.loss = 0.0
-        self._ends: dict[int, _End] = {}
+        self._ends: dict[int, _ProxyPort] = {}
         self._nodes: dict[tuple[str, int], int] = {}
 
     async def add(self, node: int, target: tuple[str, int], udp: socket.socket) -> None:
         """Forward the datagrams that arrive at this socket to the broker, which is bound to `target`."""
         self._nodes[target] = node
-        end = self._ends[node] = _End(self, node, target)
+        end = self._ends[node] = _ProxyPort(self, node, target)
         await asyncio.get_running_loop().create_datagram_endpoint(lambda: end, sock=udp)
 
-    def pass_on(self, data: bytes, source: tuple[str, int], receiver: "_End") -> None:
-        """Forward a datagram to one broker, from another one or from an unknown sender."""
+    def forward(self, data: bytes, source: tuple[str, int], receiver: "_ProxyPort") -> None:
+        """Forward a datagram of a broker, or of an unknown sender, to one broker."""
         sender = self._nodes.get(source)
         if sender == receiver.node:
             return
@@ -63,7 +63,7 @@ class GossipForwarder:
             via = receiver if sender is None else self._ends[sender]
             self._send(data, link_state, via, receiver.target)
 
-    def _send(self, data: bytes, link_state: LinkState, via: "_End", target: tuple[str, int]) -> None:
+    def _send(self, data: bytes, link_state: LinkState, via: "_ProxyPort", target: tuple[str, int]) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         number = link_state.number()
@@ -87,8 +87,8 @@ class GossipForwarder:
                 loop.call_at(due, arrive, True)
 
 
-class _End(asyncio.DatagramProtocol):
-    """Port of the proxy that stands for one broker."""
+class _ProxyPort(asyncio.DatagramProtocol):
+    """Port of the proxy that represents one broker."""
 
     def __init__(self, forwarder: GossipForwarder, node: int, target: tuple[str, int]) -> None:
         self.node, self.target = node, target
@@ -99,7 +99,7 @@ class _End(asyncio.DatagramProtocol):
         self._transport = cast(asyncio.DatagramTransport, transport)  # uvloop's is none by type
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
-        self._forwarder.pass_on(data, (str(addr[0]), int(addr[1])), self)
+        self._forwarder.forward(data, (str(addr[0]), int(addr[1])), self)
 
     def send(self, data: bytes, address: tuple[str, int]) -> None:
         if self._transport is not None:

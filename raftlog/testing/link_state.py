@@ -1,6 +1,6 @@
-"""State of a link in the proxy: whether it is cut, its conditions, and its counters.
+"""State of a link in the proxy: cut or not, its conditions, and its counters.
 
-    start = when the link is free (rate) → + delay ± jitter → + time-outs of lost segments = arrival
+    start = time at which the link is free (rate) → + delay ± jitter → + time-outs of lost segments = arrival
 
 All connections over a link share its state, and so its rate and its bound on held bytes: `held_bytes` ≤ `limit`, plus
 the last piece of each connection; above that the proxy stops reading from the senders until half of it is released."""
@@ -14,13 +14,13 @@ from raftlog.testing.network_conditions import Link, NetworkConditions, TrafficC
 HELD_BYTES_MAX: Final = 8 << 20
 HELD_BYTES_MIN: Final = 64 << 10
 RATE_S: Final = 1.0
-"""Seconds of traffic at the set rate that may be held; more would add a delay that was not asked for."""
+"""Seconds of traffic at the set rate that may be held; more would add a delay that was not requested."""
 SEGMENT_BYTES: Final = 1448
 RETRANSMISSION_S: Final = 0.2
 """TCP's shortest time-out; it doubles with each further loss of the same segment."""
 RETRANSMISSIONS_MAX: Final = 5
 HOLD_BACK_S: Final = 0.1
-"""Longest extra delay of a datagram that later ones are to overtake."""
+"""Longest extra delay of a datagram that later ones should overtake."""
 PIECES_PER_S: Final = 20
 LINKS_MAX: Final = 4096
 
@@ -32,7 +32,7 @@ class LinkState:
         self._random = random
         self.is_cut = False
         self.conditions: NetworkConditions | None = None
-        """None without any conditions, which costs nothing."""
+        """Network conditions; None without any, which has no cost."""
         self.counters = TrafficCounters()
         self.held_bytes = 0
         self._free_at = 0.0
@@ -40,7 +40,7 @@ class LinkState:
         self._sent = self._last_arrived = 0
 
     def change(self, conditions: NetworkConditions | None) -> bool:
-        """Set the conditions; return whether they differ from those before."""
+        """Set the conditions; return whether they differ from the earlier ones."""
         if conditions == self.conditions:
             return False
         self.conditions, self._free_at = conditions, 0.0
@@ -50,16 +50,20 @@ class LinkState:
 
     @property
     def piece_bytes(self) -> int:
-        """Bound on the bytes that arrive at once."""
+        """Greatest number of bytes that arrive at once."""
         rate = self.conditions.rate_bytes_s if self.conditions is not None else 0.0
         return max(SEGMENT_BYTES, int(rate / PIECES_PER_S)) if rate else HELD_BYTES_MAX
 
     def arrival(self, now: float, size: int) -> float:
-        """Return the arrival time of bytes of a stream that are sent now."""
+        """Return the arrival time of stream bytes that are sent now."""
         conditions = self.conditions
         if conditions is None:
             return now
-        return self._through(conditions, now, size) + self._delay(conditions) + self._stall(conditions, size)
+        return (
+            self._pass_rate_limit(conditions, now, size)
+            + self._draw_delay(conditions)
+            + self._draw_stall(conditions, size)
+        )
 
     @property
     def limit(self) -> int:
@@ -71,11 +75,11 @@ class LinkState:
         return self.held_bytes >= self.limit
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once there is room again."""
+        """Call `resume` when there is room again."""
         self._waiting.append(resume)
 
     def release(self, size: int) -> None:
-        """Subtract from the held bytes, and resume the waiting senders if there is room."""
+        """Subtract `size` from the held bytes, and resume waiting senders if there is room."""
         self.held_bytes -= size
         if self._waiting and 2 * self.held_bytes <= self.limit:
             waiting, self._waiting = self._waiting, []
@@ -92,12 +96,12 @@ class LinkState:
         if self._random.random() < conditions.loss or self.held_bytes + size > self.limit:
             self.counters.lost_datagrams += 1
             return ()
-        times = [self._through(conditions, now, size) + self._delay(conditions)]
+        times = [self._pass_rate_limit(conditions, now, size) + self._draw_delay(conditions)]
         if self._random.random() < conditions.reorder:
             times[0] += self._random.uniform(0.0, HOLD_BACK_S)
         if self._random.random() < conditions.duplicate:
             self.counters.duplicated_datagrams += 1
-            times.append(times[0] + self._delay(conditions))
+            times.append(times[0] + self._draw_delay(conditions))
         return tuple(times)
 
     def number(self) -> int:
@@ -112,20 +116,20 @@ class LinkState:
 
     # conditions
 
-    def _through(self, conditions: NetworkConditions, now: float, size: int) -> float:
+    def _pass_rate_limit(self, conditions: NetworkConditions, now: float, size: int) -> float:
         if not conditions.rate_bytes_s:
             return now
         self._free_at = max(now, self._free_at) + size / conditions.rate_bytes_s
         return self._free_at
 
-    def _delay(self, conditions: NetworkConditions) -> float:
+    def _draw_delay(self, conditions: NetworkConditions) -> float:
         jitter = self._random.uniform(-conditions.jitter_ms, conditions.jitter_ms)
         return max(0.0, conditions.delay_ms + jitter) / 1000
 
-    def _stall(self, conditions: NetworkConditions, size: int) -> float:
+    def _draw_stall(self, conditions: NetworkConditions, size: int) -> float:
         """Return the delay by retransmissions, in seconds.
 
-        Of the segments lost at the same time only the one with the most time-outs counts."""
+        Among the segments lost at the same time only the one with the most time-outs counts."""
         if not conditions.loss:
             return 0.0
         segments = -(-size // SEGMENT_BYTES)
@@ -146,7 +150,7 @@ class LinkStates:
         self._states: dict[Link, LinkState] = {}
 
     def get(self, sender: int | None, receiver: int | None) -> LinkState:
-        """Return the state of a link; an unknown node, or a link above the bound, gets one without faults."""
+        """Return the state of a link; links of unknown nodes, or above the bound, have one without faults."""
         if sender is None or receiver is None:
             return LinkState(self._random)
         link = (sender, receiver)

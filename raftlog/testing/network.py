@@ -1,4 +1,4 @@
-"""The test's side of the proxy: starts it, sends it the faults to inject, and ends it."""
+"""Client of the proxy in the test: it starts the proxy, sends it the faults to inject, and ends it."""
 
 import socket
 import subprocess
@@ -12,7 +12,7 @@ import orjson
 from raftlog.testing import process_start
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.network_conditions import Link, LinkCounters, NetworkConditions, TrafficCounters
-from raftlog.testing.ports import HOST, address_of, hold_gossip_port, listen
+from raftlog.testing.ports import HOST, address_of, listen_on_free_port, reserve_gossip_port
 
 _ANSWER_SECONDS_MAX: Final = 15.0
 _END_SECONDS_MAX: Final = 5.0
@@ -32,7 +32,7 @@ class Faults(NamedTuple):
 
 
 class Network:
-    """Proxy between brokers. Connections wait in the listening sockets until its process has started."""
+    """Proxy process between brokers. Connections wait in the listening sockets until the process has started."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -47,32 +47,32 @@ class Network:
             )
 
     def add(self, node: int, port: int) -> str:
-        """Return a new address that forwards to a node, which listens on a port of loopback."""
-        with listen() as listening:
-            self._send_order({"listen": node, "target": [HOST, port]}, listening)
+        """Return a new address whose connections are forwarded to a node, which listens on a port of loopback."""
+        with listen_on_free_port() as listening:
+            self._send_command({"listen": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def add_gossip(self, node: int, port: int) -> str:
-        """Return a new address that forwards to a node's gossip, which is bound to a port of loopback."""
-        with hold_gossip_port() as held:
+        """Return a new address whose traffic is forwarded to a node's gossip, which is bound to a port of loopback."""
+        with reserve_gossip_port() as held:
             held.tcp.listen()
-            self._send_order({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
+            self._send_command({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
             return held.address
 
     def add_clients(self, node: int, port: int) -> str:
-        """Return a new address for clients that forwards to a node, which serves on a port of loopback."""
-        with listen() as listening:
-            self._send_order({"clients": node, "target": [HOST, port]}, listening)
+        """Return a new address for clients, with connections forwarded to a node, which serves on a loopback port."""
+        with listen_on_free_port() as listening:
+            self._send_command({"clients": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
     def set_faults(self, faults: Faults) -> None:
         """Replace all faults; they are in effect on return."""
-        self._order(
+        self._call(
             {
                 "cut": sorted(faults.cut),
                 "gossip_cut": sorted(faults.gossip_cut),
-                "conditions": _by_conditions(faults.conditions),
-                "gossip_conditions": _by_conditions(faults.gossip_conditions),
+                "conditions": _group_by_conditions(faults.conditions),
+                "gossip_conditions": _group_by_conditions(faults.gossip_conditions),
                 "gossip_loss": faults.gossip_loss,
             }
         )
@@ -83,11 +83,11 @@ class Network:
 
     def reset(self, links: Iterable[Link]) -> int:
         """Reset all connections over these links; return their number."""
-        return int(self._order({"reset": sorted(links)})["reset"])
+        return int(self._call({"reset": sorted(links)})["reset"])
 
     def counters(self) -> dict[Link, LinkCounters]:
         """Return the counters of each link with traffic."""
-        answer = self._order({"counters": True})
+        answer = self._call({"counters": True})
         rpc, gossip = (
             {(sender, receiver): TrafficCounters(**counts) for sender, receiver, counts in answer[kind]}
             for kind in ("rpc", "gossip")
@@ -97,10 +97,10 @@ class Network:
             for link in sorted({*rpc, *gossip})
         }
 
-    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Send an order, wait until it is done, and return the answer."""
+    def _call(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Send a command, wait until it is done, and return the answer."""
         with self._lock:
-            self._send_order(order)
+            self._send_command(command)
             try:
                 answer = self._control.recv(_ANSWER_BYTES_MAX)
             except TimeoutError:
@@ -111,11 +111,11 @@ class Network:
             return fields
 
     def guard(self, pids: Iterable[int]) -> None:
-        """Kill exactly these processes, with their process groups, if this one ends without `close`."""
-        self._send_order({"guard": sorted(pids)})
+        """Make the proxy kill exactly these processes, with their groups, if this one ends without `close`."""
+        self._send_command({"guard": sorted(pids)})
 
     def close(self) -> None:
-        """End the proxy and all connections through it."""
+        """Stop the proxy and all connections through it."""
         self._control.close()
         try:
             self._process.wait(_END_SECONDS_MAX)
@@ -123,14 +123,14 @@ class Network:
             self._process.kill()
             self._process.wait()
 
-    def _send_order(self, order: dict[str, Any], *sockets: socket.socket) -> None:
+    def _send_command(self, command: dict[str, Any], *sockets: socket.socket) -> None:
         try:
-            socket.send_fds(self._control, [orjson.dumps(order)], [each.fileno() for each in sockets])
+            socket.send_fds(self._control, [orjson.dumps(command)], [each.fileno() for each in sockets])
         except OSError as error:
             raise BrokerFailed(f"the proxy between the brokers has ended: {error}") from error
 
 
-def _by_conditions(links: Mapping[Link, NetworkConditions]) -> list[tuple[tuple[float, ...], list[Link]]]:
+def _group_by_conditions(links: Mapping[Link, NetworkConditions]) -> list[tuple[tuple[float, ...], list[Link]]]:
     kinds: dict[tuple[float, ...], list[Link]] = {}
     for link, conditions in links.items():
         kinds.setdefault(tuple(conditions), []).append(link)

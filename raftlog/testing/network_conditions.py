@@ -1,24 +1,24 @@
 """Conditions of a link from one node to another (delay, loss, rate …), and counts of the traffic over it.
 
 A lost segment of a stream has the effect that it has in TCP: no data until it is retransmitted, and all later data
-waits. Duplicates and reordering are for datagrams alone; streams do not show them."""
+waits. Duplication and reordering apply only to datagrams."""
 
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 CLIENTS = 0
-"""Node id that stands for all clients in a link."""
+"""Node id that represents all clients in a link."""
 
 Link = tuple[int, int]
-"""Node ids of sender and receiver; the opposite direction is a link of its own."""
+"""Node ids of sender and receiver; the opposite direction is a separate link."""
 
 
 class NetworkConditions(NamedTuple):
-    """Network conditions of a link. Shares are from 0 up to, not including, 1."""
+    """Network conditions of a link. Shares are from 0 to below 1."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
-    """Largest deviation of a delay from `delay_ms`; delays are never negative."""
+    """Largest deviation of a delay from `delay_ms`; a delay is never negative."""
     loss: float = 0.0
     """Share of segments and datagrams that is lost."""
     duplicate: float = 0.0
@@ -49,31 +49,31 @@ class NetworkConditions(NamedTuple):
 
 @dataclass(slots=True)
 class TrafficCounters:
-    """Counts of the traffic over one link since the cluster began, of gossip or of everything else."""
+    """Counts of the traffic over one link since the start of the cluster: gossip, or all other traffic."""
 
     passed_bytes: int = 0
-    """Bytes of streams, as are all bytes here."""
+    """Bytes of streams that passed; all byte counters are of streams."""
     passed_datagrams: int = 0
     dropped_bytes: int = 0
-    """Bytes discarded by cuts."""
+    """Bytes that cuts discarded."""
     dropped_datagrams: int = 0
     delayed_bytes: int = 0
     delayed_datagrams: int = 0
     longest_ms: int = 0
     """Longest time that bytes or a datagram were held."""
     lost_segments: int = 0
-    """Segments that were sent again after a time-out, during which their stream stalled."""
+    """Number of segments that were sent again after a time-out, during which their stream stalled."""
     lost_datagrams: int = 0
     duplicated_datagrams: int = 0
     overtaken_datagrams: int = 0
-    """Datagrams that arrived after a later one."""
+    """Number of datagrams that arrived after a later one."""
     resets: int = 0
-    """Connections that were reset."""
+    """Number of connections that were reset."""
 
     def since(self, earlier: Self) -> "TrafficCounters":
         """Return the counts since an earlier reading.
 
-        `longest_ms` is that of all time, or 0 if nothing was held since."""
+        `longest_ms` is the value since the start, or 0 if no bytes or datagrams were held since the earlier reading."""
         more = TrafficCounters(*(getattr(self, each.name) - getattr(earlier, each.name) for each in fields(self)))
         more.longest_ms = self.longest_ms if more.delayed_bytes or more.delayed_datagrams else 0
         return more
@@ -99,7 +99,7 @@ class LinkCounters(NamedTuple):
     """Counts of one link, by kind of traffic."""
 
     rpc: TrafficCounters
-    """Traffic between brokers other than gossip; of clients, HTTP."""
+    """Traffic between brokers other than gossip; for clients, HTTP."""
     gossip: TrafficCounters
 
     def since(self, earlier: "LinkCounters") -> "LinkCounters":

@@ -7,12 +7,12 @@ from typing import Any
 
 from raftlog.testing.http import ask
 from raftlog.testing.network import Network
-from raftlog.testing.ports import address_of, hold_gossip_port, hold_port
+from raftlog.testing.ports import address_of, reserve_gossip_port, reserve_port
 from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, BrokerProcess, wait_ready
 
 
 class ClusterNode(BrokerProcess):
-    """Broker created by a `Cluster`. Its ports and its directory stay the same from start to start."""
+    """Broker created by a `Cluster`. Its ports and its directory stay the same over restarts."""
 
     def __init__(
         self,
@@ -31,49 +31,49 @@ class ClusterNode(BrokerProcess):
         address that it listens on."""
         self.node_id = node_id
         self.rpc: str | None = None
-        """RPC address that it advertises and that seeds name; None for a broker that is alone."""
+        """RPC address that the broker advertises, used as seed; None for a single broker."""
         self.rpc_bound: str | None = None
-        """RPC address that it listens on, which bypasses the proxy."""
+        """RPC address on which the broker listens, which bypasses the proxy."""
         self.is_paused = False
         self._launched = launched
-        self._held = [hold_port()]
+        self._held = [reserve_port()]
         self.http = address_of(self._held[0])
-        """HTTP address that it listens on, which bypasses the proxy."""
+        """HTTP address on which the broker listens, which bypasses the proxy."""
         self.http_public = self.http
-        """HTTP address that it advertises to clients."""
+        """HTTP address that the broker advertises to clients."""
         log_path, name = directory / f"{node_id}.log", f"node {node_id}"
         super().__init__(directory / str(node_id), http=self.http, log_path=log_path, name=name)
         if clients is not None:
             self.http_public = clients.add_clients(node_id, self._held[0].getsockname()[1])
         if is_clustered:
-            held = hold_port()
+            held = reserve_port()
             self._held.append(held)
             self.rpc = self.rpc_bound = address_of(held)
             if between is not None:
                 self.rpc = between.add(node_id, held.getsockname()[1])
-        self._hold_kafka(clients)
+        self._reserve_kafka_port(clients)
         self.gossip: str | None = None
-        """Gossip address that it advertises; None without gossip."""
+        """Gossip address that the broker advertises; None without gossip."""
         self.gossip_bound: str | None = None
-        """Gossip address that it listens on, which bypasses the proxy."""
+        """Gossip address on which the broker listens, which bypasses the proxy."""
         if is_clustered and gossips:
-            self._hold_gossip(between)
+            self._reserve_gossip_port(between)
 
-    def _hold_kafka(self, clients: Network | None) -> None:
+    def _reserve_kafka_port(self, clients: Network | None) -> None:
         """Reserve a Kafka port and set its addresses in the environment; releases without Kafka ignore them."""
-        held = hold_port()
+        held = reserve_port()
         self._held.append(held)
         self.kafka = self.kafka_public = address_of(held)
-        """Address for Kafka's clients that it listens on, which bypasses the proxy."""
+        """Address for Kafka's clients on which the broker listens, which bypasses the proxy."""
         self._environment |= {"RAFTLOG_KAFKA": self.kafka}
         if clients is not None:
             self.kafka_public = clients.add_clients(self.node_id, held.getsockname()[1])
-            """Address that it advertises to Kafka's clients."""
+            """Address that the broker advertises to Kafka's clients."""
             self._environment |= {"RAFTLOG_ADVERTISE_KAFKA": self.kafka_public}
 
-    def _hold_gossip(self, between: Network | None) -> None:
+    def _reserve_gossip_port(self, between: Network | None) -> None:
         """Reserve a gossip port and set its addresses in the environment; releases without gossip ignore them."""
-        held = hold_gossip_port()
+        held = reserve_gossip_port()
         held.udp.close()
         self._held.append(held.tcp)
         self.gossip = self.gossip_bound = held.address
@@ -90,7 +90,7 @@ class ClusterNode(BrokerProcess):
         program: Sequence[str] = PROGRAM,
         at_launch: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Set command line and environment. Called once, before the first start.
+        """Set command line and environment; called once, before the first start.
 
         `at_launch` is called at each start and returns variables to add to the environment."""
         cluster_flags = (*self._cluster_flags(seeds, secret_path), *self._http_flags())
@@ -102,7 +102,7 @@ class ClusterNode(BrokerProcess):
             return ()
         listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc)
         cluster = ("--seeds", ",".join(seeds), "--cluster-secret-file", secret_path)
-        # Replicas of a partition never share a host; each broker counts as a host of its own.
+        # Replicas of a partition never share a host; each broker counts as a separate host.
         return (*listening, *cluster, "--host-label", f"host-{self.node_id}")
 
     def _http_flags(self) -> tuple[str, ...]:
@@ -120,13 +120,13 @@ class ClusterNode(BrokerProcess):
         return self.wait_ready(timeout_s)
 
     def launch(self) -> None:
-        """Start the process without waiting, for nodes that cannot serve before others have started."""
+        """Start the process without waiting, because some nodes cannot serve before others have started."""
         super().launch()
         self.is_paused = False
         self._launched()
 
     def wait_ready(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
-        """Wait until the node serves, once after each launch; return its ready line."""
+        """Wait until the node serves; return its ready line. Called once after each launch."""
         if not self.ready:
             wait_ready([self], timeout_s)
         return self.ready

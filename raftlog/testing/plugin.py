@@ -1,4 +1,4 @@
-"""pytest plugin: fixtures that give a test its own clusters. pytest finds it by the package's entry point.
+"""pytest plugin: fixtures that start clusters for a test. pytest finds it by the package's entry point.
 
     def test_something(raftlog_cluster):
         client = MyClient(raftlog_cluster.addresses)
@@ -18,7 +18,7 @@ import pytest
 from raftlog.testing.cluster import Cluster
 
 LOG_SHOWN_CHARACTERS: Final = 20_000
-"""Bound on each node's log in a report; its end is shown."""
+"""Greatest length of each node's log in a report, which shows its end."""
 
 _started: Final = pytest.StashKey[list[Cluster]]()
 

@@ -1,8 +1,8 @@
 """Ports of loopback that stay reserved, also while no broker listens on them.
 
-Another process may take a port that was free a moment ago before a broker binds it, or between a broker's end and its
-next start. So the port stays bound here, without listening, as long as the cluster lives: Linux lets a broker bind it
-as well (both sockets have SO_REUSEADDR and only one listens) and does not choose it for a bind to port 0."""
+Another process may bind a free port before a broker does, or between a broker's end and its next start. So the port
+stays bound here, without listening, as long as the cluster exists: Linux lets a broker bind it as well (both sockets
+have SO_REUSEADDR and only one listens) and does not choose it for a bind to port 0."""
 
 import socket
 from typing import NamedTuple, Self
@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 _ATTEMPTS = 50
 
 
-def hold_port() -> socket.socket:
+def reserve_port() -> socket.socket:
     """Return a socket that reserves a free port until it is closed."""
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -21,7 +21,7 @@ def hold_port() -> socket.socket:
     return held
 
 
-def listen() -> socket.socket:
+def listen_on_free_port() -> socket.socket:
     """Return a socket that listens on a free port."""
     return socket.create_server((HOST, 0), backlog=128)
 
@@ -53,12 +53,12 @@ class GossipPort(NamedTuple):
         self.close()
 
 
-def hold_gossip_port() -> GossipPort:
+def reserve_gossip_port() -> GossipPort:
     """Reserve a port that is free for UDP and TCP.
 
     A broker can bind it once `udp` is closed: datagrams go to one socket only."""
     for _ in range(_ATTEMPTS):
-        tcp = hold_port()
+        tcp = reserve_port()
         udp = socket.socket(type=socket.SOCK_DGRAM)
         try:
             udp.bind(tcp.getsockname())

@@ -1,6 +1,6 @@
-"""`raftlog serve` in a process of its own: started, stopped, killed, paused and restarted.
+"""Process of `raftlog serve`, which can be started, stopped, killed, paused and restarted.
 
-    launch → (ready line on stdout) → runs → stop | kill | ends by itself
+    launch → (ready line on stdout) → runs → stop | kill | exits
 
 The process leads its own session, so a signal to its group reaches the worker processes that it started, and Ctrl-C in
 the terminal goes only to the program that started it. Its stderr goes to a file that is kept over restarts."""
@@ -21,19 +21,19 @@ import orjson
 
 from raftlog.context import ClosedAtExit
 from raftlog.testing import process_start
-from raftlog.testing.environment import inherited, joined
+from raftlog.testing.environment import merge_environments, select_inherited
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 
 PROGRAM: Final = ("-P", "-m", "raftlog.cli")
-"""`-P` keeps the working directory off the import path, where a directory may be called raftlog."""
+"""Interpreter's arguments; `-P` removes the working directory, which may contain `raftlog`, from the import path."""
 READY_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 15.0
 LOG_SHOWN_BYTES: Final = 4096
-"""Bytes from the end of a broker's log that an error shows."""
+"""Number of bytes from the end of a broker's log in an error message."""
 
 
 class BrokerProcess(ClosedAtExit):
-    """`raftlog serve --data-dir DIR --http ADDRESS FLAGS…`; port 0 becomes a free port at the first start."""
+    """Process of `raftlog serve --data-dir DIR --http ADDRESS FLAGS…`; port 0 is replaced at the first start."""
 
     def __init__(
         self,
@@ -54,20 +54,20 @@ class BrokerProcess(ClosedAtExit):
         file. `program`: the interpreter's arguments before `serve`."""
         self.name = name
         self.python = python
-        """Interpreter of the next start, which runs the raftlog that is installed there."""
+        """Interpreter for the next start, which runs the raftlog that is installed for it."""
         self.data_dir = Path(data_dir)
         self.address = http
         """HTTP address; port 0 is replaced by the port in the first ready line."""
         self.ready: dict[str, Any] = {}
         """Ready line of the last start."""
         self._flags = flags
-        # The default ports of gossip and Kafka are not reserved, so another process may have them.
+        # The default ports of gossip and Kafka are not reserved, so another process may use them.
         self._environment = {"RAFTLOG_GOSSIP": "off", "RAFTLOG_KAFKA": "none", **(environment or {})}
         self._at_launch = at_launch
         self._program = tuple(program)
         self._process: process_start.ProcessHandle | None = None
         self._log_file = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
-        self._life_began_at = 0
+        self._run_began_at = 0
         """Position in the log at which the last run begins."""
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class BrokerProcess(ClosedAtExit):
 
     @property
     def command(self) -> list[str]:
-        """Command line that starts the broker, again or by hand."""
+        """Command line that starts the broker."""
         return [
             self.python,
             *self._program,
@@ -110,20 +110,20 @@ class BrokerProcess(ClosedAtExit):
     def start(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
         """Start the process and wait until it serves; return its ready line.
 
-        Raises `BrokerNotReady` after killing a process that does not get ready."""
+        Raises `BrokerNotReady`, after killing the process, if it does not become ready."""
         self.launch()
         wait_ready([self], timeout_s)
         return self.ready
 
     def launch(self) -> None:
-        """Start the process without waiting; `wait_ready` waits."""
+        """Start the process without waiting; `wait_ready` waits until it serves."""
         assert not self.is_running, f"{self.name} runs already"
         self._close_pipe()
         self.ready = {}
-        self._life_began_at = self._log_file.seek(0, os.SEEK_END)
+        self._run_began_at = self._log_file.seek(0, os.SEEK_END)
         self._process = process_start.start(
             self.command,
-            env=joined(inherited(os.environ), self._environment, self._at_launch()),
+            env=merge_environments(select_inherited(os.environ), self._environment, self._at_launch()),
             stdout=subprocess.PIPE,
             stderr=self._log_file,
             stdin=subprocess.DEVNULL,
@@ -131,11 +131,11 @@ class BrokerProcess(ClosedAtExit):
         )
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL, as a crash would end it; do nothing if it does not run."""
+        """Kill the process with SIGKILL, like a crash; do nothing if it does not run."""
         self._signal(signal.SIGKILL)
         self._reap(STOP_SECONDS_MAX)
 
-    def ask_to_end(self) -> None:
+    def send_sigterm(self) -> None:
         """Send SIGTERM without waiting."""
         self._signal(signal.SIGTERM)
 
@@ -150,7 +150,7 @@ class BrokerProcess(ClosedAtExit):
         return code
 
     def wait(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
-        """Wait until the process ends by itself; return the exit code. Raises `BrokerFailed` after the timeout."""
+        """Wait until the process exits; return the exit code. Raises `BrokerFailed` after the timeout."""
         code = self._reap(timeout_s)
         if code is None:
             raise BrokerFailed(f"{self.name} still runs after {timeout_s:g} s")
@@ -169,8 +169,8 @@ class BrokerProcess(ClosedAtExit):
         return self._read_log(0)
 
     def log_tail(self) -> str:
-        """Return the end of the last run's log, to be appended to an error message."""
-        text = self._read_log(self._life_began_at).strip()
+        """Return the end of the last run's log, in a form to append to an error message."""
+        text = self._read_log(self._run_began_at).strip()
         return f"; its log ends:\n{text[-LOG_SHOWN_BYTES:]}" if text else "; its log is empty"
 
     def _read_log(self, start: int) -> str:
@@ -179,7 +179,7 @@ class BrokerProcess(ClosedAtExit):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
-            # It may have ended since `poll`.
+            # The process may have exited since `poll`.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
@@ -203,7 +203,7 @@ class BrokerProcess(ClosedAtExit):
         if self.address.endswith(":0"):
             self.address = self.ready["http"]
 
-    def _not_ready(self, why: str) -> BrokerNotReady:
+    def _kill_unready(self, why: str) -> BrokerNotReady:
         self.kill()
         return BrokerNotReady(f"{self.name} did not start: {why}{self.log_tail()}")
 
@@ -211,7 +211,7 @@ class BrokerProcess(ClosedAtExit):
 def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECONDS_MAX) -> None:
     """Wait until all launched processes serve.
 
-    Raises `BrokerNotReady` for the first that ends instead, or after the timeout; the others keep running."""
+    Raises `BrokerNotReady` for the first one that exits, or after the timeout; the others keep running."""
     until = time.monotonic() + timeout_s
     lines: dict[int, bytes] = {}
     with selectors.DefaultSelector() as selector:
@@ -221,12 +221,12 @@ def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECO
         while waiting := [key.data for key in selector.get_map().values()]:
             events = selector.select(max(0.0, until - time.monotonic()))
             if not events:
-                raise waiting[0]._not_ready(f"it was not ready within {timeout_s:g} s")
+                raise waiting[0]._kill_unready(f"it was not ready within {timeout_s:g} s")
             for key, _ in events:
                 part = os.read(key.fd, 65536)
                 line = lines[key.fd] = lines.get(key.fd, b"") + part
                 if not part:
-                    raise key.data._not_ready("it ended")
+                    raise key.data._kill_unready("it ended")
                 if line.endswith(b"\n"):
                     selector.unregister(key.fileobj)
                     key.data._take_ready(line)

@@ -1,6 +1,6 @@
 """Start of a cluster's processes: by default a new interpreter for each.
 
-A program that starts very many processes can set a cheaper function; it must behave like `subprocess.Popen`."""
+A program that starts very many processes can set a cheaper function with the behaviour of `subprocess.Popen`."""
 
 import subprocess
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import IO, Protocol
 
 
 class ProcessHandle(Protocol):
-    """Part of `subprocess.Popen` that is used here."""
+    """Interface of `subprocess.Popen`, as far as this package uses it."""
 
     pid: int
 

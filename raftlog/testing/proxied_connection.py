@@ -3,7 +3,7 @@
     caller --forth--> node        caller <--back-- node
 
 A cut link discards all bytes, and the end of the connection too. Lost bytes leave a hole in a stream, so a connection
-that lost some is closed when its link is open again, as a real one would be after a long silence; both sides then
+that lost some is closed when its link is open again, like a real one after a long silence; both sides then
 reconnect. No connection is made over a link that is cut: the caller's bytes are discarded."""
 
 import asyncio
@@ -16,14 +16,14 @@ from raftlog.testing.side import Side
 from raftlog.testing.stream import END, ForwardedStream
 
 IDENTIFICATION_SECONDS_MAX: Final = 5.0
-"""Time after which a silent caller is disconnected, as by the broker behind the proxy."""
+"""Time after which a silent caller is disconnected; the broker would do the same."""
 
 
 class CallerIdentification(Protocol):
-    """Identification of the caller, which is fed the first bytes of a connection."""
+    """Identification of the caller from the first bytes of a connection."""
 
     node: int | None
-    """Node id of the caller; None until it is read, and for good if the caller sends none."""
+    """Node id of the caller; None until it is read; it stays None if the caller sends none."""
     is_complete: bool
     """Whether the caller is identified, or has sent something other than an identification."""
 
@@ -31,7 +31,7 @@ class CallerIdentification(Protocol):
 
 
 class ProxiedConnection:
-    """Proxied connection: `front` is the socket to the caller, `back` the one to the node behind."""
+    """Proxied connection: `front` is the socket to the caller, `back` the socket to the node."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class ProxiedConnection:
         self._connecting: asyncio.Task[None] | None = None
         self._head: list[bytes] = []
         """Bytes that arrived before the connection to the node was open."""
-        self._timer = self._loop.call_later(IDENTIFICATION_SECONDS_MAX, self._identification_timed_out)
-        self.front = Side(self._from_caller, self._caller_ended, self._called)
-        self.back = Side(self._from_node, self._node_ended)
+        self._timer = self._loop.call_later(IDENTIFICATION_SECONDS_MAX, self._on_identification_timeout)
+        self.front = Side(self._on_caller_data, self._on_caller_end, self._on_front_made)
+        self.back = Side(self._on_node_data, self._on_node_end)
         unknown = link_states.get(None, node)
         self._forth, self._back = (
             ForwardedStream(unknown, self.front, self.back),
             ForwardedStream(unknown, self.back, self.front),
         )
         for sender, receiver, stream in ((self.front, self.back, self._forth), (self.back, self.front, self._back)):
-            _couple(sender, receiver, stream)
+            _connect_backpressure(sender, receiver, stream)
 
-    def renew(self, changed: set[LinkState]) -> None:
-        """Apply changed cuts and conditions: flush streams of changed links, and close a connection that lost bytes."""
+    def apply_changes(self, changed: set[LinkState]) -> None:
+        """Apply changed cuts and conditions: flush streams of changed links; close the connection if it lost bytes."""
         for stream in (self._forth, self._back):
             if stream.link_state in changed:
                 stream.flush()
@@ -69,7 +69,7 @@ class ProxiedConnection:
             self._close()
 
     def reset(self, links: set[Link]) -> bool:
-        """Reset the connection if it uses one of these links, as a middlebox does; return whether it did."""
+        """Reset the connection, like a middlebox, if it uses one of these links; return whether it does."""
         caller = self._identification.node
         if caller is None or not {(caller, self._node), (self._node, caller)} & links:
             return False
@@ -80,20 +80,20 @@ class ProxiedConnection:
         self._close()
         return True
 
-    def _called(self) -> None:
+    def _on_front_made(self) -> None:
         if self._identification.is_complete:
-            self._identified()
+            self._connect_to_node()
 
-    def _from_caller(self, data: bytes) -> None:
+    def _on_caller_data(self, data: bytes) -> None:
         if self._identification.is_complete:
-            self._to_node(data)
+            self._send_to_node(data)
             return
         self._head.append(data)
         self._identification.feed(data)
         if self._identification.is_complete:
-            self._identified()
+            self._connect_to_node()
 
-    def _identified(self) -> None:
+    def _connect_to_node(self) -> None:
         self._timer.cancel()
         caller = self._identification.node
         self._forth.link_state = self._states.get(caller, self._node)
@@ -104,13 +104,13 @@ class ProxiedConnection:
         self.front.pause_reading("connecting")
         self._connecting = self._loop.create_task(self._reach_node(), name=f"connect to node {self._node}")
 
-    def _to_node(self, data: bytes) -> None:
+    def _send_to_node(self, data: bytes) -> None:
         if self._connecting is not None:
             self._head.append(data)
         else:
             self._forth.feed(data)
 
-    def _from_node(self, data: bytes) -> None:
+    def _on_node_data(self, data: bytes) -> None:
         self._back.feed(data)
 
     async def _reach_node(self) -> None:
@@ -129,15 +129,15 @@ class ProxiedConnection:
             self._head.clear()
         self.front.resume_reading("connecting")
 
-    def _caller_ended(self) -> None:
-        """Forward the end of the caller's side: it closed the connection, or its process ended."""
+    def _on_caller_end(self) -> None:
+        """Forward the end of the caller's side: the caller closed the connection, or its process ended."""
         self._timer.cancel()
-        self._ended(self._forth)
+        self._forward_end(self._forth)
 
-    def _node_ended(self) -> None:
-        self._ended(self._back)
+    def _on_node_end(self) -> None:
+        self._forward_end(self._back)
 
-    def _ended(self, stream: ForwardedStream) -> None:
+    def _forward_end(self, stream: ForwardedStream) -> None:
         stream.feed(END)
         if self.front.transport is None and self.back.transport is None and self._connecting is None:
             self._close()
@@ -147,12 +147,12 @@ class ProxiedConnection:
         self._back.drop()
         self._closed(self)
 
-    def _identification_timed_out(self) -> None:
+    def _on_identification_timeout(self) -> None:
         self.front.abort()
 
 
-def _couple(sender: Side, receiver: Side, stream: ForwardedStream) -> None:
-    """Make a receiver that is full hold up its sender until the backlog has been written."""
+def _connect_backpressure(sender: Side, receiver: Side, stream: ForwardedStream) -> None:
+    """Connect a full receiver to its sender, so that the sender pauses until the backlog has been written."""
 
     def drained() -> None:
         stream.release()

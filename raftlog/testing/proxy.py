@@ -2,7 +2,7 @@
 
 Every broker advertises an address of this process, which forwards bytes to the broker, unless the link is cut. It is a
 separate process so that the test, which holds the GIL much of the time, does not slow down the brokers, nor they the
-test. The descriptor is a Unix socket with one JSON object a message; links are [sender, receiver]:
+test. The descriptor is a Unix socket with one JSON object per message; links are [sender, receiver]:
 
     {"listen": node, "target": [host, port]}   with a listening socket   forward its connections to that node
     {"clients": node, "target": [host, port]}  the same for connections of clients
@@ -40,7 +40,7 @@ MESSAGE_BYTES_MAX: Final = 1 << 17
 
 
 class Proxy:
-    """Connections of a cluster, and the faults injected into them."""
+    """Proxy of a cluster: its connections, and the faults that are injected into them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -50,58 +50,58 @@ class Proxy:
         self._connections: dict[ProxiedConnection, None] = {}
         self._servers: list[asyncio.Server] = []
         self._guarded: list[int] = []
-        self._orders: asyncio.Queue[tuple[dict[str, Any], list[int]]] = asyncio.Queue()
+        self._commands: asyncio.Queue[tuple[dict[str, Any], list[int]]] = asyncio.Queue()
 
     async def run(self) -> None:
         """Run until the other end of the control socket is closed."""
         self._control.setblocking(False)
         asyncio.get_running_loop().add_reader(self._control, self._read)
         while True:
-            order, descriptors = await self._orders.get()
-            if not order:
+            command, descriptors = await self._commands.get()
+            if not command:
                 self._kill_guarded()
                 return
-            await self._execute(order, [socket.socket(fileno=descriptor) for descriptor in descriptors])
+            await self._execute(command, [socket.socket(fileno=descriptor) for descriptor in descriptors])
 
     def _read(self) -> None:
         message, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 2)
         if not message:
             asyncio.get_running_loop().remove_reader(self._control)
-        self._orders.put_nowait((orjson.loads(message) if message else {}, descriptors))
+        self._commands.put_nowait((orjson.loads(message) if message else {}, descriptors))
 
-    async def _execute(self, order: dict[str, Any], sockets: list[socket.socket]) -> None:
-        if "target" in order:
-            await self._open(order, (order["target"][0], order["target"][1]), sockets)
-        elif "cut" in order:
-            self._change(order)
+    async def _execute(self, command: dict[str, Any], sockets: list[socket.socket]) -> None:
+        if "target" in command:
+            await self._open(command, (command["target"][0], command["target"][1]), sockets)
+        elif "cut" in command:
+            self._change(command)
             self._answer({})
-        elif "reset" in order:
-            links = _links(order["reset"])
+        elif "reset" in command:
+            links = _to_links(command["reset"])
             self._answer({"reset": sum(connection.reset(links) for connection in list(self._connections))})
-        elif "counters" in order:
+        elif "counters" in command:
             self._answer({"rpc": self._rpc.counters(), "gossip": self._gossip.counters()})
         else:
-            self._guarded = order["guard"]
+            self._guarded = command["guard"]
 
     def _answer(self, answer: dict[str, Any]) -> None:
         self._control.send(orjson.dumps(answer))
 
-    async def _open(self, order: dict[str, Any], target: tuple[str, int], sockets: list[socket.socket]) -> None:
-        if "listen" in order:
-            await self._listen(sockets[0], order["listen"], target, self._rpc, HelloIdentification)
-        elif "clients" in order:
-            await self._listen(sockets[0], order["clients"], target, self._rpc, lambda: KnownCaller(CLIENTS))
+    async def _open(self, command: dict[str, Any], target: tuple[str, int], sockets: list[socket.socket]) -> None:
+        if "listen" in command:
+            await self._listen(sockets[0], command["listen"], target, self._rpc, HelloIdentification)
+        elif "clients" in command:
+            await self._listen(sockets[0], command["clients"], target, self._rpc, lambda: KnownCaller(CLIENTS))
         else:
             udp, tcp = sockets
-            await self._datagrams.add(order["gossip"], target, udp)
-            await self._listen(tcp, order["gossip"], target, self._gossip, GossipIdentification)
+            await self._datagrams.add(command["gossip"], target, udp)
+            await self._listen(tcp, command["gossip"], target, self._gossip, GossipIdentification)
 
-    def _change(self, order: dict[str, Any]) -> None:
-        changed = self._rpc.change(_links(order["cut"]), _conditions(order["conditions"]))
-        changed |= self._gossip.change(_links(order["gossip_cut"]), _conditions(order["gossip_conditions"]))
-        self._datagrams.loss = order["gossip_loss"]
+    def _change(self, command: dict[str, Any]) -> None:
+        changed = self._rpc.change(_to_links(command["cut"]), _to_conditions(command["conditions"]))
+        changed |= self._gossip.change(_to_links(command["gossip_cut"]), _to_conditions(command["gossip_conditions"]))
+        self._datagrams.loss = command["gossip_loss"]
         for connection in list(self._connections):
-            connection.renew(changed)
+            connection.apply_changes(changed)
 
     async def _listen(
         self,
@@ -127,12 +127,12 @@ class Proxy:
                 os.killpg(pid, signal.SIGKILL)
 
 
-def _links(given: list[list[int]]) -> set[Link]:
+def _to_links(given: list[list[int]]) -> set[Link]:
     return {(sender, receiver) for sender, receiver in given}
 
 
-def _conditions(given: list[list[Any]]) -> dict[Link, NetworkConditions]:
-    return {link: NetworkConditions(*fields) for fields, links in given for link in _links(links)}
+def _to_conditions(given: list[list[Any]]) -> dict[Link, NetworkConditions]:
+    return {link: NetworkConditions(*fields) for fields, links in given for link in _to_links(links)}
 
 
 async def _main(descriptor: int) -> None:

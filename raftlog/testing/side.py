@@ -1,4 +1,4 @@
-"""Socket of a connection through the proxy: the caller's or the node's."""
+"""One side of a connection through the proxy: the socket to the caller or to the node."""
 
 import asyncio
 import socket
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Final, cast
 
 BUFFER_BYTES_MAX: Final = 1 << 20
-"""Bytes that may wait in a socket's transport; above it the sender is held up."""
+"""Bytes that may wait in a socket's transport; above this bound the sender is paused."""
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class Side(asyncio.Protocol):
-    """Protocol of one socket, with callbacks.
+    """Protocol of one socket of the proxy, with callbacks.
 
     `received` gets the bytes that arrive, `ended` is called when the socket is closed or lost, `drained` when its write
     buffer has room again."""

@@ -1,8 +1,8 @@
 """One direction of a connection through the proxy: bytes in order, then the end, each at its arrival time.
 
-Without network conditions bytes are forwarded at once. Otherwise they wait here, and all later bytes wait behind them:
+Without network conditions bytes are forwarded at once. Otherwise they wait here, and all later bytes wait after them:
 arrival times never decrease. Bytes that meet a cut, at its beginning or in flight, are lost, and so is the end; then
-`has_lost` is set for good, because a stream with a hole in it is useless."""
+`has_lost` is set permanently, because a stream with a hole is useless."""
 
 import asyncio
 from collections import deque
@@ -15,8 +15,8 @@ TICK_S: Final = 0.001
 """Resolution of the event loop's clock."""
 
 
-class Backpressured(Protocol):
-    """Sender that can be held up, for several reasons at once."""
+class PausableSender(Protocol):
+    """Sender that can be paused, for several reasons at once."""
 
     def pause_reading(self, reason: str) -> None: ...
     def resume_reading(self, reason: str) -> None: ...
@@ -30,9 +30,9 @@ class Receiver(Protocol):
 
 
 class ForwardedStream:
-    """Bytes from a sender's socket to a receiver's."""
+    """Stream of bytes from a sender's socket to a receiver's socket."""
 
-    def __init__(self, link_state: LinkState, sender: Backpressured, receiver: Receiver) -> None:
+    def __init__(self, link_state: LinkState, sender: PausableSender, receiver: Receiver) -> None:
         self.link_state = link_state
         self.has_lost = False
         self._sender, self._receiver = sender, receiver
@@ -44,11 +44,11 @@ class ForwardedStream:
         """Whether the stream waits for room on the link."""
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the sender; `END` means that it closed the connection."""
+        """Accept bytes from the sender; `END` means that it closed the connection."""
         if self.link_state.is_cut:
             self._discard(data)
         elif self.link_state.conditions is None and not self._held:
-            self._hand_over(data)
+            self._deliver(data)
         else:
             self._hold(data)
 
@@ -65,7 +65,7 @@ class ForwardedStream:
         self._held.clear()
 
     def release(self) -> None:
-        """Deliver the bytes that are due, as far as the receiver takes them."""
+        """Deliver the bytes that are due, until the receiver is full."""
         self._cancel()
         now = self._loop.time()
         while self._held and self._held[0][0] <= now + TICK_S and not self._receiver.is_full:
@@ -77,7 +77,7 @@ class ForwardedStream:
                 self.link_state.counters.longest_ms = max(
                     self.link_state.counters.longest_ms, round((now - sent) * 1000)
                 )
-                self._hand_over(data)
+                self._deliver(data)
         if self._held and not self._receiver.is_full:
             self._timer = self._loop.call_at(self._held[0][0], self.release)
 
@@ -103,7 +103,7 @@ class ForwardedStream:
         self._waits = False
         self._sender.resume_reading("held")
 
-    def _hand_over(self, data: bytes) -> None:
+    def _deliver(self, data: bytes) -> None:
         if data:
             self.link_state.counters.passed_bytes += len(data)
             self._receiver.write(data)

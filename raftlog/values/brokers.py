@@ -1,7 +1,7 @@
 """Answers about brokers: state, maintenance, decommission, feature levels, gossip, loggers; health of the cluster.
 
-Sizes are approximate; None when no broker that answers has them. `reason` and `reasons` are sentences: the
-missing or awaited condition, and the next step."""
+Sizes are approximate; None if no answering broker has them. `reason` and `reasons` are sentences: the missing or
+awaited condition, and the next step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
@@ -15,15 +15,15 @@ from raftlog.values.value import NO_LEADER, Count, LeaderNumber, NodeNumber, Val
 MembershipStatus: TypeAlias = Literal["active", "draining"]
 GossipState: TypeAlias = Literal["alive", "suspect", "dead", "left", "unknown"]
 HEALTH_NAMES_MAX = 128
-"""Partitions of one kind that are named in an answer about health."""
+"""Greatest number of partitions of one kind in an answer about health."""
 
 
 class MaintenanceStatus(Value, frozen=True):
-    """Progress of a broker's maintenance. Without `draining` it is not in maintenance, and the rest has no meaning.
+    """Progress of a broker's maintenance. Without `draining` it is not in maintenance; other fields are void.
 
-    `finished`: it leads no partition that another voter could lead. `partitions`: number that it still leads;
+    `finished`: the broker leads no partition that another voter could lead. `partitions`: number that it still leads;
     `eligible` of them can be led by others, `transferring` are being transferred, `failed` transfers failed
-    lately. `errors`: a condition prevents it from finishing; `reasons` describe it."""
+    recently. `errors`: a condition prevents the end of the transfers; `reasons` describe it."""
 
     draining: bool = False
     finished: bool = False
@@ -36,40 +36,40 @@ class MaintenanceStatus(Value, frozen=True):
 
 
 class Maintenance(MaintenanceStatus, frozen=True, kw_only=True):
-    """Maintenance of one broker; `version` is 0 for a broker that never was in maintenance."""
+    """Maintenance of one broker; `version` is 0 if the broker was never in maintenance."""
 
     node_id: NodeNumber
     version: Version = 0
 
     @property
     def status(self) -> MaintenanceStatus:
-        """Progress alone, as in a broker's row."""
+        """Progress without the other fields, as in a broker's row."""
         return msgspec.convert(self, MaintenanceStatus, from_attributes=True)
 
 
-class MaintenanceOrdered(Value, frozen=True):
-    """Maintenance as it was ordered."""
+class RequestedMaintenance(Value, frozen=True):
+    """Maintenance of a broker as it was requested."""
 
     node_id: NodeNumber
     draining: bool
     version: Version
 
 
-class BrokerNamed(Value, frozen=True):
-    """Broker that an order is about."""
+class BrokerReference(Value, frozen=True):
+    """Broker to which a request applies."""
 
     node_id: NodeNumber
 
 
 class BrokerUuid(Value, frozen=True):
-    """Disk of a broker."""
+    """Id of a broker's disk."""
 
     node_id: NodeNumber
     uuid: str | None
 
 
 class DiskSpace(Value, frozen=True):
-    """Disk of a broker's directory, in bytes; -1 when the file system does not report a number."""
+    """Space on the disk of a broker's directory, in bytes; -1 if the file system does not report a number."""
 
     path: str
     free: int = -1
@@ -84,9 +84,9 @@ class LevelRange(Value, frozen=True):
 
 
 class BrokerDescription(Value, frozen=True, kw_only=True):
-    """One broker of the cluster. `is_alive`: it answered just now. `problem`: why it does not work as it should.
+    """Broker of the cluster. `is_alive`: it answered just now. `problem`: reason why it does not work properly.
 
-    `host`: replicas of a partition are on distinct ones. `row_version` is that of the controller's row of the broker.
+    `host`: replicas of a partition are on distinct hosts. `row_version` is that of the controller's row of the broker.
     """
 
     node_id: NodeNumber
@@ -98,15 +98,15 @@ class BrokerDescription(Value, frozen=True, kw_only=True):
     internal_rpc_address: str | None = None
     internal_rpc_port: Annotated[int, Meta(ge=0, le=65_535)] | None = None
     version: str | None = None
-    """Release; None while it does not answer."""
+    """Release; None while the broker does not answer."""
     membership_status: MembershipStatus = "active"
     disk_uuid: str | None = None
-    """A disk that replaces another one has another uuid."""
+    """Id of the disk; a replacement disk has another id."""
     is_alive: bool
     disk_space: Sequence[DiskSpace] = ()
     maintenance_status: MaintenanceStatus = MaintenanceStatus()
     boot_epoch: Count = 0
-    """Number of starts of its disk."""
+    """Number of starts of the broker's disk."""
     uptime_s: float | None = None
     feature_levels: LevelRange = LevelRange()
     row_version: Count = 0
@@ -114,12 +114,12 @@ class BrokerDescription(Value, frozen=True, kw_only=True):
 
     @property
     def http(self) -> str | None:
-        """HOST:PORT of its HTTP API."""
+        """HOST:PORT of the broker's HTTP API."""
         return self.http_address
 
     @property
     def rpc(self) -> str | None:
-        """HOST:PORT for other brokers."""
+        """HOST:PORT for RPC from other brokers."""
         host, port = self.internal_rpc_address, self.internal_rpc_port
         if not host or not port:
             return None
@@ -127,23 +127,23 @@ class BrokerDescription(Value, frozen=True, kw_only=True):
 
     @property
     def is_draining(self) -> bool:
-        """Whether its replicas are moved to other brokers."""
+        """Whether the broker's replicas are moved to other brokers."""
         return self.membership_status == "draining"
 
     @property
     def in_maintenance(self) -> bool:
-        """Whether it leads nothing and gets nothing new."""
+        """Whether the broker is in maintenance mode: it leads no partition and gets no new replicas."""
         return self.maintenance_status.draining
 
 
 class ClusterHealth(Value, frozen=True):
-    """Health of the cluster. Partitions are `topic/number`, at most 128 of each kind; the counts are of all.
+    """Health of the cluster. Partitions are `topic/number`, at most 128 of each kind; the counts include all.
 
     `leaderless_partitions`: without a leader for longer than an election or a leadership transfer takes;
-    `electing_partitions`: without one at this moment. `lagging_partitions`: with a replica that lacks something
-    committed at this moment, though it may be in sync; a busy partition may be among them at any time.
-    `reconfigurations_count`: partitions with a reassignment pending. `notes`: what operators should know of a cluster
-    that is healthy nevertheless.
+    `electing_partitions`: without a leader at this moment. `lagging_partitions`: with a replica that lacks committed
+    records at this moment, though it may be in sync; a busy partition may be among them at any time.
+    `reconfigurations_count`: partitions with a reassignment pending. `notes`: remarks for operators about a
+    healthy cluster.
     """
 
     is_healthy: bool
@@ -171,10 +171,10 @@ class ClusterHealth(Value, frozen=True):
 
 
 class Decommission(Value, frozen=True):
-    """Progress of a decommission. `finished`: the broker holds nothing and was removed from the cluster.
+    """Progress of a decommission. `finished`: the broker holds no replicas and was removed from the cluster.
 
-    `allocation_failures`: partitions, as topic/number, for whose replicas there is no place elsewhere. `partitions`
-    have a replica on it still, at most 1,000, those that move first. `reason`: why it does not go on.
+    `allocation_failures`: partitions, as topic/number, whose replicas cannot be placed elsewhere. `partitions`
+    still have a replica on it: at most 1,000, those that move first. `reason`: cause of a standstill.
     """
 
     finished: bool
@@ -186,7 +186,7 @@ class Decommission(Value, frozen=True):
 
 
 class BrokerLevels(Value, frozen=True):
-    """Feature levels that a broker knew when it registered; `version` is its release, None when it does not answer."""
+    """Feature levels that a broker supported when it registered; `version` is its release, None without an answer."""
 
     node_id: NodeNumber
     level_min: Count
@@ -195,7 +195,7 @@ class BrokerLevels(Value, frozen=True):
 
 
 class Features(Value, frozen=True):
-    """Feature level of the cluster, and the highest that all brokers support.
+    """Feature level of the cluster, and the highest one that all brokers support.
 
     An upgrade is finished when both are equal. `absent_seeds`: first brokers of the cluster that never registered; the
     level rises after they do or are removed."""
@@ -208,23 +208,23 @@ class Features(Value, frozen=True):
 
 
 class Logger(Value, frozen=True):
-    """Logger of the broker that was asked, and the level from which it logs."""
+    """Logger of the answering broker, and the least level that it logs."""
 
     name: str
     level: str
 
 
 class LogLevel(Logger, frozen=True):
-    """The same, and the seconds until the level before holds again; None: for good."""
+    """Logger and level, and the seconds until the former level is restored; None: never."""
 
     expires: Count | None = None
 
 
 class BrokerLoad(Value, frozen=True):
-    """Load of a broker, as it gossips it.
+    """Load of a broker, as the broker reports it by gossip.
 
-    `disk_free` and `disk_total` in bytes, -1 when the file system does not report them. `bytes_in_per_s`: rate
-    at which records were appended there."""
+    `disk_free` and `disk_total` in bytes, -1 if the file system does not report them. `bytes_in_per_s`: rate
+    at which records were appended on the broker."""
 
     replicas: Count = 0
     leaders: Count = 0
@@ -234,7 +234,7 @@ class BrokerLoad(Value, frozen=True):
 
 
 class ClusterMember(Value, frozen=True, kw_only=True):
-    """Broker in another one's gossip: a hint. `is_registered`: it is registered at the controller, with this disk.
+    """Broker according to another broker's gossip: a hint. `is_registered`: the controller has it, with this disk.
 
     `state_s`: seconds in this state. Addresses are HOST:PORT."""
 
@@ -254,7 +254,7 @@ class ClusterMember(Value, frozen=True, kw_only=True):
 
 
 class ClusterMembers(Value, frozen=True):
-    """Brokers in the gossip of the broker that answers; without a `gossip_address` it does not gossip."""
+    """Brokers in the answering broker's gossip; without a `gossip_address` that broker does not gossip."""
 
     node_id: NodeNumber
     gossip_address: str | None
@@ -262,7 +262,7 @@ class ClusterMembers(Value, frozen=True):
 
 
 class Readiness(Value, frozen=True):
-    """State of a broker's service: ready, starting or stopping, or out of file descriptors, with the `reason`.
+    """State of a broker's service: ready, starting, stopping, or out of file descriptors, with the `reason`.
 
     A ready broker reports how it syncs commits: `aio` or `threads`."""
 

@@ -1,4 +1,4 @@
-"""Settings of the cluster, and the picture of brokers and partitions that clients poll."""
+"""Settings of the cluster, and the view of brokers and partitions that clients poll."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ SettingValue: TypeAlias = str | int | bool
 
 
 class SettingDescription(Value, frozen=True, kw_only=True):
-    """Setting of the cluster; `allowed` names its possible values in words."""
+    """Setting of the cluster; `allowed` describes its possible values in words."""
 
     description: str
     type: SettingType
@@ -30,21 +30,21 @@ class ClusterSettingsSchema(Value, frozen=True):
 
 
 class ClusterSettingsStatus(Value, frozen=True):
-    """Version of the cluster's settings that a broker applies; None when it does not answer."""
+    """Version of the cluster's settings that a broker applies; None if it does not answer."""
 
     node_id: NodeNumber
     config_version: Version | None
     restart: bool = False
 
 
-class ClusterSettingsChanged(Value, frozen=True):
+class ClusterSettingsVersion(Value, frozen=True):
     """Version of the cluster's settings after a change."""
 
     config_version: Version
 
 
 class BrokerView(Value, frozen=True):
-    """Broker in the picture of a cluster."""
+    """Broker in a `ClusterView`."""
 
     node_id: NodeNumber
     state: GossipState = "unknown"
@@ -55,7 +55,7 @@ class BrokerView(Value, frozen=True):
 
 
 class PartitionView(Value, frozen=True):
-    """Partition in the picture of a cluster; the leader is a hint."""
+    """Partition in a `ClusterView`; the leader is a hint."""
 
     partition: NodeNumber
     replicas: Sequence[NodeNumber]
@@ -63,7 +63,7 @@ class PartitionView(Value, frozen=True):
 
 
 class TopicView(Value, frozen=True):
-    """Topic in the picture of a cluster. `topic_id` is its uuid, which no other topic ever has."""
+    """Topic in a `ClusterView`. `topic_id` is its uuid, which no other topic ever has."""
 
     name: str
     topic_id: str
@@ -71,14 +71,14 @@ class TopicView(Value, frozen=True):
 
     @property
     def leaders(self) -> tuple[int | None, ...]:
-        """A node id for each partition, as far as known."""
+        """Node id of each partition's leader; None if unknown."""
         return tuple(each.leader_hint for each in self.partitions)
 
 
 class ClusterView(Value, frozen=True):
-    """Brokers and replicas of partitions, from one broker's copy of the controller's state.
+    """View of brokers and replicas of partitions, from one broker's copy of the controller's state.
 
-    `version` is that of the copy. Internal topics are left out."""
+    `version` is the version of the copy. Internal topics are not included."""
 
     cluster_id: str | None
     controller_id: NodeNumber | None

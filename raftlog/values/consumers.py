@@ -1,4 +1,4 @@
-"""Answers about consumer instances, as the REST Proxy's v2 has them."""
+"""Answers about consumer instances, in the form of the REST Proxy's v2."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -9,21 +9,21 @@ from raftlog.values.value import Count, NodeNumber, Value
 
 
 class ConsumerInstance(Value, frozen=True):
-    """Name of an instance, and its URL at the broker that was asked."""
+    """Name of a consumer instance, and its URL at the answering broker."""
 
     instance_id: str
     base_uri: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 
 
 class InstanceSubscription(Value, frozen=True):
-    """Topics that an instance is subscribed to, or the pattern of their names."""
+    """Topics to which an instance is subscribed, or the pattern of their names."""
 
     topics: Sequence[str]
     topic_pattern: str | None
 
 
 class InstancePartition(Value, frozen=True):
-    """Partition of an instance."""
+    """Partition that an instance reads."""
 
     topic: str
     partition: NodeNumber
@@ -35,8 +35,8 @@ class InstancePartitions(Value, frozen=True):
     partitions: Sequence[InstancePartition]
 
 
-class ConsumedCommitted(InstancePartition, frozen=True):
-    """Result of one commit: the last record consumed, -1 for none, and the offset behind it that is committed."""
+class CommitResult(InstancePartition, frozen=True):
+    """Result of one commit: offset of the last consumed record, -1 for none, and the committed offset after it."""
 
     consumed: Annotated[int, Meta(ge=-1)]
     committed: Count | None
@@ -46,13 +46,13 @@ class ConsumedCommitted(InstancePartition, frozen=True):
 
 
 class InstanceOffset(InstancePartition, frozen=True):
-    """Offset that the group of an instance committed."""
+    """Offset that an instance's group committed in one partition."""
 
     offset: Count
     metadata: str
 
 
 class InstanceOffsets(Value, frozen=True):
-    """Offsets that the group committed, of the partitions that were asked for."""
+    """Offsets that an instance's group committed in the requested partitions."""
 
     offsets: Sequence[InstanceOffset]

@@ -1,12 +1,11 @@
-"""The one table from errors to HTTP statuses and error codes.
+"""Table from errors to HTTP statuses and error codes.
 
 Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40304 to
 40306 (permissions on groups, the cluster and transactional ids), 40406 (no such broker), 40407 (no such member of a
 group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and sequences of producers), 50303 (the
 partition takes no records), 50304 (a group rebalances), 50305 (no memory left for requests or answers), 50306 (no file
 descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and 50701 (no space left). An error without a row
-of its own has that of its nearest base class. Brokers read the table from left to right, and clients from right to
-left.
+has that of its nearest base class. Brokers read the table from left to right, and clients from right to left.
 """
 
 from collections.abc import Mapping
@@ -57,7 +56,7 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
 
 
 def status_and_code(error: RaftlogError) -> tuple[int, int]:
-    """Return HTTP status and error code of an error."""
+    """Return the HTTP status and the error code of an error."""
     for kind in type(error).__mro__:
         found = STATUS_AND_CODE.get(kind)
         if found is not None:

@@ -18,7 +18,7 @@ GroupStateName: TypeAlias = Literal["EMPTY", "PREPARING_REBALANCE", "COMPLETING_
 
 
 class GroupMember(Value, frozen=True):
-    """Member as the leader of its group sees it. `metadata` is its subscription in Kafka's bytes."""
+    """Group member in the list for the group leader. `metadata` is its subscription in Kafka's bytes."""
 
     member_id: str
     instance_id: str | None
@@ -26,9 +26,9 @@ class GroupMember(Value, frozen=True):
 
 
 class Joined(Value, frozen=True):
-    """Generation that began. `members` are given only to the leader, which assigns partitions to all of them.
+    """Result of a join: the generation that began. Only the group leader gets `members`, to assign partitions to them.
 
-    `protocol`: the assignor that was chosen. `leader`: member id, empty where the coordinator assigns."""
+    `protocol`: the chosen assignor. `leader`: member id, empty if the coordinator assigns."""
 
     member_id: str
     generation: Count
@@ -42,19 +42,19 @@ class Joined(Value, frozen=True):
 
 
 class Synced(Value, frozen=True):
-    """Assignment of a member in its generation, in Kafka's bytes (`raftlog.assignors` reads them)."""
+    """Result of a sync: a member's assignment in its generation, in Kafka's bytes (decoded by `raftlog.assignors`)."""
 
     assignment: bytes
     generation: Count
     protocol: str
 
 
-class HeartbeatTaken(Value, frozen=True):
-    """Heartbeat that was taken; there is nothing to do."""
+class HeartbeatResult(Value, frozen=True):
+    """Result of an accepted heartbeat that requires no action."""
 
 
 class Left(Value, frozen=True):
-    """Result of one member that leaves; `error` is None once it is out."""
+    """Result of the removal of one group member; `error` is None if it was removed."""
 
     member_id: str
     instance_id: str | None
@@ -62,14 +62,14 @@ class Left(Value, frozen=True):
     error: str | None = None
 
 
-class MembersLeft(Value, frozen=True):
-    """Results by member, in the order of the request."""
+class LeaveResults(Value, frozen=True):
+    """Results of removals of group members, in the order of the request."""
 
     members: Sequence[Left]
 
 
 class CommittedPartition(Value, frozen=True):
-    """Next offset that a group reads in a partition; `metadata` is the committer's own text."""
+    """Next offset that a group reads in a partition; `metadata` is a text of the committer."""
 
     topic: str
     partition: NodeNumber
@@ -83,7 +83,7 @@ class CommittedPartition(Value, frozen=True):
 
 
 class GroupOffsets(Value, frozen=True):
-    """Offsets that a group committed."""
+    """Offsets that a consumer group committed."""
 
     offsets: Sequence[CommittedPartition]
 
@@ -91,7 +91,7 @@ class GroupOffsets(Value, frozen=True):
 class OffsetReset(Value, frozen=True):
     """Reset of the committed offset of one partition.
 
-    `before`: None when no offset was committed. `clamped`: the requested offset lies outside the log, and the
+    `before`: None if no offset was committed. `clamped`: the requested offset is outside the log, and the
     nearest offset of the log is used."""
 
     topic: str
@@ -106,14 +106,14 @@ class OffsetReset(Value, frozen=True):
 
 
 class OffsetsReset(Value, frozen=True):
-    """Resets by partition."""
+    """Resets of committed offsets, by partition."""
 
     offsets: Sequence[OffsetReset]
     dry_run: bool = False
 
 
 class GroupNames(Value, frozen=True):
-    """Names of all groups."""
+    """Names of all consumer groups."""
 
     groups: Sequence[str]
 
@@ -122,7 +122,7 @@ class GroupNames(Value, frozen=True):
 
 
 class GroupObject(V3Object, frozen=True, kw_only=True):
-    """Fields that all objects about groups have."""
+    """Base of v3 objects about consumer groups, with their common fields."""
 
     group: str = field(name="consumer_group_id", default="")
 
@@ -148,14 +148,14 @@ class GroupDescription(GroupObject, frozen=True, kw_only=True):
 
 
 class GroupPartition(Value, frozen=True):
-    """Partition of a member."""
+    """Partition of a group member."""
 
     topic_name: str
     partition_id: NodeNumber
 
 
 class ConsumerDescription(GroupObject, frozen=True, kw_only=True):
-    """Member of a group with the partitions that it has."""
+    """Group member with its partitions."""
 
     member_id: str = field(name="consumer_id")
     instance_id: str | None
@@ -170,7 +170,7 @@ class ConsumerDescription(GroupObject, frozen=True, kw_only=True):
 
 
 class ConsumerAssignment(GroupObject, frozen=True, kw_only=True):
-    """One partition of a member."""
+    """One partition that is assigned to a group member."""
 
     member_id: str = field(name="consumer_id")
     topic_name: str
@@ -180,7 +180,7 @@ class ConsumerAssignment(GroupObject, frozen=True, kw_only=True):
 
 
 class PartitionLag(GroupObject, frozen=True, kw_only=True):
-    """Lag of a group in one partition, and the member that reads it, or empty. Nothing committed or no leader: -1."""
+    """Lag of a group in one partition, and the member that reads it, if any. Unknown numbers are -1."""
 
     topic_name: str
     partition_id: NodeNumber
@@ -197,19 +197,19 @@ class PartitionLag(GroupObject, frozen=True, kw_only=True):
 
     @property
     def current_offset(self) -> Offset | None:
-        return _known(self.committed)
+        return _none_if_negative(self.committed)
 
     @property
     def log_end_offset(self) -> Offset | None:
-        return _known(self.end)
+        return _none_if_negative(self.end)
 
     @property
     def lag(self) -> int | None:
-        return _known(self.records)
+        return _none_if_negative(self.records)
 
 
 class GroupLagSummary(GroupObject, frozen=True, kw_only=True):
-    """Greatest lag of a group, and the sum; without a partition all of it is empty."""
+    """Greatest lag of a group, and the total lag; empty if the group has no partition."""
 
     max_lag_consumer_id: str
     max_lag_instance_id: str | None
@@ -222,5 +222,5 @@ class GroupLagSummary(GroupObject, frozen=True, kw_only=True):
     max_lag_partition: Related | None
 
 
-def _known(offset: int) -> Offset | None:
+def _none_if_negative(offset: int) -> Offset | None:
     return None if offset < 0 else Offset(offset)

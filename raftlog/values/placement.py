@@ -1,7 +1,7 @@
 """Answers about placement of partitions: replicas, reassignments, the balancer, recovery of a partition.
 
-Sizes are approximate; None when no broker that answers has them. `reason` and `reasons` are sentences: the
-missing or awaited condition, and the next step."""
+Sizes are approximate; None if no answering broker has them. `reason` and `reasons` are sentences: the missing or
+awaited condition, and the next step."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self, TypeAlias
@@ -14,23 +14,23 @@ PartitionStatus: TypeAlias = Literal["done", "failed"]
 
 
 MOVES_MAX = 1_000
-"""Partitions named in one answer."""
+"""Greatest number of partitions in one answer."""
 
 
 class ReplicaPlace(Value, frozen=True):
-    """Place of a replica; `core` is always 0."""
+    """Place of a replica: its broker; `core` is always 0."""
 
     node_id: NodeNumber
     core: int = 0
 
 
 def places_of(nodes: Iterable[int]) -> list[ReplicaPlace]:
-    """Return the places of replicas on these nodes."""
+    """Return the `ReplicaPlace` of each node."""
     return [ReplicaPlace(node) for node in nodes]
 
 
 class PartitionName(Value, frozen=True, kw_only=True):
-    """Partition by the namespace, topic and number that paths of the admin API have."""
+    """Name of a partition: namespace, topic and number, as in paths of the admin API."""
 
     ns: Namespace = "kafka"
     topic: str
@@ -38,11 +38,11 @@ class PartitionName(Value, frozen=True, kw_only=True):
 
 
 class Reconfiguration(PartitionName, frozen=True, kw_only=True):
-    """Partition with a reassignment pending.
+    """Partition with a pending reassignment.
 
     `previous_replicas` vote now, or voted before a joint configuration; `current_replicas` vote afterwards, and
     `learners` catch up. `bytes_left_to_move` + `bytes_moved` = `partition_size` for each learner; both are sums
-    over all learners. `reason`: the condition that the reassignment waits for."""
+    over all learners. `reason`: the condition for which the reassignment waits."""
 
     previous_replicas: Sequence[ReplicaPlace]
     current_replicas: Sequence[ReplicaPlace]
@@ -65,7 +65,7 @@ class Reconfiguration(PartitionName, frozen=True, kw_only=True):
 
 
 class LeavingPartition(PartitionName, frozen=True, kw_only=True):
-    """Partition with a replica on a broker that is decommissioned; `moving_to` is None while no new place is chosen."""
+    """Partition with a replica on a broker that is decommissioned; `moving_to` is None until a place is chosen."""
 
     moving_to: ReplicaPlace | None
     bytes_left_to_move: Count | None = None
@@ -77,38 +77,38 @@ class LeavingPartition(PartitionName, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, move: Reconfiguration, node: int) -> Self:
-        """Return a reassignment as the progress of emptying a broker."""
+        """Return the `LeavingPartition` of a reassignment that removes a replica from broker `node`."""
         new = [each for each in move.current_replicas if each.node_id not in move.from_nodes]
         shared = {name: getattr(move, name) for name in cls.__struct_fields__ if name != "moving_to"}
         return cls(moving_to=new[0] if new and node not in move.to_nodes else None, **shared)
 
 
-class Cancelled(PartitionName, frozen=True, kw_only=True):
+class CancelledReassignment(PartitionName, frozen=True, kw_only=True):
     """Reassignment that was cancelled."""
 
     result: Literal["success"] = "success"
 
 
-class Ordered(Value, frozen=True):
-    """Version after an order."""
+class AssignmentVersion(Value, frozen=True):
+    """Version of the partition's assignment after an accepted request."""
 
     version: Version
 
 
-class MovesPlanned(Value, frozen=True):
-    """Number of partitions that the balancer is going to move."""
+class PlannedMoves(Value, frozen=True):
+    """Number of partitions that the balancer will move."""
 
     partitions_to_move: Count
 
 
-class LeaderNow(Value, frozen=True):
+class CurrentLeader(Value, frozen=True):
     """Node id of a partition's leader."""
 
     leader_id: LeaderNumber
 
 
 class LocalReplica(PartitionName, frozen=True, kw_only=True):
-    """Replica on the broker that was asked. `is_under_replicated`: as far as its leader is here. `status`: in words."""
+    """Replica on the answering broker. `is_under_replicated` is known only to the leader. `status`: in words."""
 
     core: int = 0
     leader_id: LeaderNumber
@@ -120,7 +120,7 @@ class LocalReplica(PartitionName, frozen=True, kw_only=True):
 
 
 class LocalSummary(Value, frozen=True):
-    """Numbers of the replicas on the broker that was asked."""
+    """Counts of the replicas on the answering broker."""
 
     count: Count
     leaderless: Count
@@ -128,7 +128,7 @@ class LocalSummary(Value, frozen=True):
 
 
 class ListedPartition(Value, frozen=True, kw_only=True):
-    """Partition, one row of a list."""
+    """Partition in a list of partitions."""
 
     ns: Namespace = "kafka"
     topic: str
@@ -140,7 +140,7 @@ class ListedPartition(Value, frozen=True, kw_only=True):
 
 
 class NamespaceReplica(Value, frozen=True, kw_only=True):
-    """Replica of a partition; its lag is None when the leader has no information about it."""
+    """Replica of a partition; its lag is None if the leader does not have it."""
 
     node_id: NodeNumber
     core: int = 0
@@ -152,7 +152,7 @@ class NamespaceReplica(Value, frozen=True, kw_only=True):
 
 
 class NamespacePartition(Value, frozen=True, kw_only=True):
-    """Partition, as its leader reports it; `problem` is the reason why it cannot be written or read."""
+    """Partition, as reported by its leader; `problem` is the reason why it cannot be written or read."""
 
     ns: Namespace = "kafka"
     topic: str
@@ -168,14 +168,14 @@ class NamespacePartition(Value, frozen=True, kw_only=True):
 
 
 class BalancerViolations(Value, frozen=True):
-    """Brokers that are away, and brokers without room."""
+    """Brokers that are unavailable, and brokers without disk space."""
 
     unavailable_nodes: Sequence[NodeNumber] = ()
     over_disk_limit_nodes: Sequence[NodeNumber] = ()
 
 
 class BalancerStatus(Value, frozen=True):
-    """State of the balancer of the controller's leader. `stalled`: something should move and cannot; `reasons` why."""
+    """State of the balancer, at the controller's leader. `stalled`: necessary moves are impossible; `reasons` why."""
 
     status: BalancerState
     mode: BalancerMode
@@ -186,7 +186,7 @@ class BalancerStatus(Value, frozen=True):
 
 
 class RecoveredRange(Value, frozen=True):
-    """Offsets of a log that cannot be read."""
+    """Range of offsets of a log that cannot be read."""
 
     first_offset: Count
     end_offset: Count
@@ -194,7 +194,7 @@ class RecoveredRange(Value, frozen=True):
 
 
 class RecoveryReplica(Value, frozen=True, kw_only=True):
-    """Replica of a partition that cannot go on; without an answer, or without a replica, the rest is left out."""
+    """Replica of a partition that needs recovery; without an answer or a replica the other fields are omitted."""
 
     node_id: NodeNumber
     reachable: bool
@@ -212,7 +212,7 @@ class RecoveryReplica(Value, frozen=True, kw_only=True):
 
 
 class ReplacedDisk(Value, frozen=True):
-    """Disk that was replaced, and held a replica."""
+    """Disk that held a replica and was replaced."""
 
     node_id: NodeNumber
     disk_uuid: str

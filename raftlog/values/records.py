@@ -1,6 +1,6 @@
 """Answers about records: results of a produce request, records as JSON, offsets of a log, and the body of every error.
 
-Rows of records are written by hand where they are many (`api.http.records`); these declarations are their shapes.
+Long lists of records are encoded by other code (`api.http.records`); these declarations define their form.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ NoSchema: TypeAlias = None
 
 
 class UndecodableRange(Value, frozen=True):
-    """Stored batch that cannot be decoded; reading can go on at `next_offset`."""
+    """Stored batch that cannot be decoded; reading can continue at `next_offset`."""
 
     base_offset: Count
     offset: Count
@@ -32,8 +32,8 @@ class UndecodableRange(Value, frozen=True):
 class ErrorBody(Value, frozen=True, kw_only=True):
     """Body of every error: problem, place and remedy.
 
-    The offsets are the bounds of the log, for an offset out of range; `topic_exists` is true when a topic of
-    that name exists already, because the code is that of any bad request."""
+    The offsets are the bounds of the log, for an offset out of range; `topic_exists` is true if a topic of
+    that name exists, because the code is that of any bad request."""
 
     error_code: ErrorCode
     message: str
@@ -45,7 +45,7 @@ class ErrorBody(Value, frozen=True, kw_only=True):
 
 
 class ProducedRecord(Value, frozen=True):
-    """Result of one record. `duplicate`: an idempotent producer sent it before, and the offset is that of then."""
+    """Result for one record. `duplicate`: an idempotent producer sent it before, and this is its first offset."""
 
     partition: NodeNumber | None
     offset: Count | None
@@ -56,7 +56,7 @@ class ProducedRecord(Value, frozen=True):
 
 
 class ProducedRecords(Value, frozen=True, kw_only=True):
-    """One entry for each record, in their order."""
+    """Results of a produce request: one entry for each record, in order."""
 
     offsets: Annotated[Sequence[ProducedRecord], Meta(min_length=1)]
     key_schema_id: NoSchema = None
@@ -64,7 +64,7 @@ class ProducedRecords(Value, frozen=True, kw_only=True):
 
 
 class ProducedBatches(ProducedRecords, frozen=True, kw_only=True):
-    """Result of a produce of stored batches, with next offset, leader epoch and high watermark after it."""
+    """Results of a produce request with batches; also next offset, leader epoch and high watermark afterwards."""
 
     next_offset: Count | None
     leader_epoch: Count
@@ -72,7 +72,7 @@ class ProducedBatches(ProducedRecords, frozen=True, kw_only=True):
 
 
 class StreamedPartition(Value, frozen=True, kw_only=True):
-    """Records of a stream that one partition has. `line`: the first that it lacks, or may lack."""
+    """Records of a stream that one partition has stored. `line`: the first one that it lacks, or may lack."""
 
     partition: NodeNumber
     records: Count
@@ -85,7 +85,7 @@ class StreamedPartition(Value, frozen=True, kw_only=True):
 
 
 class ProducedStream(Value, frozen=True):
-    """Records of an NDJSON body that are stored."""
+    """Result of an NDJSON body: its records that are stored."""
 
     records: Count
     partitions: Sequence[StreamedPartition]
@@ -113,14 +113,14 @@ class JsonHeader(Value, frozen=True):
 
 
 class JsonEncodings(Value, frozen=True):
-    """Encodings of key and value, where they are not that of the format."""
+    """Encodings of key and value that differ from the encoding of the format."""
 
     key: Literal["json", "text", "base64"] | UnsetType = UNSET
     value: Literal["json", "text", "base64"] | UnsetType = UNSET
 
 
 class RecordAsJson(Value, frozen=True, kw_only=True):
-    """Stored record in the JSON or the binary format; a timestamp of -1 is none."""
+    """Stored record in the JSON or the binary format; -1 is the absence of a timestamp."""
 
     topic: str
     key: Any
@@ -133,7 +133,7 @@ class RecordAsJson(Value, frozen=True, kw_only=True):
 
 
 class LogOffsets(Value, frozen=True):
-    """Offsets of a log; with a timestamp asked for also the first record from then on, or None."""
+    """Offsets of a log; for a request with a timestamp also the first record at or after it, or None."""
 
     beginning_offset: Count
     end_offset: Count
@@ -142,7 +142,7 @@ class LogOffsets(Value, frozen=True):
 
 
 class LogStart(Value, frozen=True):
-    """First offset of a log after its records below were deleted."""
+    """First offset of a log after the deletion of records."""
 
     log_start_offset: Count
 

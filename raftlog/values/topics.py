@@ -1,4 +1,4 @@
-"""Answers about topics as the REST Proxy's v2 has them."""
+"""Answers about topics, in the form of the REST Proxy's v2."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,9 +23,9 @@ class TopicReplica(Value, frozen=True, kw_only=True):
 
 
 class PartitionDescription(Value, frozen=True, kw_only=True):
-    """Partition and its replicas, as its leader reports them; without an answer of a leader the offsets are None.
+    """Partition and its replicas, as reported by its leader; without an answer of a leader the offsets are None.
 
-    `problem` is the reason why it cannot be written or read; it is left out when there is none."""
+    `problem` is the reason why the partition cannot be written or read; it is omitted if there is none."""
 
     partition: NodeNumber
     leader_id: LeaderNumber = field(name="leader", default=NO_LEADER)
@@ -42,7 +42,7 @@ class PartitionDescription(Value, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> list[int]:
-        """Node ids, the preferred leader first."""
+        """Node ids of the replicas, the preferred leader first."""
         return [each.broker for each in self.replica_rows]
 
     @property
@@ -55,7 +55,7 @@ class PartitionDescription(Value, frozen=True, kw_only=True):
 
 
 class TopicDescription(Value, frozen=True):
-    """Topic; settings are text under Kafka's names."""
+    """Description of a topic; settings are text under Kafka's names."""
 
     name: str
     configs: Mapping[str, str]

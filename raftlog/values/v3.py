@@ -1,4 +1,4 @@
-"""Objects of Confluent's v3 API: the cluster, topics, their settings and partitions; parts that all objects have."""
+"""Objects of Confluent's v3 API: the cluster, topics, their settings and partitions; common parts of all objects."""
 
 from collections.abc import Sequence
 from typing import Generic, Literal, TypeVar
@@ -24,7 +24,7 @@ class ResourceMetadata(Value, frozen=True):
 
 
 class V3Object(Value, frozen=True, kw_only=True):
-    """Fields that all objects have."""
+    """Base of v3 objects, with their common fields."""
 
     kind: str = ""
     metadata: ResourceMetadata | None = None
@@ -47,7 +47,7 @@ class ObjectList(Value, Generic[T], frozen=True, kw_only=True):
 
 
 class ClusterLinks(V3Object, frozen=True, kw_only=True):
-    """The cluster; `controller` is None while there is no leader of the controller."""
+    """Cluster, with links to its parts; `controller` is None while the controller has no leader."""
 
     controller: Related | None
     brokers: Related
@@ -82,7 +82,7 @@ class TopicSetting(V3Object, frozen=True, kw_only=True):
 
 
 class ClusterPartition(V3Object, frozen=True, kw_only=True):
-    """Partition; `problem` is the reason why it cannot be written or read."""
+    """Partition of a topic; `problem` is the reason why it cannot be written or read."""
 
     topic_name: str
     partition_id: NodeNumber

@@ -1,6 +1,6 @@
 """Bases of declared values, the number types that they share, and their JSON.
 
-`Value`   an answer: all fields are always written; a reader ignores fields that it does not know
+`Value`   an answer: all fields are always written; a reader ignores unknown fields
 `UNSET`   in place of a field: the field is not written
 """
 
@@ -24,7 +24,7 @@ __all__ = [
 
 NODE_MAX: Final = (1 << 31) - 1
 NO_LEADER: Final = -1
-"""Leader of a partition that has none, or whose leader does not answer."""
+"""Number in place of the leader, if a partition has none, or if the leader does not answer."""
 
 NodeNumber: TypeAlias = Annotated[int, Meta(ge=0, le=NODE_MAX)]
 LeaderNumber: TypeAlias = Annotated[int, Meta(ge=NO_LEADER, le=NODE_MAX)]
@@ -35,10 +35,10 @@ Version: TypeAlias = Annotated[int, Meta(ge=0, description="What `expected_versi
 
 
 class Value(Struct, frozen=True):
-    """Base of answers."""
+    """Base class of values in answers."""
 
     def replaced(self, **fields: Any) -> Self:
-        """Return a copy with other values of these fields."""
+        """Return a copy with new values of these fields."""
         return msgspec.structs.replace(self, **fields)
 
 

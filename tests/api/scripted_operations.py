@@ -9,7 +9,7 @@ from raftlog.values.cluster import ClusterSettingsStatus, SettingDescription
 from raftlog.values.placement import (
     BalancerStatus,
     BalancerViolations,
-    Cancelled,
+    CancelledReassignment,
     LeavingPartition,
     LocalReplica,
     LocalSummary,
@@ -66,7 +66,7 @@ ANSWERS: dict[str, Any] = {
     ),
     "set_replicas": 21,
     "cancel_reconfiguration": 22,
-    "cancel_moves": [Cancelled(topic="orders", partition=0)],
+    "cancel_moves": [CancelledReassignment(topic="orders", partition=0)],
     "transfer_leadership": 2,
     "reconfigurations": [MOVE],
     "local_replicas": [

@@ -13,7 +13,7 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
-from raftlog.testing.ports import hold_port
+from raftlog.testing.ports import reserve_port
 from tests.cluster_secret import SECRET
 
 DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, quiesce_after_ticks=28))
@@ -75,7 +75,7 @@ class Brokers:
 async def brokers_in(
     directory: Path, count: int = 3, *, seeds: int | None = None, **settings: Any
 ) -> AsyncIterator[Brokers]:
-    held = [hold_port() for _ in range(count)]
+    held = [reserve_port() for _ in range(count)]
     brokers = Brokers(directory, [each.getsockname()[1] for each in held], seeds, **settings)
     try:
         yield brokers

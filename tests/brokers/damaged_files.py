@@ -22,9 +22,9 @@ from raftlog.records import NewRecord, read_records
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.blocks import BLOCK_HEADER, BLOCK_MAGIC, BLOCK_SIZE, CHECKED_FROM, checksum_seed
 from raftlog.runtime.journal.config import JournalConfig
-from raftlog.storage.json_file import write_json
+from raftlog.storage.json_file import encode_json
 from raftlog.storage.real_disk import RealDisk
-from raftlog.testing.ports import hold_port
+from raftlog.testing.ports import reserve_port
 from raftlog.types import Index
 from tests.cluster_secret import SECRET
 from tests.waiting import until, until_async
@@ -79,7 +79,7 @@ class Directories:
 
 
 def hold_ports(stack: ExitStack, count: int) -> list[int]:
-    return [stack.enter_context(hold_port()).getsockname()[1] for _ in range(count)]
+    return [stack.enter_context(reserve_port()).getsockname()[1] for _ in range(count)]
 
 
 def make_values() -> list[bytes]:
@@ -240,7 +240,7 @@ def make_newer(file: Path) -> None:
     else:
         fields = json.loads(content)
         del fields["crc32c"]
-        content = bytearray(write_json({**fields, "format": fields["format"] + 1}))
+        content = bytearray(encode_json({**fields, "format": fields["format"] + 1}))
     file.write_bytes(content)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.storage.json_file import write_json
+from raftlog.storage.json_file import encode_json
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 STOP_SECONDS_MAX = 5.0
@@ -196,7 +196,7 @@ def test_a_directory_of_another_version_is_refused(spawn: Spawn, run: Any, tmp_p
     meta = tmp_path / "data" / ".raftlog" / "meta"
     fields = json.loads(meta.read_text())
     del fields["crc32c"]
-    meta.write_bytes(write_json({**fields, "format": fields["format"] + 1}))
+    meta.write_bytes(encode_json({**fields, "format": fields["format"] + 1}))
     done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, expect=1)
     assert "version" in done.stderr.decode()
 

@@ -15,7 +15,7 @@ import pytest
 from raftlog.cli.serve import workers
 from raftlog.cli.serve.workers import secret_flags, worker_flags
 from raftlog.cluster_secret import create_secret, read_secret
-from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.ports import address_of, reserve_port
 
 GIVEN = {
     "workers": 3,
@@ -208,7 +208,7 @@ def test_workers_without_other_peers_generate_a_secret(tmp_path: Path) -> None:
 
 def test_workers_of_one_host_form_a_cluster(spawn: Any, run: Any, tmp_path: Path) -> None:
     """Every worker accepts every request; no partition has two replicas on the host."""
-    with hold_port() as http, hold_port() as rpc:
+    with reserve_port() as http, reserve_port() as rpc:
         ports = [address_of(held) for held in (http, rpc)]
     create_secret(secret := str(tmp_path / "secret"))
     flags = ("--data-dir", str(tmp_path / "data"), "--http", ports[0], "--rpc", ports[1], "--log-format", "json")

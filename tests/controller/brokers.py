@@ -18,7 +18,7 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.testing.ports import hold_port
+from raftlog.testing.ports import reserve_port
 from tests.cluster_secret import SECRET
 
 WITHIN_S = 20.0
@@ -92,7 +92,7 @@ class Brokers:
 
     def __init__(self, directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None) -> None:
         self.directory, self.numbers = directory, tuple(numbers)
-        self._held = {number: hold_port() for number in self.numbers}
+        self._held = {number: reserve_port() for number in self.numbers}
         self.seeds = tuple(seeds if seeds is not None else self.numbers)
         self.running: dict[int, Broker] = {}
         self.moved = asyncio.Event()
@@ -109,7 +109,7 @@ class Brokers:
     def move(self, number: int) -> None:
         """Give the node another port for its next start."""
         self._held[number].close()
-        self._held[number] = hold_port()
+        self._held[number] = reserve_port()
 
     def address_text(self, number: int) -> str:
         return address_text(self.address(number))

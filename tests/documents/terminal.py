@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from raftlog.testing.ports import hold_port
+from raftlog.testing.ports import reserve_port
 from tests.documents.pages import Block
 
 _BASH: Final = ("/usr/bin/env", "--default-signal=INT,QUIT", "/bin/bash")
@@ -180,7 +180,7 @@ class Terminal:
         def replace_address(found: re.Match[str]) -> str:
             shown = found[0]
             if shown not in self._addresses:
-                held = self._stack.enter_context(hold_port())
+                held = self._stack.enter_context(reserve_port())
                 self._addresses[shown] = f"127.0.0.1:{held.getsockname()[1]}"
             return self._addresses[shown]
 

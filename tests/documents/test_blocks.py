@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from raftlog.testing.ports import HOST, hold_port
+from raftlog.testing.ports import HOST, reserve_port
 from tests.documents.forked_command import ForkedCommand
 from tests.documents.pages import ROOT, Block, parse_blocks
 from tests.documents.terminal import Terminal, is_shown, split_commands
@@ -36,7 +36,7 @@ def hold_base_port(stack: ExitStack) -> int:
     """Return a base port for `raftlog dev` whose ports for HTTP, Kafka and RPC stay reserved."""
     while True:
         with ExitStack() as held:
-            base = held.enter_context(hold_port()).getsockname()[1]
+            base = held.enter_context(reserve_port()).getsockname()[1]
             try:
                 for node in range(1, NODES + 1):
                     for port in (base + 10 * node, base + 10 * node + 1, base + 10 * node + 2):

@@ -12,7 +12,7 @@ from raftlog.cluster_secret import ensure_secret
 from raftlog.testing import BrokerNotReady, BrokerProcess, Cluster
 from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
-from raftlog.testing.ports import hold_gossip_port
+from raftlog.testing.ports import reserve_gossip_port
 from tests.integration.cluster_load import Load, check_stored, create_topic
 
 ENOUGH = 30
@@ -36,7 +36,7 @@ def free_address() -> Iterator[Callable[[], str]]:
     with ExitStack() as ports:
 
         def make() -> str:
-            port = ports.enter_context(hold_gossip_port())
+            port = ports.enter_context(reserve_gossip_port())
             port.udp.close()
             return port.address
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from raftlog.testing import BrokerProcess, Cluster
-from raftlog.testing.ports import hold_port
+from raftlog.testing.ports import reserve_port
 from tests.integration.cluster_load import create_topic
 
 ANSWER_SECONDS_MAX = 10.0
@@ -147,7 +147,7 @@ def test_a_deeply_nested_line_ends_only_its_stream(cluster: Cluster, topic: str)
 
 def test_a_host_can_be_allowed(tmp_path: Path) -> None:
     flags = ("--allowed-host", "log.example", "--advertise-http", "broker.example:80")
-    with hold_port() as port:
+    with reserve_port() as port:
         address = f"127.0.0.1:{port.getsockname()[1]}"
         with BrokerProcess(str(tmp_path / "data"), *flags, http=address) as broker:
             broker.start()

@@ -39,7 +39,7 @@ from raftlog.runtime.rpc.handshake import (
 from raftlog.runtime.transport import Envelope
 from raftlog.testing import BrokerProcess, Cluster
 from raftlog.testing.http import ask
-from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.ports import address_of, reserve_port
 from raftlog.types import Index, NodeId, Term
 from tests.integration.cluster_load import create_topic
 from tests.rpc.processes import Raw
@@ -219,7 +219,7 @@ async def record_handshake(cluster: Cluster, tmp_path: Path) -> bytes:
         if not sent.done():
             sent.set_result(data)
 
-    with hold_port() as held:
+    with reserve_port() as held:
         async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
             at = "{}:{}".format(*server.sockets[0].getsockname())
             flags = (

@@ -13,7 +13,7 @@ from raftlog.partitions.node.identity import NodeDirectory
 from raftlog.runtime.log import sealed_file
 from raftlog.runtime.log.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.storage import directory
-from raftlog.storage.directory import internal, make_directory, write_meta
+from raftlog.storage.directory import internal_path, make_directory, write_meta
 from raftlog.types import NodeId
 
 PATH = "/data"
@@ -119,11 +119,11 @@ def test_a_directory_belongs_to_one_process_node_and_cluster(disk: SimulatedDisk
 
 
 def test_a_directory_of_another_format_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
-    make_directory(disk, internal(PATH))
+    make_directory(disk, internal_path(PATH))
     write_meta(disk, PATH, "log", {"group_id": str(uuid.UUID(int=1))})
     with pytest.raises(FormatError, match="directory of a log, not of a node"):
         opened(disk)
-    assert disk.list_directory(internal(PATH)) == ["meta"]
+    assert disk.list_directory(internal_path(PATH)) == ["meta"]
 
 
 def test_a_foreign_directory_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
@@ -139,7 +139,7 @@ def test_a_foreign_directory_is_refused_and_left_alone(disk: SimulatedDisk) -> N
 
 def test_a_lost_or_damaged_identity_is_never_made_anew(disk: SimulatedDisk) -> None:
     opened(disk).close()
-    name = internal(PATH, "identity")
+    name = internal_path(PATH, "identity")
     overwrite(disk, name, 30, b"?")
     with pytest.raises(FormatError, match=r"damaged.*as a new member"):
         opened(disk)
@@ -151,16 +151,16 @@ def test_a_lost_or_damaged_identity_is_never_made_anew(disk: SimulatedDisk) -> N
 def test_a_new_disk_keeps_the_count_and_the_old_journal(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     old = directory.identity
-    make_directory(disk, internal(PATH, "journal", str(old.disk_uuid)))
+    make_directory(disk, internal_path(PATH, "journal", str(old.disk_uuid)))
     directory.note_journal()
     directory.replace_disk(uuid.UUID(int=999))
-    make_directory(disk, internal(PATH, "journal", str(uuid.UUID(int=999))))
+    make_directory(disk, internal_path(PATH, "journal", str(uuid.UUID(int=999))))
     directory.keep_old_journals()
     directory.close()
     identity = opened(disk).identity
     assert (identity.disk_uuid, identity.has_journal, identity.boot_epoch) == (uuid.UUID(int=999), False, 2)
-    assert disk.list_directory(internal(PATH, "journal")) == [str(uuid.UUID(int=999))]
-    assert disk.list_directory(internal(PATH, "damaged")) == [f"journal-{old.disk_uuid}"]
+    assert disk.list_directory(internal_path(PATH, "journal")) == [str(uuid.UUID(int=999))]
+    assert disk.list_directory(internal_path(PATH, "damaged")) == [f"journal-{old.disk_uuid}"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -207,7 +207,7 @@ def test_the_directory_of_an_earlier_format_is_refused_and_stays_as_it_is(
         earlier.setattr(sealed_file, "FORMAT_VERSION", 1)
         opened(disk).close()
     if not has_meta:
-        disk.unlink(internal(PATH, "meta"))
+        disk.unlink(internal_path(PATH, "meta"))
     before = disk.snapshot()
     with pytest.raises(FormatError, match=r"format version 1.*reads.* version 2.*empty directory"):
         opened(disk)

@@ -18,7 +18,7 @@ from raftlog.errors import (
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.controller.machine import GroupName, SetAssignment
 from raftlog.partitions.deadline import Deadline
-from raftlog.values.placement import Cancelled, LocalSummary
+from raftlog.values.placement import CancelledReassignment, LocalSummary
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import assigned, soon, voters, write
 from tests.waiting import until, until_async
@@ -81,7 +81,7 @@ async def test_a_move_to_a_stopped_broker_is_reported_and_cancelled(unplanned: B
     assert (move.topic, move.partition, {*move.from_nodes}, list(move.to_nodes)) == ("t", 0, {*at}, [*at[1:], new])
     others = unplanned[at[1]].operations
     assert await others.partitions.cancel_moves(at[1], deadline=soon()) == []
-    assert await others.partitions.cancel_moves(new, deadline=soon()) == [Cancelled(topic="t", partition=0)]
+    assert await others.partitions.cancel_moves(new, deadline=soon()) == [CancelledReassignment(topic="t", partition=0)]
     assert sorted(assigned(unplanned[at[1]], "t")) == sorted(at)
     await until_async(lambda: _nothing_moves_for(unplanned[at[1]]))
     version = await others.partitions.cancel_reconfiguration("t", 0, deadline=soon())
@@ -105,7 +105,7 @@ async def test_an_uncancellable_move_keeps_no_other_from_being_cancelled(unplann
     await unplanned[1].alter_topic_config("alone", {"min.insync.replicas": "2"}, deadline=soon())
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas"):
         await operations.partitions.cancel_reconfiguration("alone", 0, deadline=soon())
-    assert await operations.partitions.cancel_moves(deadline=soon()) == [Cancelled(topic="t", partition=0)]
+    assert await operations.partitions.cancel_moves(deadline=soon()) == [CancelledReassignment(topic="t", partition=0)]
 
 
 async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers) -> None:

@@ -16,7 +16,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import RaftSettings
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.config import DriverConfig
-from raftlog.testing.ports import hold_port
+from raftlog.testing.ports import reserve_port
 from tests.cluster_secret import SECRET
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class BrokersHere:
 
     def __init__(self, directory: Path, count: int, **settings: Any) -> None:
         self._directory, self._more = directory, {"driver": DRIVER} | settings
-        self._held = [hold_port() for _ in range(count)]
+        self._held = [reserve_port() for _ in range(count)]
         self._rpc = [("127.0.0.1", each.getsockname()[1]) for each in self._held]
         self._running: dict[int, tuple[Broker, HttpServer]] = {}
         self.http: dict[int, str] = {}

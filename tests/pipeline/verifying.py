@@ -17,8 +17,8 @@ from raftlog.pipeline.verification.job import verify_by
 from raftlog.runtime.log.offline import OfflineReplica, compare_replicas
 from raftlog.runtime.log.sealed_file import write_sealed
 from raftlog.runtime.node_identity import IDENTITY
-from raftlog.storage.directory import internal
-from raftlog.storage.log_directories import log_directories_below
+from raftlog.storage.directory import internal_path
+from raftlog.storage.log_directories import find_log_directories
 from raftlog.storage.verify import verify_log
 from tests.pipeline.archives import one_by_one
 from tests.runtime.drivers import World
@@ -50,7 +50,7 @@ class Expected(NamedTuple):
 def expected(*paths: Path) -> Expected:
     """Return the verdict of `raftlog log verify --compare`."""
     disk = real_disk()
-    logs = [log for path in paths for log in log_directories_below(str(path))]
+    logs = [log for path in paths for log in find_log_directories(str(path))]
     problems = {str(problem) for log in logs for problem in verify_log(disk, log).problems}
     groups: dict[bytes, list[OfflineReplica]] = {}
     for replica in _replicas(disk, logs):
@@ -70,7 +70,7 @@ def dump(world: World, directory: Path) -> list[Path]:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(data)
         fields = {"cluster_id": None, "node_id": number, "disk_uuid": str(world.ids[number - 1].disk_uuid)}
-        path = internal(str(data_dir), IDENTITY)
+        path = internal_path(str(data_dir), IDENTITY)
         write_sealed(real_disk(), path, IDENTITY, {**fields, "boot_epoch": 1, "has_journal": True})
         found.append(data_dir)
     return found

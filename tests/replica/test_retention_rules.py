@@ -9,7 +9,7 @@ import pytest
 from raftlog.errors import Unavailable
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.replica.retention import Retention
-from raftlog.storage.retention import retained_from
+from raftlog.storage.retention import find_retained_start
 from raftlog.topic_config import TopicConfig
 
 
@@ -71,10 +71,10 @@ async def test_one_trim_is_on_its_way_and_names_the_snapshot_that_the_log_needs(
 @pytest.mark.parametrize(("retention_bytes", "kept_from"), [(500, 0), (401, 0), (400, 10), (399, 10), (0, 40)])
 def test_segments_go_while_the_rest_is_as_large_as_it_has_to_be(retention_bytes: int, kept_from: int) -> None:
     config = TopicConfig(retention_bytes=retention_bytes, retention_ms=None)
-    assert retained_from(segments_of(5), config, 1_000) == kept_from
+    assert find_retained_start(segments_of(5), config, 1_000) == kept_from
 
 
 @pytest.mark.parametrize(("now_ms", "kept_from"), [(1_001, 0), (1_002, 10), (1_003, 20), (9_000, 40)])
 def test_a_segment_is_kept_until_it_is_older_than_the_retention(now_ms: int, kept_from: int) -> None:
     """The first ends with the creation of the second, at 1 ms."""
-    assert retained_from(segments_of(5), TopicConfig(retention_ms=1_000), now_ms) == kept_from
+    assert find_retained_start(segments_of(5), TopicConfig(retention_ms=1_000), now_ms) == kept_from

@@ -10,7 +10,7 @@ from raftlog.records import (
     read_records,
 )
 from raftlog.runtime.log.control_entries import CompactionMark, encode_compacted_to
-from raftlog.storage.compaction import clean_to
+from raftlog.storage.compaction import find_clean_end
 from raftlog.types import Offset
 from tests.runtime.drivers import SMALL, World
 
@@ -42,7 +42,7 @@ def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
 
 def is_compacted(world: World, number: int, to: int) -> bool:
     log = world.group(number).log
-    return clean_to(log.segments) >= to and world.drivers[number].compactor.current is None
+    return find_clean_end(log.segments) >= to and world.drivers[number].compactor.current is None
 
 
 def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:

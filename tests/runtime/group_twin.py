@@ -95,7 +95,7 @@ class GroupTwin:
         self.log.append_roll(self.new_roll(), Term(0))
         self.take_last(0)
         self.log.write()
-        self.disk.sync(self.log.changed_since_checkpoint().files, [PATH])
+        self.disk.sync(self.log.list_changes_since_checkpoint().files, [PATH])
         self.log.mark_durable(Index(1), publish=False)
         number = self.journal.append([Created(GROUP, Offset(0), self.end())])
         self.wait(number)
@@ -187,7 +187,7 @@ class GroupTwin:
         """Sync everything from index `first` on in its segment, and journal its rows then."""
         added = self.entries[first - 1 :]
         last = first + len(added) - 1
-        changed = self.log.unsynced_entries(Index(first), Index(last))
+        changed = self.log.list_unsynced_files(Index(first), Index(last))
 
         def synced(error: OSError | None) -> None:
             assert error is None
@@ -241,7 +241,7 @@ class GroupTwin:
         state = GroupState(GROUP, Mark.CREATED, Term(0), None, Offset(self.log_start), end, Index(0), Index(latest))
         number = self.journal.begin_checkpoint([state])
         self.journal.flush()
-        changed = self.log.changed_since_checkpoint()
+        changed = self.log.list_changes_since_checkpoint()
         self.begun = number, changed
         self.disk.submit_sync(changed.files, changed.directories, lambda error: self.files_synced(number, changed))
 
@@ -296,7 +296,7 @@ class GroupTwin:
             read = log.read_entries(Index(index), log.last_index, 10_000)
             for row, batch in read:
                 assert row.index == index
-                assert log.checked_row_at(Index(index)) == row
+                assert log.check_row_at(Index(index)) == row
                 found.append(bytes(batch))
                 index += 1
         return found

@@ -22,7 +22,7 @@ def test_damaged_copies_are_repeated_and_acknowledged_records_stay(at: str, who:
         victim = leader if who == "leader" else next(number for number in (1, 2, 3) if number != leader)
         damage(world, victim, at)
         group = world.group(victim)
-        error = group.log.segments.corrupt(
+        error = group.log.segments.corruption_error(
             group.log.segments.segments[0], group.log.segments.segments[0].row(0), "found"
         )
         world.do(victim, lambda: group.note_damage(error))
@@ -45,7 +45,9 @@ def test_damage_below_where_the_others_have_compacted_already() -> None:
         group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
         world.disks[victim - 1].flip_bit(segment.files.log.path, segment.row(3).position + 70, 1)
         world.unreachable |= {1, 2, 3}
-        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, segment.row(3), "found")))
+        world.do(
+            victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, segment.row(3), "found"))
+        )
         to = mark(world, leader)
         for number in {1, 2, 3} - {victim}:
             world.run_until(lambda number=number: is_compacted(world, number, to), 60)  # type: ignore[misc]
@@ -85,7 +87,9 @@ def test_damage_in_a_file_that_is_trimmed_before_it_is_copied() -> None:
         damage(world, victim, "inside")
         group, segment = world.group(victim), world.group(victim).log.segments.segments[0]
         world.unreachable |= {1, 2, 3}
-        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, segment.row(1), "found")))
+        world.do(
+            victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, segment.row(1), "found"))
+        )
         [trimmed] = world.do(leader, lambda: world.group(leader).propose_trim(to))
         world.run_until(lambda: trimmed.done() and group.log_start_offset == to)  # type: ignore[attr-defined]
         world.unreachable.clear()
@@ -112,7 +116,7 @@ def test_a_copy_begins_at_the_start_after_a_trim_that_the_replica_missed() -> No
         group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
         row = segment.row(segment.rows - 1)
         world.disks[victim - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
-        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, row, "found")))
+        world.do(victim, lambda: group.note_damage(group.log.segments.corruption_error(segment, row, "found")))
         world.run_until(lambda: group.damage is None)
         assert group.log_start_offset == start
         world.network.heal()

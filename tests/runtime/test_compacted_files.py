@@ -9,7 +9,7 @@ from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.runtime.journal.fold import FoldedGroup
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
-from raftlog.storage.compaction import CompactionBounds, clean_to
+from raftlog.storage.compaction import CompactionBounds, find_clean_end
 from raftlog.storage.segment_files import STAGED_SUFFIX
 from raftlog.types import Offset
 from tests.storage.compacting import PATH, Kept, KeyedLog, read_all
@@ -114,7 +114,7 @@ def test_the_newest_of_each_key_survives_a_crash_after_any_step(kind: str, secon
         }
         assert not dead & survivors(found).keys(), "nothing that was deleted comes back"
         check_chain(keyed.log)
-        keyed.compact(MERGING) if clean_to(keyed.log) < keyed.mark else None
+        keyed.compact(MERGING) if find_clean_end(keyed.log) < keyed.mark else None
         check(keyed)
         if is_done:
             return

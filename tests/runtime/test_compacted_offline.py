@@ -52,7 +52,7 @@ def test_a_compacted_log_is_sound_and_the_same_as_one_that_is_not(segment_bytes:
         assert (report.problems, report.tail_bytes, report.end_offset) == ([], 0, len(keyed.records))
         assert report.records == len(keyed.expected())
         compared = compare(keyed)
-        assert (compared.difference, compared.first) == (None, keyed.log.uncompacted_from.base_index)
+        assert (compared.difference, compared.first) == (None, keyed.log.first_uncompacted_segment.base_index)
         keyed.append([(b"0", b"newer"), (b"gone", None), (b"after", b"x")])
         keyed.roll()
         keyed.append([(b"1", b"above")])

@@ -17,7 +17,7 @@ from raftlog.records import (
 )
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.transfer.bulk import PieceRequest, PieceResult
-from raftlog.storage.compaction import clean_to
+from raftlog.storage.compaction import find_clean_end
 from raftlog.storage.gap import build_gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll
 from raftlog.types import Index, Offset, Term
@@ -95,7 +95,7 @@ def test_a_restart_in_the_middle_and_after_it(power: bool) -> None:
         leader = world.leader()
         expected = write(world, leader, 300)
         to = mark(world, leader)
-        world.run_until(lambda: clean_to(world.group(leader).log.segments) > 0 or _is_partly_done(world, leader))
+        world.run_until(lambda: find_clean_end(world.group(leader).log.segments) > 0 or _is_partly_done(world, leader))
         for number in (1, 2, 3):
             world.crash(number, power=power)
         for number in (1, 2, 3):
@@ -337,12 +337,12 @@ def test_a_mark_that_comes_while_one_waits_has_a_checkpoint_of_its_own() -> None
             return checkpoints.completed > completed
 
         world.run_until(is_held)
-        assert clean_to(world.group(leader).log.segments) < first
+        assert find_clean_end(world.group(leader).log.segments) < first
         expected = write(world, leader, 100, tag=b"later ")
         second = mark(world, leader)
         supplying._copied_at.clear()
         world.run_until(lambda: is_compacted(world, leader, first))
-        assert clean_to(world.group(leader).log.segments) < second
+        assert find_clean_end(world.group(leader).log.segments) < second
         world.crash(leader)
         world.start(leader)
         assert world.group(leader).damage is None

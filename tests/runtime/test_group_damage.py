@@ -8,7 +8,7 @@ import pytest
 from jepsen.simulation.disk.simulated_disk import SimulatedDisk
 from raftlog.errors import CorruptBatch
 from raftlog.records import read_header
-from raftlog.storage.directory import DAMAGED, internal
+from raftlog.storage.directory import DAMAGED, internal_path
 from raftlog.types import Index
 from tests.runtime.group_twin import GROUP, PATH, GroupTwin, live
 
@@ -59,13 +59,13 @@ class Damaged:
             try:
                 [(row, batch)] = log.read_entries(Index(index), Index(index), 0)
                 assert bytes(batch) == expected.batch, f"wrong bytes in entry {index}"
-                assert log.checked_row_at(Index(index)) == row
+                assert log.check_row_at(Index(index)) == row
             except CorruptBatch:
                 found.append(index)
                 if self.faults > 1:
                     continue  # a row that rotted can stand for a batch that did as well
                 try:
-                    assert log.checked_row_at(Index(index)).term == expected.term
+                    assert log.check_row_at(Index(index)).term == expected.term
                 except CorruptBatch:
                     continue
         assert {each.index for each in self.recovered.damage} - self.repaired <= {*found, self.recovered.lost_from}
@@ -89,7 +89,7 @@ def found_by(group: Damaged) -> tuple[object, object, int]:
 
 def kept_aside(twin: GroupTwin) -> list[bytes]:
     """Return the content of the files that the recovery kept of what was lost."""
-    directory = internal(PATH, DAMAGED)
+    directory = internal_path(PATH, DAMAGED)
     return [twin.disk.snapshot()[f"{directory}/{name}"] for name in twin.disk.list_directory(directory)]
 
 
@@ -227,7 +227,7 @@ def test_a_damaged_entry_keeps_its_place_until_the_right_bytes_come(index: int) 
     twin.open()
     assert [damage.index for damage in twin.recovered.damage] == [index]
     assert twin.recovered.lost_from is None
-    assert (twin.log.last_index, twin.log.checked_row_at(Index(index)).term) == (4, 1)
+    assert (twin.log.last_index, twin.log.check_row_at(Index(index)).term) == (4, 1)
     with pytest.raises(CorruptBatch):
         twin.log.read_entries(Index(index), Index(4), 1 << 20)
     twin.data(50)
@@ -235,7 +235,7 @@ def test_a_damaged_entry_keeps_its_place_until_the_right_bytes_come(index: int) 
     twin.begin_checkpoint()
     twin.disk.complete_all()
     twin.log.repair_batch(Index(index), twin.entries[index - 1].batch)
-    assert f"{PATH}/{0:020d}.log" in [file.path for file in twin.log.changed_since_checkpoint().files]
+    assert f"{PATH}/{0:020d}.log" in [file.path for file in twin.log.list_changes_since_checkpoint().files]
     assert twin.read_all() == [entry.batch for entry in twin.entries]
 
 

@@ -184,7 +184,7 @@ def test_entries_behind_a_recovery_and_a_second_one_go_through_the_next_checkpoi
             twin.journal_small(len(twin.entries))
             twin.begin_checkpoint()
             twin.disk.complete_all()
-            assert not twin.log.changed_since_checkpoint().files
+            assert not twin.log.list_changes_since_checkpoint().files
 
 
 # full disks, joined replicas, strangers
@@ -271,7 +271,7 @@ def test_after_a_checkpoint_nothing_is_read_again_and_nothing_is_to_be_synced() 
     twin.disk.complete_all()
     replay_on(twin.disk, twin)
     twin.check(len(twin.entries))
-    assert twin.log.changed_since_checkpoint() == ([], [], [])
+    assert twin.log.list_changes_since_checkpoint() == ([], [], [])
 
 
 def test_configurations_are_found_without_knowing_the_latest_and_around_damage() -> None:

@@ -86,7 +86,7 @@ def test_entries_that_cannot_be_read_without_descriptors_are_no_damage(monkeypat
         def refuse(*_: object) -> None:
             raise OSError(errno.EMFILE, "Too many open files")
 
-        for name in ("read_entries", "checked_row_at"):
+        for name in ("read_entries", "check_row_at"):
             monkeypatch.setattr(log.segments, name, refuse)
         with pytest.raises(DescriptorsExhausted):
             log.entries(Index(2), 1, 1000)

@@ -47,7 +47,7 @@ def quarantine(world: World) -> None:
     """Report damage that no replica can repair."""
     group = world.group(1)
     segment = group.log.segments.segments[0]
-    error = group.log.segments.corrupt(segment, segment.row(1), "met")
+    error = group.log.segments.corruption_error(segment, segment.row(1), "met")
     world.do(1, lambda: group.note_damage(error))
     world.run_until(lambda: world.group(1).damaged is not None)
 

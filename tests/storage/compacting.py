@@ -68,7 +68,7 @@ class KeyedLog:
         """Write and sync everything."""
         self.log.write()
         self.log.mark_durable(self.log.last_index)
-        changed = self.log.changed_since_checkpoint()
+        changed = self.log.list_changes_since_checkpoint()
         self.disk.sync(changed.files, changed.directories)
         changed.note_synced()
 

@@ -2,7 +2,7 @@
 
 from raftlog.raft.entry import TERM_MAX
 from raftlog.records import HEADER_SIZE
-from raftlog.storage.adoption import Adopted, Adoption, Damage
+from raftlog.storage.adoption import Adoption, AdoptionResult, Damage
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import open_segment_files
@@ -28,7 +28,7 @@ class Stopped:
         self.files = r.log.active.files
         self.damage: list[Damage] = []
 
-    def adopt(self, term_max: int = TERM_MAX) -> Adopted:
+    def adopt(self, term_max: int = TERM_MAX) -> AdoptionResult:
         segment = Segment(0, 1, open_segment_files(self.disk, PATH, 0))
         adopted = Adoption(
             segment,
@@ -45,10 +45,10 @@ class Stopped:
 
 def test_a_sound_segment_is_taken_over_with_and_without_its_rows() -> None:
     s = Stopped()
-    assert s.adopt() == Adopted()
+    assert s.adopt() == AdoptionResult()
     assert s.next_index == ENTRIES + 1
     s.files.index.truncate(0)
-    assert s.adopt() == Adopted(is_rebuilt=True)
+    assert s.adopt() == AdoptionResult(is_rebuilt=True)
     assert (s.next_index, s.damage) == (ENTRIES + 1, [])
 
 

@@ -306,16 +306,16 @@ async def test_a_job_that_raises_does_not_stop_the_others(world: World) -> None:
 def test_the_faster_way_is_chosen() -> None:
     choice = SyncChoice()
     for _ in range(100):
-        choice.note(choice.next_by_aio(), 0.001)
+        choice.note(choice.choose_aio(), 0.001)
     chosen = []
     for _ in range(1_000):
-        by_aio = choice.next_by_aio()
+        by_aio = choice.choose_aio()
         chosen.append(by_aio)
         choice.note(by_aio, 0.010 if by_aio else 0.001)
     assert not choice.uses_aio
     assert 1 <= sum(chosen[500:]) <= 4, "the slow way is tried now and then"
     for _ in range(3_000):
-        by_aio = choice.next_by_aio()
+        by_aio = choice.choose_aio()
         choice.note(by_aio, 0.001 if by_aio else 0.005)
     assert choice.uses_aio
 

@@ -19,7 +19,7 @@ from raftlog.records import (
     stamp,
 )
 from raftlog.storage import compaction
-from raftlog.storage.compaction import CompactionBounds, clean_to
+from raftlog.storage.compaction import CompactionBounds, find_clean_end
 from raftlog.storage.gap import gap_in
 from raftlog.storage.index_repair import repair_index
 from raftlog.storage.roll import decode_roll
@@ -150,7 +150,7 @@ def test_small_neighbours_become_one_file_and_a_second_run_has_nothing_to_do() -
     done = keyed.compact(CompactionBounds(100_000, 1000))
     assert [segment.base_offset for segment in keyed.log.segments] == [0, keyed.mark]
     assert done.bytes_after < done.bytes_before / 2
-    assert clean_to(keyed.log) == keyed.mark
+    assert find_clean_end(keyed.log) == keyed.mark
     names = keyed.disk.list_directory("/data/t/0")
     assert len(names) == 6, f"three files of each segment, nothing else: {names}"
     assert list(keyed.compaction().run()) == []
@@ -279,7 +279,7 @@ def test_a_run_that_is_stopped_between_two_parts_left_no_gap_behind_the_first() 
         step = next(run)
         keyed.disk.sync(step.files, step.directories)
     run.close()  # type: ignore[attr-defined]
-    assert 0 < clean_to(keyed.log) < keyed.mark
+    assert 0 < find_clean_end(keyed.log) < keyed.mark
     check_chain(keyed.log)
     keyed.compact()
     check(keyed)
@@ -330,5 +330,5 @@ def test_a_tombstone_never_goes_in_the_run_that_takes_the_record_it_deletes() ->
 def test_a_large_batch_is_opened_in_steps(codec: Compression) -> None:
     """A small one is not worth a pause."""
     large, small = (bytes(build_batch([bytes(size)], compression=codec)) for size in (40 << 20, 10_000))
-    assert len(list(compaction._stepwise(open_in_steps(large)))) > 30
-    assert not list(compaction._stepwise(open_in_steps(small)))
+    assert len(list(compaction._run_in_steps(open_in_steps(large)))) > 30
+    assert not list(compaction._run_in_steps(open_in_steps(small)))

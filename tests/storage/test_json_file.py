@@ -8,7 +8,7 @@ import pytest
 
 from raftlog.errors import FormatError, SmallFileDamaged
 from raftlog.runtime.log.sealed_file import read_sealed, write_sealed
-from raftlog.storage.json_file import BYTES_MAX, JsonFile, checksum_of, read_json_file, write_json
+from raftlog.storage.json_file import BYTES_MAX, JsonFile, compute_checksum, encode_json, read_json_file
 from raftlog.storage.real_disk import RealDisk
 
 DISK = RealDisk(lambda job: job())
@@ -25,7 +25,7 @@ def read(path: Path, content: bytes) -> JsonFile | None:
 
 
 def sound(path: Path, **fields: Any) -> JsonFile:
-    found = read(path, write_json({**FIELDS, **fields}))
+    found = read(path, encode_json({**FIELDS, **fields}))
     assert found is not None
     return found
 
@@ -38,7 +38,7 @@ def test_written_records_are_read(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_and_every_cut_is_damage(tmp_path: Path) -> None:
-    content = write_json(FIELDS)
+    content = encode_json(FIELDS)
     damaged = [
         content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
         for at in range(len(content))
@@ -68,10 +68,10 @@ def outcome(path: Path, content: bytes) -> object:
         (b"[1]", r"it holds \[1\], and not a JSON object"),
         (b'{"format": 1}', "its field 'crc32c' is missing"),
         (b'{"format": 1, "crc32c": "x"}', "its checksum does not match"),
-        (write_json({"kind": "thing"}), "its field 'format' is missing"),
-        (write_json({"format": 1}), "its field 'kind' is missing"),
-        (write_json({"format": "1", "kind": "thing"}), "its format is '1' of kind 'thing'"),
-        (write_json({"format": True, "kind": "thing"}), "its format is True"),
+        (encode_json({"kind": "thing"}), "its field 'format' is missing"),
+        (encode_json({"format": 1}), "its field 'kind' is missing"),
+        (encode_json({"format": "1", "kind": "thing"}), "its format is '1' of kind 'thing'"),
+        (encode_json({"format": True, "kind": "thing"}), "its format is True"),
         (b" " * (BYTES_MAX + 1), f"it has {BYTES_MAX + 1} bytes, at most {BYTES_MAX} are allowed"),
         (b"1" * 5000, "int"),
     ],
@@ -107,7 +107,7 @@ def test_defaults_are_for_missing_fields_only(tmp_path: Path) -> None:
     file = sound(tmp_path, nothing=None)
     assert (file.text_or_none("nothing"), file.text_or_none("none", None)) == (None, None)
     assert (file.flag("none", False), file.items("none", [])) == (False, [])
-    assert file.parsed("none", list, "a list", "ab") == ["a", "b"]
+    assert file.parse_field("none", list, "a list", "ab") == ["a", "b"]
 
 
 def test_another_version_is_refused_only_when_it_was_meant(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_another_version_is_refused_only_when_it_was_meant(tmp_path: Path) -> No
     Path(path).write_bytes(content.replace(b'"format": 2', b'"format": 3'))
     with pytest.raises(SmallFileDamaged, match="its checksum does not match"):
         read_sealed(DISK, path, "thing")
-    Path(path).write_bytes(write_json({"format": 3, "kind": "thing", "name": "x"}))
+    Path(path).write_bytes(encode_json({"format": 3, "kind": "thing", "name": "x"}))
     with pytest.raises(
         FormatError, match="has format version 3; this program reads version 2: use the release"
     ) as refused:
@@ -126,5 +126,5 @@ def test_another_version_is_refused_only_when_it_was_meant(tmp_path: Path) -> No
 
 
 def test_the_checksum_is_that_of_the_format(tmp_path: Path) -> None:
-    assert checksum_of({"b": 1, "a": "é"}) == checksum_of({"a": "é", "b": 1})
-    assert json.loads(write_json({"a": 1})) == {"a": 1, "crc32c": checksum_of({"a": 1})}
+    assert compute_checksum({"b": 1, "a": "é"}) == compute_checksum({"a": "é", "b": 1})
+    assert json.loads(encode_json({"a": 1})) == {"a": 1, "crc32c": compute_checksum({"a": 1})}

@@ -60,7 +60,7 @@ class Replica:
             found += [bytes(batch) for _, batch in read]
         assert found == self.entries
         for index in range(1, len(found) + 1):
-            assert log.row_at(Index(index)) == log.checked_row_at(Index(index))
+            assert log.row_at(Index(index)) == log.check_row_at(Index(index))
             assert log.row_at(Index(index)).term == read_header(found[index - 1]).leader_epoch
         logs = [data for name, data in self.disk.snapshot().items() if name.endswith(".log")]
         assert b"".join(logs) == b"".join(self.entries)
@@ -84,7 +84,7 @@ def test_an_empty_log_ends_at_index_0_and_at_its_start() -> None:
     assert log.read(7, 100) == []
     log.cut_to_index(Index(0))
     log.write()
-    assert log.changed_since_checkpoint() == ([], [], [])
+    assert log.list_changes_since_checkpoint() == ([], [], [])
 
 
 @pytest.mark.parametrize("publish", [False, True])
@@ -162,28 +162,28 @@ def test_a_cut_removes_entries_of_the_time_index() -> None:
 def test_a_checkpoint_syncs_changes_and_counts_those_made_meanwhile() -> None:
     r = three_segments(publish=False)
     log = r.log
-    changed = log.changed_since_checkpoint()
+    changed = log.list_changes_since_checkpoint()
     assert [file.path[-24:] for file in changed.files] == [f"{base:020d}.log" for base in (0, 5, 10)]
     assert changed.directories == [PATH]
     log.publish_rows(log.last_index)
-    changed = log.changed_since_checkpoint()
+    changed = log.list_changes_since_checkpoint()
     assert len(changed.files) == 9
     r.append(3)
     r.write()
     log.note_synced(changed)
-    again = log.changed_since_checkpoint()
+    again = log.list_changes_since_checkpoint()
     assert ([file.path for file in again.files], again.directories) == ([log.active.files.log.path], [])
     r.roll(4)
     r.append(4)
     r.write()
-    newest = log.unsynced_entries(Index(20), log.last_index)
+    newest = log.list_unsynced_files(Index(20), log.last_index)
     assert [file.path for file in newest.files] == [log.active.files.log.path]
     assert newest.directories == [PATH]
     log.note_synced(newest)
-    assert log.unsynced_entries(Index(20), log.last_index) == ([], [], [])
-    assert len(log.changed_since_checkpoint().files) == 1, "an older segment still waits"
+    assert log.list_unsynced_files(Index(20), log.last_index) == ([], [], [])
+    assert len(log.list_changes_since_checkpoint().files) == 1, "an older segment still waits"
     r.cut(19)
-    assert log.changed_since_checkpoint().directories == [PATH]
+    assert log.list_changes_since_checkpoint().directories == [PATH]
 
 
 def test_a_damaged_batch_is_replaced_by_the_very_same_one_only() -> None:
@@ -197,10 +197,10 @@ def test_a_damaged_batch_is_replaced_by_the_very_same_one_only() -> None:
     for wrong in (r.entries[9], r.entries[8] + b"x", r.entries[8][:-1], bytes(len(r.entries[8]))):
         with pytest.raises(CorruptBatch, match="does not fit"):
             r.log.repair_batch(Index(9), wrong)
-    r.log.note_synced(r.log.changed_since_checkpoint())
+    r.log.note_synced(r.log.list_changes_since_checkpoint())
     r.log.repair_batch(Index(9), r.entries[8])
     r.check()
-    assert [each.path for each in r.log.changed_since_checkpoint().files] == [file]
+    assert [each.path for each in r.log.list_changes_since_checkpoint().files] == [file]
 
 
 def test_a_rebuilt_entry_ends_where_the_next_one_begins() -> None:
@@ -247,7 +247,7 @@ def test_a_read_that_a_cut_disturbed_is_done_again(monkeypatch: pytest.MonkeyPat
 def test_a_damaged_row_is_repaired_and_never_trusted(field: int) -> None:
     r = three_segments(publish=True)
     r.disk.flip_bit(r.log.segments[1].files.index.path, 3 * ROW_SIZE + field, 2)
-    assert r.log.checked_row_at(Index(10)).term == 2
+    assert r.log.check_row_at(Index(10)).term == 2
     r.check()
 
 
@@ -255,7 +255,7 @@ def test_a_sound_row_stands_for_an_entry_whose_header_is_damaged() -> None:
     r = three_segments(publish=True)
     row = r.log.row_at(Index(9))
     r.disk.flip_bit(r.log.segments[1].files.log.path, row.position + 30, 2)
-    assert r.log.checked_row_at(Index(9)) == row
+    assert r.log.check_row_at(Index(9)) == row
 
 
 def test_a_cut_at_a_rotten_row_cuts_at_the_right_place() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from raftlog.testing import BrokerFailed, BrokerNotReady, BrokerProcess, Cluster
 from raftlog.testing.environment import joined
-from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.ports import address_of, reserve_port
 
 
 @pytest.mark.usefixtures("own_interpreters")
@@ -159,7 +159,7 @@ def test_many_start_at_once() -> None:
 
 
 def test_a_held_port_is_not_given_out_and_can_be_listened_on() -> None:
-    with hold_port() as held:
+    with reserve_port() as held:
         address = address_of(held)
         host, _, port = address.rpartition(":")
         with pytest.raises(ConnectionRefusedError):

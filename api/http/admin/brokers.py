@@ -15,17 +15,17 @@ from raftlog.errors import RaftlogError, UnknownBroker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.values.brokers import (
     BrokerDescription,
-    BrokerNamed,
+    BrokerReference,
     BrokerUuid,
     Decommission,
     Maintenance,
-    MaintenanceOrdered,
     MaintenanceStatus,
+    RequestedMaintenance,
 )
 
 _BROKER: Final = "/v1/brokers/{broker}"
 _OWN: Final = "the broker that is asked"
-_ORDER: Final = partial(HttpEndpoint, found=MaintenanceOrdered, query=VERSIONED, text=ORDERED)
+_ORDER: Final = partial(HttpEndpoint, found=RequestedMaintenance, query=VERSIONED, text=ORDERED)
 _PROGRESS: Final = partial(HttpEndpoint, found=Maintenance, headers=ETAG)
 _ASK_MS: Final = 1_500
 """Time that a row waits for the progress of a maintenance."""
@@ -62,19 +62,19 @@ class BrokerHandlers(Handlers):
         node = node_of(target)
         return value_answer(await self._broker.operations.brokers.decommission_status(node, deadline=target.deadline()))
 
-    @HttpEndpoint(f"PUT {_BROKER}/decommission", BrokerNamed, text=ORDERED)
+    @HttpEndpoint(f"PUT {_BROKER}/decommission", BrokerReference, text=ORDERED)
     async def decommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Move all replicas of a broker to others, then remove it permanently."""
         node = node_of(target)
         await self._broker.operations.brokers.decommission(node, deadline=target.deadline())
-        return value_answer(BrokerNamed(node))
+        return value_answer(BrokerReference(node))
 
-    @HttpEndpoint(f"PUT {_BROKER}/recommission", BrokerNamed, text=ORDERED)
+    @HttpEndpoint(f"PUT {_BROKER}/recommission", BrokerReference, text=ORDERED)
     async def recommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Cancel a decommission."""
         node = node_of(target)
         await self._broker.operations.brokers.recommission(node, deadline=target.deadline())
-        return value_answer(BrokerNamed(node))
+        return value_answer(BrokerReference(node))
 
     @_PROGRESS(
         "GET /v1/maintenance", name="ownMaintenance", summary=f"Return the progress of the maintenance of {_OWN}."
@@ -102,7 +102,7 @@ class BrokerHandlers(Handlers):
         version = await self._broker.operations.brokers.set_maintenance(
             node, is_on, expected_version=expected_version(request, target), deadline=target.deadline()
         )
-        return value_answer(MaintenanceOrdered(node, is_on, version), version=version)
+        return value_answer(RequestedMaintenance(node, is_on, version), version=version)
 
     def _node(self, target: Target) -> int:
         """Return the broker of the path, or this one."""

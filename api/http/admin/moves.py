@@ -16,13 +16,13 @@ from raftlog.api.http.server.endpoint import ORDERED, VERSIONED, HttpEndpoint, i
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.routing import Target
 from raftlog.values.placement import (
+    AssignmentVersion,
     BalancerStatus,
-    Cancelled,
-    LeaderNow,
+    CancelledReassignment,
+    CurrentLeader,
     LocalReplica,
     LocalSummary,
-    MovesPlanned,
-    Ordered,
+    PlannedMoves,
     Reconfiguration,
 )
 
@@ -49,12 +49,12 @@ class MoveHandlers(Handlers):
         """Return partitions with a reassignment pending."""
         return value_answer(await self._broker.operations.partitions.reconfigurations(deadline=target.deadline()))
 
-    @HttpEndpoint(f"POST {_PARTITIONS}/rebalance", MovesPlanned, text=ORDERED)
+    @HttpEndpoint(f"POST {_PARTITIONS}/rebalance", PlannedMoves, text=ORDERED)
     async def rebalance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Spread replicas evenly now."""
-        return value_answer(MovesPlanned(await self._broker.operations.balancing.rebalance(deadline=target.deadline())))
+        return value_answer(PlannedMoves(await self._broker.operations.balancing.rebalance(deadline=target.deadline())))
 
-    @HttpEndpoint(f"POST {_PARTITION}/replicas", Ordered, VERSIONED, ReplicasBody, ORDERED)
+    @HttpEndpoint(f"POST {_PARTITION}/replicas", AssignmentVersion, VERSIONED, ReplicasBody, ORDERED)
     async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Reassign the replicas of a partition, the preferred leader first."""
         topic, partition = place_of(target)
@@ -63,9 +63,9 @@ class MoveHandlers(Handlers):
         version = await self._broker.operations.partitions.set_replicas(
             topic, partition, [each.node_id for each in rows], expected_version=expected, deadline=deadline
         )
-        return value_answer(Ordered(version), version=version)
+        return value_answer(AssignmentVersion(version), version=version)
 
-    @HttpEndpoint(f"POST {_PARTITION}/transfer_leadership", LeaderNow, (_TARGET, "timeout"), text=ORDERED)
+    @HttpEndpoint(f"POST {_PARTITION}/transfer_leadership", CurrentLeader, (_TARGET, "timeout"), text=ORDERED)
     async def transfer_leadership(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Transfer the leadership to another replica, which becomes the preferred leader."""
         topic, partition = place_of(target)
@@ -74,25 +74,25 @@ class MoveHandlers(Handlers):
         leader = await self._broker.operations.leadership.transfer_leadership(
             topic, partition, heir, deadline=target.deadline()
         )
-        return value_answer(LeaderNow(leader))
+        return value_answer(CurrentLeader(leader))
 
-    @HttpEndpoint(f"POST {_PARTITION}/cancel_reconfiguration", Ordered, text=ORDERED)
+    @HttpEndpoint(f"POST {_PARTITION}/cancel_reconfiguration", AssignmentVersion, text=ORDERED)
     async def cancel_reconfiguration(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Cancel the reassignment of a partition."""
         topic, partition = place_of(target)
         version = await self._broker.operations.partitions.cancel_reconfiguration(
             topic, partition, deadline=target.deadline()
         )
-        return value_answer(Ordered(version), version=version)
+        return value_answer(AssignmentVersion(version), version=version)
 
-    @HttpEndpoint("POST /v1/brokers/{broker}/cancel_partition_moves", list[Cancelled], text=ORDERED)
+    @HttpEndpoint("POST /v1/brokers/{broker}/cancel_partition_moves", list[CancelledReassignment], text=ORDERED)
     async def cancel_partition_moves(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Cancel reassignments from or to a broker."""
         return value_answer(
             await self._broker.operations.partitions.cancel_moves(node_of(target), deadline=target.deadline())
         )
 
-    @HttpEndpoint("POST /v1/cluster/cancel_reconfigurations", list[Cancelled], text=ORDERED)
+    @HttpEndpoint("POST /v1/cluster/cancel_reconfigurations", list[CancelledReassignment], text=ORDERED)
     async def cancel_reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Cancel all reassignments."""
         return value_answer(await self._broker.operations.partitions.cancel_moves(deadline=target.deadline()))

@@ -18,7 +18,7 @@ from raftlog.api.http.server.routing import Target, flag
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.deadline import Deadline
 from raftlog.values.brokers import Features
-from raftlog.values.cluster import ClusterSettingsChanged, ClusterSettingsSchema, ClusterSettingsStatus, SettingValue
+from raftlog.values.cluster import ClusterSettingsSchema, ClusterSettingsStatus, ClusterSettingsVersion, SettingValue
 
 _CONFIG = "/v1/cluster_config"
 _KEY = in_query("key", string(examples=["balancer.mode"]), "Only this setting.")
@@ -43,7 +43,7 @@ class SettingHandlers(Handlers):
         }
         return json_answer(shown, headers={"ETag": f'"{found.version}"'})
 
-    @HttpEndpoint(f"PUT {_CONFIG}", ClusterSettingsChanged, ("dry_run", *VERSIONED), ClusterSettingsBody, ORDERED)
+    @HttpEndpoint(f"PUT {_CONFIG}", ClusterSettingsVersion, ("dry_run", *VERSIONED), ClusterSettingsBody, ORDERED)
     async def alter_cluster_config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set some settings, and reset others to their defaults; all or none.
 
@@ -54,7 +54,7 @@ class SettingHandlers(Handlers):
         version = await self._broker.operations.cluster.alter_cluster_config(
             upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
         )
-        return value_answer(ClusterSettingsChanged(version), version=version)
+        return value_answer(ClusterSettingsVersion(version), version=version)
 
     @HttpEndpoint(f"GET {_CONFIG}/schema", ClusterSettingsSchema)
     async def cluster_config_schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

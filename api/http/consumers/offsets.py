@@ -20,7 +20,7 @@ from raftlog.errors import ConsumerState
 from raftlog.partitions.consumers.results import ChosenPosition, CommitOutcome, ConsumedRecord
 from raftlog.records.json_record import read_timestamp
 from raftlog.types import TopicPartition
-from raftlog.values.consumers import ConsumedCommitted, InstanceOffset, InstanceOffsets
+from raftlog.values.consumers import CommitResult, InstanceOffset, InstanceOffsets
 from raftlog.values.error_codes import status_and_code
 
 _POSITIONS = INSTANCE + "/positions"
@@ -75,7 +75,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     @READ(
         f"POST {_OFFSETS}",
-        list[ConsumedCommitted],
+        list[CommitResult],
         (_ASYNC, "timeout"),
         ConsumedBody | None,
         "Result of the commit.",
@@ -128,8 +128,8 @@ def _consumed(body: ConsumedBody) -> list[ConsumedRecord] | None:
     return [ConsumedRecord(row.place, row.offset, row.metadata or "") for row in body.offsets]
 
 
-def _outcome(outcome: CommitOutcome) -> ConsumedCommitted:
-    found = ConsumedCommitted(outcome.topic, outcome.partition, outcome.consumed, outcome.committed)
+def _outcome(outcome: CommitOutcome) -> CommitResult:
+    found = CommitResult(outcome.topic, outcome.partition, outcome.consumed, outcome.committed)
     if outcome.error is None:
         return found
     code = status_and_code(ConsumerState())[1]

@@ -40,7 +40,7 @@ from raftlog.partitions.groups.results import (
     Sync,
 )
 from raftlog.values.error_codes import status_and_code
-from raftlog.values.groups import HeartbeatTaken, Joined, Left, MembersLeft, Synced
+from raftlog.values.groups import HeartbeatResult, Joined, LeaveResults, Left, Synced
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class GroupMembershipHandlers(GroupAnswers):
         )
         return self._answer(group, convert(synced, Synced, from_attributes=True))
 
-    @HttpEndpoint(f"POST {_GROUP}/heartbeat", HeartbeatTaken, body=HeartbeatBody, text="No rebalance.", headers=LEADER)
+    @HttpEndpoint(f"POST {_GROUP}/heartbeat", HeartbeatResult, body=HeartbeatBody, text="No rebalance.", headers=LEADER)
     async def heartbeat_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Keep the membership; the answer reports a rebalance.
 
@@ -102,16 +102,16 @@ class GroupMembershipHandlers(GroupAnswers):
             self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + target.timeout_ms())),
             Unavailable("this broker is stopping; send heartbeats to another one"),
         )
-        return self._answer(group, HeartbeatTaken())
+        return self._answer(group, HeartbeatResult())
 
-    @HttpEndpoint(f"POST {_GROUP}/leave", MembersLeft, body=LeaveBody, text="Result for each member.", headers=LEADER)
+    @HttpEndpoint(f"POST {_GROUP}/leave", LeaveResults, body=LeaveBody, text="Result for each member.", headers=LEADER)
     async def leave_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Remove members."""
         body = await self._bodies.read(request, LeaveBody)
         group = target.args[0]
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)
         left = await self._broker.groups.leave(Leave(group, members), deadline=target.deadline())
-        return self._answer(group, MembersLeft([_left(row) for row in left]))
+        return self._answer(group, LeaveResults([_left(row) for row in left]))
 
     async def _wait_for(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
         """Return the result of `waiting`; raises `error` when the server stops or the client disconnects.

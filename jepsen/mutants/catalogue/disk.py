@@ -56,7 +56,7 @@ MUTANTS: Final = (
     Mutant(
         "disk-compact-the-log-start-away",
         "raftlog/storage/compaction.py",
-        "Compaction._stays",
+        "Compaction._is_kept",
         "offset >= self.log.log_start_offset",
         "offset > self.log.log_start_offset",
         ("tests/storage/test_compaction.py",),
@@ -64,7 +64,7 @@ MUTANTS: Final = (
     Mutant(
         "disk-retain-less",
         "raftlog/storage/retention.py",
-        "retained_from",
+        "find_retained_start",
         "excess < segment.end_position",
         "excess <= 0",
         ("tests/replica/test_retention.py",),

@@ -123,7 +123,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _journal(
         "damage-hides-a-tail",
         "log/group_recovery:GroupRecovery._finish",
-        "self._voting_position() if self._lost else None",
+        "self._find_voting_position() if self._lost else None",
         "None",
         _RECOVERY,
     ),

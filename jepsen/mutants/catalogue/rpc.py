@@ -27,14 +27,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _rpc("any-proof", "authentication:Credentials.accepts", "return any(matches)", "return True", _PROOFS),
     _rpc(
         "reflected-proof",
-        "authentication:_mac",
+        "authentication:_compute_mac",
         "(_PURPOSE, side.value, transcript, refusal)",
         "(_PURPOSE, transcript, refusal)",
         _PROOFS,
     ),
     _rpc(
         "refusal-without-proof",
-        "authentication:_mac",
+        "authentication:_compute_mac",
         "(_PURPOSE, side.value, transcript, refusal)",
         "(_PURPOSE, side.value, transcript)",
         _PROOFS,
@@ -115,7 +115,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _rpc("short-key", "/cluster_secret:_key_of", "if len(key) < KEY_BYTES_MIN:", "if False:", _SECRET),
     _rpc("certificate-with-other-digits", "authentication:certified_nodes", "text.isascii() and ", "", _PROOFS),
     _rpc(
-        "parts-of-a-proof-run-together", "authentication:_mac", 'len(part).to_bytes(4, "big") + part', "part", _PROOFS
+        "parts-of-a-proof-run-together",
+        "authentication:_compute_mac",
+        'len(part).to_bytes(4, "big") + part',
+        "part",
+        _PROOFS,
     ),
     _rpc(
         "older-release-is-served",

@@ -67,7 +67,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "large-sync-fails-silently",
-        "process/large_appends:LargeAppends._synced",
+        "process/large_appends:LargeAppends._continue_after_sync",
         "if error:",
         "if False:",
         _WAITS,
@@ -146,7 +146,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "checkpoint-sync-fails-silently",
-        "process/checkpoints:Checkpoints._synced",
+        "process/checkpoints:Checkpoints._continue_after_sync",
         "if error:",
         "if False:",
         _WAITS,
@@ -181,7 +181,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _runtime(
         "checkpoint-forgets-a-trim-under-way",
-        "process/checkpoints:_state",
+        "process/checkpoints:_state_of",
         "group.trim_to if group.trim_to is not None else group.log_start_offset",
         "group.log_start_offset",
         _WAITS,

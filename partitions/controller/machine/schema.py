@@ -20,7 +20,7 @@ import msgpack  # type: ignore[import-untyped]  # it has no annotations
 
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.raft import ReplicaId
-from raftlog.types import FEATURE_LEVEL_FIRST, Buffer, Index, NodeId, interned_uuid
+from raftlog.types import FEATURE_LEVEL_FIRST, Buffer, Index, NodeId, intern_uuid
 
 T = TypeVar("T")
 NUMBER_MAX = (1 << 63) - 1
@@ -93,7 +93,7 @@ def _check_uuid_bytes(raw: Any) -> None:
 
 def _unpack_uuid(raw: Any) -> UUID:
     _check_uuid_bytes(raw)
-    return interned_uuid(raw)
+    return intern_uuid(raw)
 
 
 def _check_flag(value: bool) -> None:
@@ -154,7 +154,7 @@ def _unpack_replica(raw: Any) -> ReplicaId:
 @lru_cache(maxsize=4096)
 def _replica(node_id: int, disk_uuid: bytes) -> ReplicaId:
     """Return one shared object for each replica, because few replicas occur in thousands of rows."""
-    return ReplicaId(NodeId(node_id), interned_uuid(disk_uuid))
+    return ReplicaId(NodeId(node_id), intern_uuid(disk_uuid))
 
 
 def _check_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> None:

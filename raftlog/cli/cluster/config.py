@@ -10,7 +10,7 @@ from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
 from raftlog.client import BrokerClient
-from raftlog.values.cluster import ClusterSettingsChanged, SettingDescription, SettingValue
+from raftlog.values.cluster import ClusterSettingsVersion, SettingDescription, SettingValue
 
 WIDTH: Final = 100
 
@@ -56,7 +56,7 @@ def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int
     """Set settings of the cluster, all or none of them."""
     texts = _read(settings)
 
-    async def change(client: BrokerClient) -> ClusterSettingsChanged:
+    async def change(client: BrokerClient) -> ClusterSettingsVersion:
         schema = await client.admin.cluster_config_schema()
         values = {name: _value(name, text, schema.get(name)) for name, text in texts.items()}
         return await client.admin.alter_cluster_config(values, expected_version=expected_version, dry_run=dry_run)
@@ -71,7 +71,7 @@ def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int
 def unset(names: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
     """Reset settings of the cluster to their defaults."""
 
-    async def change(client: BrokerClient) -> ClusterSettingsChanged:
+    async def change(client: BrokerClient) -> ClusterSettingsVersion:
         return await client.admin.alter_cluster_config({}, names, expected_version=expected_version, dry_run=dry_run)
 
     _output_change(verb, change, f"unset {', '.join(names)}", dry_run)
@@ -90,7 +90,7 @@ def _show_schema(found: Mapping[str, SettingDescription]) -> None:
 
 
 def _output_change(
-    verb: OperatorVerb, change: Callable[[BrokerClient], Awaitable[ClusterSettingsChanged]], done: str, dry_run: bool
+    verb: OperatorVerb, change: Callable[[BrokerClient], Awaitable[ClusterSettingsVersion]], done: str, dry_run: bool
 ) -> None:
     answer = verb.ask(change)
     dry_text = f"valid, nothing was changed: {done}"

@@ -12,7 +12,7 @@ from raftlog.cli.tables import Columns
 from raftlog.runtime.log.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
 from raftlog.runtime.log.replica_directory import read_group_from_rolls
 from raftlog.runtime.node_identity import read_identity
-from raftlog.storage.directory import ancestors
+from raftlog.storage.directory import list_ancestors
 from raftlog.storage.disk import Disk
 
 
@@ -32,7 +32,7 @@ def compare_logs(disk: Disk, logs: Sequence[str]) -> list[Comparison]:
 def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
     known: dict[str, dict[str, OfflineReplica]] = {}
     for path in logs:
-        data_dir = next((above for above in ancestors(path) if read_identity(disk, above) is not None), None)
+        data_dir = next((above for above in list_ancestors(path) if read_identity(disk, above) is not None), None)
         if data_dir is None:
             group_id = read_group_from_rolls(disk, path)
             if group_id is not None:

@@ -16,7 +16,7 @@ from raftlog.errors import InvalidBatch
 from raftlog.records import read_records
 from raftlog.storage.disk import Disk
 from raftlog.storage.dump import dump_file
-from raftlog.storage.log_directories import log_directories_below
+from raftlog.storage.log_directories import find_log_directories
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.repair import RepairReport, repair_log
@@ -219,7 +219,7 @@ def _logs_in(directories: Iterable[str]) -> list[str]:
     """Return the log directories in and below these; raise `CommandFailed` for a directory without any."""
     found: dict[str, None] = {}
     for directory in directories:
-        logs = list(log_directories_below(os.path.abspath(directory)))
+        logs = list(find_log_directories(os.path.abspath(directory)))
         if not logs:
             raise CommandFailed(
                 f"{directory} holds no log: neither it nor a directory in it has segment files; "

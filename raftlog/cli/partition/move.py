@@ -16,7 +16,7 @@ from raftlog.cli.operator_verbs import (
 from raftlog.cli.options import option, partition_place
 from raftlog.cli.tables import Columns, counted, nodes, rate, show, size, table_of
 from raftlog.client import BrokerClient
-from raftlog.values.placement import Ordered, Reconfiguration
+from raftlog.values.placement import AssignmentVersion, Reconfiguration
 
 _STATUS_COMMAND = "raftlog partition moves"
 _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
@@ -61,7 +61,7 @@ async def _move(
     expected_version: int | None,
     waits: bool,
     timeout_s: float,
-) -> Ordered:
+) -> AssignmentVersion:
     answer = await client.admin.set_replicas(topic, number, targets, expected_version=expected_version)
     if not waits:
         return answer

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from raftlog.storage.roll import RollMember
 from raftlog.storage.rows import ROW_SIZE, Row, unpack_row
-from raftlog.types import Buffer, Index, Offset, Term, interned_uuid
+from raftlog.types import Buffer, Index, Offset, Term, intern_uuid
 
 GroupKey: TypeAlias = bytes
 """The 16 bytes of a group's uuid."""
@@ -290,7 +290,7 @@ def decode_vote(body: Buffer) -> RollMember | None:
     if not len(body):
         return None
     node_id, disk = VOTE.unpack(body)
-    return RollMember(node_id, interned_uuid(disk))
+    return RollMember(node_id, intern_uuid(disk))
 
 
 def decode_lost_end(index: int, term: int) -> LostEnd | None:

@@ -12,19 +12,19 @@ from raftlog.types import Index, Term
 
 def boundary_of(segments: SegmentedLog) -> EntryId:
     """Return the boundary of a log, as read from its files."""
-    if not segments.segments or segments.uncompacted_from.base_index <= 1:
+    if not segments.segments or segments.first_uncompacted_segment.base_index <= 1:
         return ORIGIN
-    first = segments.uncompacted_from
+    first = segments.first_uncompacted_segment
     # Damaged: the entry before it is committed, so no replica requests it with a wrong term, and this replica sends
     # no requests to others until it is repaired.
     return entry_before(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
 
 
-def uncompacted_from(segments: SegmentedLog) -> Index:
+def find_first_uncompacted(segments: SegmentedLog) -> Index:
     """Return the index of the first entry that, like all later ones, is stored as it was appended.
 
     It is at most the index after the boundary, which rises when a compaction begins, before any file is replaced."""
-    return Index(segments.uncompacted_from.base_index) if segments.segments else Index(1)
+    return Index(segments.first_uncompacted_segment.base_index) if segments.segments else Index(1)
 
 
 def entry_before(segment: Segment) -> EntryId | None:

@@ -74,7 +74,7 @@ def _read_configuration(log: ReadableLog, index: Index) -> _StoredConfiguration 
     It comes from a roll if the log begins or is compacted above it, or if the entry is damaged."""
     if index == 0:
         return _read_from_newest_roll(log)
-    if index < log.uncompacted_from.base_index:
+    if index < log.first_uncompacted_segment.base_index:
         return _read_from_roll(log, index)
     try:
         [(_, batch)] = log.read_entries(index, index, 0)

@@ -11,7 +11,14 @@ from raftlog.records import HEADER_SIZE, crc_matches, read_header
 from raftlog.runtime.log.control_entries import configuration_of_roll
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.replica_directory import REPLICA, delete_tree
-from raftlog.storage.directory import META, ancestors, internal, is_inside, make_directory_unsynced, meta_fields
+from raftlog.storage.directory import (
+    META,
+    internal_path,
+    is_inside,
+    list_ancestors,
+    make_directory_unsynced,
+    meta_fields,
+)
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.json_file import place_json, stage_json
 from raftlog.storage.recovery import segment_bases
@@ -43,23 +50,25 @@ class DirectoryCreation:
         if disk.exists(path):
             _check_leftover(disk, path)
             delete_tree(disk, path)
-        make_directory_unsynced(disk, internal(path))
+        make_directory_unsynced(disk, internal_path(path))
         # The topic's directory may exist already: made for another partition, not synced yet.
-        directories = [above for above in reversed(ancestors(internal(path))) if is_inside(above, self._data_dir)]
-        self._meta = stage_json(disk, internal(path, META), meta_fields(REPLICA, {"group_id": str(self.group_id)}))
-        return SyncTargets([self._meta], [*directories, internal(path)])
+        directories = [
+            above for above in reversed(list_ancestors(internal_path(path))) if is_inside(above, self._data_dir)
+        ]
+        self._meta = stage_json(disk, internal_path(path, META), meta_fields(REPLICA, {"group_id": str(self.group_id)}))
+        return SyncTargets([self._meta], [*directories, internal_path(path)])
 
     def write_roll(self) -> SyncTargets:
         """Put the meta file in its place, and write the first roll, if there is one."""
         assert self._meta is not None, f"{self.path}: begin first"
         self._meta.close()
-        place_json(self._disk, internal(self.path, META))
+        place_json(self._disk, internal_path(self.path, META))
         segments = self._segments = SegmentedLog(self._disk, self.path, (), Offset(0))
         if self._roll is not None:
             segments.append_roll(self._roll, Term(0))
             segments.write()
         files, directories = segments.sync_targets()
-        return SyncTargets(files, [internal(self.path), *directories])
+        return SyncTargets(files, [internal_path(self.path), *directories])
 
     def finish(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
         """Return the group's log and Raft state, once everything is durable and may be marked as created."""

@@ -6,7 +6,7 @@ Bytes that were never promised are deleted. Entries after a lost tail were promi
 import re
 from typing import Final
 
-from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.directory import DAMAGED, internal_path, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.segment import Segment
@@ -77,7 +77,7 @@ class GroupFiles:
         try:
             for at in range(position, log.size(), _COPY_BYTES):
                 copy.write(at - position, [log.read(at, _COPY_BYTES)])
-            self._disk.sync([copy], [internal(self._path, DAMAGED)])
+            self._disk.sync([copy], [internal_path(self._path, DAMAGED)])
         finally:
             copy.close()
 
@@ -86,10 +86,10 @@ class GroupFiles:
         kept = self._choose_kept_path(base, 0)
         self._disk.rename(f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}", kept)
         self.remove(base)
-        self._disk.sync([], [internal(self._path, DAMAGED), self._path])
+        self._disk.sync([], [internal_path(self._path, DAMAGED), self._path])
 
     def _choose_kept_path(self, base: int, position: int) -> str:
-        directory = internal(self._path, DAMAGED)
+        directory = internal_path(self._path, DAMAGED)
         make_directory(self._disk, directory)
         number = len(self._disk.list_directory(directory))
         while self._disk.exists(kept := f"{directory}/{segment_stem(base)}{LOG_SUFFIX}.{position}.{number}"):

@@ -196,7 +196,7 @@ class GroupLog(LogView):
         assert self._cut_to is not None, "no cut waits"
         try:
             if self._cut_to > self._boundary.index:
-                self.segments.checked_row_at(self._cut_to)
+                self.segments.check_row_at(self._cut_to)
             self.segments.cut_to_index(self._cut_to)
         except OSError as error:
             if not lacks_descriptors(error):
@@ -361,7 +361,7 @@ class GroupLog(LogView):
         if index == self._boundary.index:
             return self._boundary.term
         try:
-            return Term(self.segments.checked_row_at(index).term)
+            return Term(self.segments.check_row_at(index).term)
         except OSError as error:
             raise self._read_error(index, error) from None
 

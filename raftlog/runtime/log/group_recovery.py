@@ -24,7 +24,7 @@ from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.group_files import GroupFiles
 from raftlog.runtime.log.replay import JournalEntry, Replay, find_first_roll, journal_entries, last_term
 from raftlog.runtime.log.synced_segments import SyncedSegments
-from raftlog.storage.adoption import Adopted, Damage, damage_of
+from raftlog.storage.adoption import AdoptionResult, Damage, damage_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.rows import unpack_row
 from raftlog.storage.segment import Segment
@@ -128,7 +128,7 @@ class GroupRecovery:
         if reason:
             self._note_lost(Offset(self.segments[-1].base_offset if self.segments else 0), reason)
 
-    def _settle_pending(self, pending: Adopted, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
+    def _settle_pending(self, pending: AdoptionResult, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
         """Set the offset after a damaged entry, from the entry that follows it."""
         following = next(entries, None)
         segment = self.segments[-1]

@@ -21,7 +21,7 @@ from raftlog.runtime.journal.recovery import read_journal
 from raftlog.runtime.log.newest_records import NewestRecords, OfflineEntry, find_difference
 from raftlog.runtime.log.replay import journal_entries
 from raftlog.runtime.log.replica_directory import find_replicas_read_only
-from raftlog.storage.directory import internal
+from raftlog.storage.directory import internal_path
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.rows import unpack_row
@@ -78,7 +78,7 @@ class OfflineReplica(NamedTuple):
                     place = f"{segment.files.log.path} at position {stored.position}"
                     yield base, OfflineEntry(Index(index), bytes(stored.batch), place, reason)
 
-    def uncompacted_from(self, disk: Disk) -> Index:
+    def find_first_uncompacted(self, disk: Disk) -> Index:
         """Return the index from which on no entry was compacted."""
         for base in segment_bases(disk, self.path):
             segment = open_with_index(disk, self.path, base)
@@ -115,7 +115,7 @@ def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[Offline
     """Return all replicas in a process's data directory that are marked as created in its journal.
 
     Raises `JournalDamaged`, `FormatError` and `OSError`."""
-    fold = read_journal(disk, internal(data_dir, "journal", str(disk_uuid)), disk_uuid)
+    fold = read_journal(disk, internal_path(data_dir, "journal", str(disk_uuid)), disk_uuid)
     found = []
     for group_id, path in find_replicas_read_only(disk, data_dir).items():
         folded = fold.groups.get(group_id.bytes)
@@ -147,7 +147,7 @@ def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparis
     paths = tuple(replica.path for replica in replicas)
     end_offset = 0
     first = max((head.index for head in heads if head is not None), default=Index(1))
-    whole = max(replica.uncompacted_from(disk) for replica in replicas)
+    whole = max(replica.find_first_uncompacted(disk) for replica in replicas)
     if whole > first:
         newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
         for number, stream in enumerate(streams):

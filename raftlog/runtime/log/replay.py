@@ -18,7 +18,7 @@ from raftlog.storage.adoption import Damage, damage_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.readable_log import ReadableLog
 from raftlog.storage.roll import decode_roll
-from raftlog.storage.rows import ROW_SIZE, Row, restored_header, unpack_row
+from raftlog.storage.rows import ROW_SIZE, Row, restore_header, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import LOG_SUFFIX, create_segment_files, open_segment_files, segment_stem
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
@@ -264,5 +264,5 @@ def _offset_after(packed: bytes, row: Row, batch: memoryview, next_offset: Offse
         return row.offset  # a roll takes none
     if next_offset is not None:
         return next_offset
-    restored = restored_header(packed, batch) if len(batch) >= HEADER_SIZE else None
+    restored = restore_header(packed, batch) if len(batch) >= HEADER_SIZE else None
     return read_header(restored).next_offset if restored else None

@@ -14,7 +14,15 @@ import uuid
 from collections.abc import Iterator
 
 from raftlog.errors import FormatError, SmallFileDamaged
-from raftlog.storage.directory import CHECKPOINT, DAMAGED, INTERNAL, internal, make_directory, read_meta, write_meta
+from raftlog.storage.directory import (
+    CHECKPOINT,
+    DAMAGED,
+    INTERNAL,
+    internal_path,
+    make_directory,
+    read_meta,
+    write_meta,
+)
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.segment import open_for_reading
@@ -66,7 +74,7 @@ def group_of(disk: Disk, path: str, *, repairs_meta: bool) -> uuid.UUID | None:
             return meta.uuid("group_id")
     except SmallFileDamaged as error:
         reason = str(error)
-    if disk.exists(internal(path, CHECKPOINT)):
+    if disk.exists(internal_path(path, CHECKPOINT)):
         return None  # a log without a group
     group_id = read_group_from_rolls(disk, path)
     if group_id is not None and repairs_meta:
@@ -106,7 +114,7 @@ def _list_candidates(disk: Disk, data_dir: str) -> Iterator[str]:
 
 def holds_replicas(disk: Disk, data_dir: str) -> bool:
     """Return whether there is any replica directory, known or not; without one no record was ever stored here."""
-    unknown = internal(data_dir, _UNKNOWN)
+    unknown = internal_path(data_dir, _UNKNOWN)
     return any(True for _ in _list_candidates(disk, data_dir)) or (
         disk.exists(unknown) and bool(disk.list_directory(unknown))
     )
@@ -114,18 +122,18 @@ def holds_replicas(disk: Disk, data_dir: str) -> bool:
 
 def make_replica_directory(disk: Disk, path: str, group_id: uuid.UUID) -> None:
     """Make the directory and its meta file, durable on return."""
-    make_directory(disk, internal(path))
+    make_directory(disk, internal_path(path))
     write_meta(disk, path, REPLICA, {"group_id": str(group_id)})
 
 
 def installing_path(data_dir: str, group_id: uuid.UUID) -> str:
     """Return the path of the directory in which a group's log is assembled from fetched segments."""
-    return internal(data_dir, _INSTALLING, str(group_id))
+    return internal_path(data_dir, _INSTALLING, str(group_id))
 
 
 def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
     """Rename a directory into the trash, durably, and return its new path."""
-    trash = internal(data_dir, _TRASH)
+    trash = internal_path(data_dir, _TRASH)
     make_directory(disk, trash)
     number = sum(name.startswith(str(group_id)) for name in disk.list_directory(trash))
     target = f"{trash}/{group_id}-{number}"
@@ -142,19 +150,19 @@ def _end_move(disk: Disk, data_dir: str, path: str) -> None:
     parent = path.rpartition("/")[0]
     if not disk.exists(parent):
         return
-    disk.sync([], [parent, internal(data_dir, _TRASH)])
+    disk.sync([], [parent, internal_path(data_dir, _TRASH)])
     if parent != data_dir and not disk.list_directory(parent):
         disk.remove_directory(parent)  # of a topic without partitions here
 
 
 def move_aside(disk: Disk, data_dir: str, path: str) -> str:
     """Rename an unknown directory into `.raftlog/unknown/`, durably; it is kept. Returns its new path."""
-    return _move_and_keep(disk, path, internal(data_dir, _UNKNOWN), path.rpartition("/")[2])
+    return _move_and_keep(disk, path, internal_path(data_dir, _UNKNOWN), path.rpartition("/")[2])
 
 
 def keep_replica(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
     """Rename a replica's directory into `.raftlog/damaged/`, durably and for good. Returns its new path."""
-    return _move_and_keep(disk, path, internal(data_dir, DAMAGED), str(group_id))
+    return _move_and_keep(disk, path, internal_path(data_dir, DAMAGED), str(group_id))
 
 
 def _move_and_keep(disk: Disk, path: str, directory: str, name: str) -> str:
@@ -193,7 +201,7 @@ class Trash:
         """Delete the directories in the trash. Raises `OSError`; after that it may be called again."""
         if self._is_empty:
             return
-        trash = internal(self._data_dir, _TRASH)
+        trash = internal_path(self._data_dir, _TRASH)
         if self._disk.exists(trash):
             for name in self._disk.list_directory(trash):
                 delete_tree(self._disk, f"{trash}/{name}")

@@ -24,7 +24,7 @@ def walk_rows(log: ReadableLog, segment: Segment, first: int = 0) -> Iterator[Wa
         try:
             for number, row, batch, reason in log.walk(segment, following):
                 following = number + 1
-                yield WalkedRow(number, batch, None if reason is None else log.corrupt(segment, row, reason))
+                yield WalkedRow(number, batch, None if reason is None else log.corruption_error(segment, row, reason))
             return
         except CorruptBatch as error:
             yield WalkedRow(following, memoryview(b""), error, False)

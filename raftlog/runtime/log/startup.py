@@ -22,7 +22,7 @@ from raftlog.runtime.log.creation import DirectoryCreation
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.log.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.log.replica_directory import delete_tree, find_replicas, installing_path, move_aside, move_to_trash
-from raftlog.storage.directory import internal, make_directory, sync_found_names
+from raftlog.storage.directory import internal_path, make_directory, sync_found_names
 from raftlog.storage.disk import Disk
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment_files import segment_stem
@@ -48,9 +48,9 @@ def open_journal(
     disk: Disk, data_dir: str, me: ReplicaId, config: JournalConfig, create: bool, synced_at_least: int
 ) -> tuple[Journal, Fold]:
     """Open the journal of this disk uuid; blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
-    path = internal(data_dir, "journal", str(me.disk_uuid))
+    path = internal_path(data_dir, "journal", str(me.disk_uuid))
     if disk.exists(data_dir):
-        sync_found_names(disk, data_dir, internal(data_dir), internal(data_dir, "journal"))
+        sync_found_names(disk, data_dir, internal_path(data_dir), internal_path(data_dir, "journal"))
     return Journal.open(disk, path, me.disk_uuid, config, create=create, synced_at_least=synced_at_least)
 
 

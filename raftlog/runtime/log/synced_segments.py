@@ -9,7 +9,7 @@ from functools import partial
 from raftlog.raft.entry import TERM_MAX
 from raftlog.runtime.journal.fold import FoldedGroup
 from raftlog.runtime.log.group_files import GroupFiles
-from raftlog.storage.adoption import Adopted, Adoption, Damage, Start, damage_of
+from raftlog.storage.adoption import Adoption, AdoptionResult, Damage, Start, damage_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_row
@@ -25,7 +25,7 @@ class SyncedSegments:
         self.segments: list[Segment] = []
         self.damage: list[Damage] = []
         """Entries that are damaged and keep their place."""
-        self.pending: Adopted | None = None
+        self.pending: AdoptionResult | None = None
         """Adoption whose entry `keep_to` is damaged, while the offset after it is not known yet."""
         self.broken: tuple[Offset, str] | None = None
         """File in which the chain ends before `keep_to`, and the reason."""
@@ -77,13 +77,13 @@ class SyncedSegments:
             self.broken = (base, "the file is missing")
         return None if self.broken else base
 
-    def _adopt_rows(self, segment: Segment) -> Adopted:
+    def _adopt_rows(self, segment: Segment) -> AdoptionResult:
         end, keep_to = self._folded.end, self._folded.keep_to
         assert end is not None, f"{self._path}: entries up to {keep_to} without a last one"
         holds_end = end.segment == segment.base_offset and keep_to == end.id.index
         roll = read_roll(segment)
         if roll and roll.base_index != segment.base_index:
-            return Adopted(f"it begins at index {roll.base_index}, where {segment.base_index} follows")
+            return AdoptionResult(f"it begins at index {roll.base_index}, where {segment.base_index} follows")
         segment.created_ms = roll.created_ms if roll else 0
         segment.compacted_to = roll.compacted_to if roll else self._estimate_compaction(segment)
         found: list[Damage] = []

@@ -202,7 +202,7 @@ class Checkpoints:
         for _ in range(min(self._groups_max, len(self._waiting))):
             group = self._waiting.popleft()
             if not group.is_closed:
-                changed.add(group.log.segments.changed_since_checkpoint())
+                changed.add(group.log.segments.list_changes_since_checkpoint())
         if self._journal.failure is not None:
             return
         if changed.seen:

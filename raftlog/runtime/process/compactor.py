@@ -22,7 +22,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.control_entries import CompactionMark
 from raftlog.runtime.process.persister import Persister
 from raftlog.runtime.replica.partition_replica import PartitionReplica
-from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, clean_to
+from raftlog.storage.compaction import Compaction, CompactionBounds, CompactionStep, find_clean_end
 from raftlog.storage.temporary_errors import TEMPORARY_ERRORS
 from raftlog.types import Offset
 
@@ -124,7 +124,7 @@ class Compactor:
         if port.persister.checkpoints.completed < waiting.checkpoint:
             return False
         log, segment = group.log, group.log.segment_at(waiting.mark.compacted_to)
-        if segment is None or clean_to(log.segments) >= segment.base_offset:
+        if segment is None or find_clean_end(log.segments) >= segment.base_offset:
             del self._waiting[group.key]  # nothing to do
             if log.mark.compacted_to > waiting.mark.compacted_to:
                 self.request(group)

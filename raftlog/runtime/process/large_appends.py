@@ -80,7 +80,7 @@ class LargeAppends:
             if large.last < large.first:
                 self._settle(group, large)
             else:
-                changed = group.log.segments.unsynced_entries(large.first, large.last)
+                changed = group.log.segments.list_unsynced_files(large.first, large.last)
                 self._syncing[group.key] = self._syncing.get(group.key, 0) + 1
                 synced = partial(self._continue_after_sync, group, large, changed)
                 self._disk.submit_sync(changed.files, changed.directories, synced)

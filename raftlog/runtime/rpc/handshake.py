@@ -27,7 +27,7 @@ from uuid import UUID
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
-from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, NodeId, interned_uuid
+from raftlog.types import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, Buffer, NodeId, intern_uuid
 
 PROTOCOL_VERSION: Final = 3
 TEXT_BYTES_MAX: Final = 255
@@ -350,7 +350,7 @@ def decode_hello(body: Buffer) -> Hello:
     identity = PeerIdentity(
         None if cluster_id is None else _unpack_text(cluster_id),
         NodeId(node_id),
-        interned_uuid(disk),
+        intern_uuid(disk),
         epoch,
         sequence,
         _unpack_text(label),

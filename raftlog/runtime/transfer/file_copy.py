@@ -43,7 +43,7 @@ class FileCopy:
                 row += len(batches)
                 segments.write()
                 self.bytes_taken += sum(map(len, batches))
-            changed = segments.changed_since_checkpoint()
+            changed = segments.list_changes_since_checkpoint()
             await self._port.persister.sync(changed.files, changed.directories)
             changed.note_synced()
         if (segments.next_offset, segments.last_index) != (files.below, files.boundary.index):

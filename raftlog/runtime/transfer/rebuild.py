@@ -29,7 +29,7 @@ from raftlog.runtime.log.row_walk import walk_rows
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.ports import LogPort
 from raftlog.runtime.transfer.replacement import Replacement
-from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.directory import DAMAGED, internal_path, make_directory
 from raftlog.storage.gap import REASON_LOST, Gap, build_gap_batch, last_index_of
 from raftlog.storage.index_repair import repair_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
@@ -145,7 +145,7 @@ class Rebuild:
 
     def _store_damaged(self, segment: Segment, number: int, batch: Buffer) -> None:
         """Store the damaged bytes unchanged in `.raftlog/damaged/`, durably."""
-        directory, disk = internal(self._port.data_dir, DAMAGED), self._port.disk
+        directory, disk = internal_path(self._port.data_dir, DAMAGED), self._port.disk
         make_directory(disk, directory)
         kept = f"{directory}/{self._group.group_id}-{segment.base_offset:020d}-{number}.batch"
         if disk.exists(kept):

@@ -17,7 +17,7 @@ from typing import Final
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.records import ControlKind, read_control
-from raftlog.runtime.log.boundary import uncompacted_from
+from raftlog.runtime.log.boundary import find_first_uncompacted
 from raftlog.runtime.log.configuration_walk import read_configurations
 from raftlog.runtime.log.control_entries import is_control
 from raftlog.runtime.log.damaged_entry import DAMAGED_MAX, DamagedEntry
@@ -93,7 +93,7 @@ class Repair:
     async def _repair_known(self) -> None:
         """Repair the entry in which a reader found damage first, because other readers may need it."""
         index = self._find_index(self._group.damage)
-        if index is None or index < uncompacted_from(self._group.log.segments):
+        if index is None or index < find_first_uncompacted(self._group.log.segments):
             return
         if self._find_damage(index) is not None:
             await self._repair_entry(index)
@@ -145,7 +145,7 @@ class Repair:
                 return segment.rows
             if error is None:
                 self._note_configuration(index, batch)
-            elif segment.base_index < uncompacted_from(group.log.segments):
+            elif segment.base_index < find_first_uncompacted(group.log.segments):
                 if not repair_row(segment, number):
                     self._compacted = self._compacted or error
             elif not is_placed:
@@ -232,7 +232,7 @@ class Repair:
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s did not return the beginning of its log: %s", group.path, node, error)
                 continue
-            own = uncompacted_from(group.log.segments) - 1
+            own = find_first_uncompacted(group.log.segments) - 1
             if not isinstance(result, LogResult) or self._unrepaired[0].index > result.boundary.index:
                 continue
             if result.files and result.boundary.index > own:
@@ -273,6 +273,6 @@ class Repair:
     async def _sync_repairs(self) -> None:
         """Make the repairs durable; a failed sync ends the process."""
         segments = self._group.log.segments
-        changed = segments.changed_since_checkpoint()
+        changed = segments.list_changes_since_checkpoint()
         await self._port.persister.sync(changed.files, changed.directories)
         changed.note_synced()

@@ -39,7 +39,7 @@ class Replacement:
         segments.publish_rows(segments.last_index)
         if segments.published_index < segments.last_index:
             raise StorageFull(f"{self.path}: no room on the disk; the log needs its size once more")
-        changed = segments.changed_since_checkpoint()
+        changed = segments.list_changes_since_checkpoint()
         await self._port.persister.sync(changed.files, [*changed.directories, self.path.rpartition("/")[0]])
         active = segments.active
         return LogEnd(Offset(active.base_offset), active.row_bytes(active.rows - 1, 1))

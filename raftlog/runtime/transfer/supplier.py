@@ -14,7 +14,7 @@ from raftlog.raft import EntryId, ReplicaId
 from raftlog.raft.supply import SupplyRequest, Unsupplied
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.log.boundary import entry_before, uncompacted_from
+from raftlog.runtime.log.boundary import entry_before, find_first_uncompacted
 from raftlog.runtime.log.group_log import GroupLog
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.runtime.transfer.bulk import (
@@ -177,7 +177,7 @@ class Supplier:
 
     def _answer_entries(self, group: PartitionReplica, request: EntriesRequest) -> EntriesResult:
         log = group.log
-        first = uncompacted_from(log.segments)
+        first = find_first_uncompacted(log.segments)
         if not first <= request.first_index <= log.written_index:
             raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
         last = Index(min(request.last_index, log.written_index))

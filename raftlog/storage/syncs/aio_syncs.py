@@ -25,7 +25,7 @@ from raftlog.events import event
 
 _logger = logging.getLogger(__name__)
 IN_FLIGHT_MAX: Final = 64
-"""Syncs in flight; one more goes to a thread."""
+"""Greatest number of syncs in flight; further syncs go to a thread."""
 _FDSYNC: Final = 3
 _FLAG_RESFD: Final = 1
 
@@ -34,7 +34,7 @@ Ended = Callable[[OSError | None], Job]
 
 
 class _Calls(NamedTuple):
-    """Numbers of the system calls, which glibc has no functions for."""
+    """Numbers of the system calls, for which glibc has no functions."""
 
     setup: ctypes.c_long
     destroy: ctypes.c_long
@@ -78,26 +78,26 @@ class _IoEvent(ctypes.Structure):
     )
 
 
-# Arguments of a function with a variable number of them have to be as wide as a register.
+# Arguments of a variadic function have to be as wide as a register.
 _ZERO, _ONE, _MOST = ctypes.c_long(0), ctypes.c_long(1), ctypes.c_long(IN_FLIGHT_MAX)
 _NOW: Final = (ctypes.c_long * 2)(0, 0)
 """`struct timespec` of zero."""
 
 
 class AioRefused(Exception):
-    """The kernel or a sandbox offers no AIO; the message is the reason."""
+    """Error if the kernel or a sandbox offers no AIO; the message is the reason."""
 
 
 class AioSyncs:
-    """AIO context of one event loop. All methods but `wait_while` are called in the loop's thread."""
+    """AIO context of one event loop. All methods except `wait_while` are called in the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raise `AioRefused` if the kernel gives no context: seccomp, or `/proc/sys/fs/aio-max-nr` is used up."""
+        """Create a context. Raises `AioRefused` if seccomp or the limit `/proc/sys/fs/aio-max-nr` prevents it."""
         calls = _CALLS.get(platform.machine())
         if calls is None:
             raise AioRefused(f"system calls of {platform.machine()} are unknown")
         self._calls = calls
-        # Calls that do not block keep the interpreter lock; `_blocking` gives it up.
+        # Calls that do not block keep the interpreter lock; `_blocking` releases it.
         self._syscall: Any = ctypes.PyDLL(None, use_errno=True).syscall
         self._blocking: Any = ctypes.CDLL(None, use_errno=True).syscall
         self._syscall.restype = self._blocking.restype = ctypes.c_long
@@ -119,23 +119,23 @@ class AioSyncs:
         self._loop = loop
         self._thread = threading.get_ident()
         self._jobs: deque[Job] = deque()
-        """Jobs that completed syncs have left for the loop."""
+        """Jobs of completed syncs that the loop has not run yet."""
         self._idle: asyncio.Future[None] | None = None
-        """Result once nothing is in flight; made by `close`."""
+        """Done when no sync is in flight; created by `close`."""
         self.refused: str | None = None
-        """Reason why submissions stopped after the start; None while they work."""
+        """Reason why submissions stopped after the start; None while they are possible."""
         loop.add_reader(self._eventfd, self._read_events)
 
     @property
     def in_flight(self) -> int:
-        """Syncs that were submitted and have not completed."""
+        """Number of syncs that were submitted and have not completed."""
         return IN_FLIGHT_MAX - len(self._free)
 
     def submit(self, descriptor: int, ended: Ended) -> bool:
         """Start `fdatasync` of the descriptor, which must stay open until `ended` is called with the error, if any.
 
-        `ended` must not raise and returns a job, which is called later on the loop. False: the kernel did not take the
-        sync, and `ended` is never called.
+        `ended` must not raise and returns a job, which is called later on the loop. Returns False if the kernel did not
+        accept the sync; then `ended` is never called.
         """
         if self.refused is not None or not self._free:
             return False
@@ -152,16 +152,16 @@ class AioSyncs:
         return False
 
     def _stop(self, why: str) -> None:
-        """Leave all later syncs to threads, and report the reason once."""
+        """Stop submissions, so that threads make all later syncs, and report the reason once."""
         if self.refused is None:
             self.refused = why
             event(_logger, "aio_refused", why=why)
 
     def wait_while(self, is_pending: Callable[[], bool]) -> None:
-        """Block until the condition is false, which a sync in flight makes so.
+        """Block until the condition is false, which the end of a sync in flight causes.
 
-        Events are read here in the loop's thread, where nothing else would; their jobs follow later. Other threads
-        return at once: the loop goes on beside them.
+        In the loop's thread this method reads the events, since the loop cannot; their jobs run later. In other threads
+        it returns at once: the loop runs in parallel.
         """
         if threading.get_ident() != self._thread:
             return
@@ -170,13 +170,13 @@ class AioSyncs:
             self._loop.call_soon(self._run_jobs)
 
     async def close(self, waits: bool) -> None:
-        """Stop reading events, after the syncs in flight if `waits`. None may be submitted any more."""
+        """Stop reading events, after the syncs in flight if `waits`. No sync may be submitted any more."""
         self.refused = "closed"
         while waits and self.in_flight:
             self._idle = self._loop.create_future()
             await self._idle
         self._loop.remove_reader(self._eventfd)
-        if not self.in_flight:  # otherwise the end of the process releases the context
+        if not self.in_flight:  # otherwise the context is released when the process ends
             await asyncio.to_thread(self._blocking, self._calls.destroy, self._context)
             os.close(self._eventfd)
 

@@ -1,4 +1,4 @@
-"""Choice between two ways to make a sync, by the time that each took lately.
+"""Choice between two methods for a sync, by their recent durations.
 
 On an idle machine Linux AIO is faster than a thread, which waits for the interpreter lock. Where other processes
 compete for the processor it may be slower: the kernel's worker stays on the processor that submitted the sync, and a
@@ -11,14 +11,14 @@ from typing import Final
 _WEIGHT: Final = 1 / 8
 """Weight of the newest sync in the average."""
 _SAMPLE_EVERY: Final = 32
-"""One sync of so many is made the other way, so that its average stays up to date …"""
+"""One sync of this many uses the other method, so that its average stays up to date …"""
 _SAMPLE_SLOWER_EVERY: Final = 256
-"""… or of so many, while the other way takes more than `_SLOWER` times as long."""
+"""… or of this many, while the other method takes more than `_SLOWER` times as long."""
 _SLOWER: Final = 1.5
 
 
 class SyncChoice:
-    """Averages of the times of both ways, in seconds. Not for several threads."""
+    """Average durations of both methods, in seconds. Not thread-safe."""
 
     def __init__(self) -> None:
         self._average: dict[bool, float] = {}
@@ -26,12 +26,12 @@ class SyncChoice:
 
     @property
     def uses_aio(self) -> bool:
-        """Whether AIO is the faster way now."""
+        """Whether AIO is the faster method now."""
         average = self._average
         return len(average) < 2 or average[True] <= average[False]
 
-    def next_by_aio(self) -> bool:
-        """Return whether the next sync is to be made by AIO: the faster way, and the other one now and then."""
+    def choose_aio(self) -> bool:
+        """Return whether the next sync should use AIO: the faster method, and sometimes the other one."""
         fast = self.uses_aio
         self._since_sample += 1
         if self._since_sample < _SAMPLE_EVERY:
@@ -43,6 +43,6 @@ class SyncChoice:
         return not fast
 
     def note(self, by_aio: bool, seconds: float) -> None:
-        """Record the time of a sync, from its submission to its completion on the loop."""
+        """Record the duration of a sync, from its submission to its completion on the loop."""
         average = self._average.get(by_aio)
         self._average[by_aio] = seconds if average is None else average + _WEIGHT * (seconds - average)

@@ -1,7 +1,7 @@
-"""Threads that run blocking syncs, and nothing else.
+"""Threads that run only blocking syncs.
 
-Every commit needs a sync, so the path there and back is short: one queue, no futures. The threads do not keep the
-process alive: a sync that hangs must not delay its end."""
+Every commit needs a sync, so the path there and back is short: one queue, no futures. The threads are daemon threads: a
+sync that hangs must not delay the end of the process."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ Job = Callable[[], None]
 
 
 class SyncThreads:
-    """Threads that run jobs in their order, at most `count` at a time. A job must not raise: that ends its thread."""
+    """Threads that run jobs in order, at most `count` at a time. A job must not raise, because that ends its thread."""
 
     def __init__(self, count: int) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -26,7 +26,7 @@ class SyncThreads:
         self._jobs.put(job)
 
     def close(self, waits: bool) -> None:
-        """End the threads after the queued jobs; block until then if it `waits`. No job may follow."""
+        """End the threads after the queued jobs; block until then if `waits`. No job may follow."""
         for _ in self._threads:
             self._jobs.put(None)
         if waits:

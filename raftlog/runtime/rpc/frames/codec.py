@@ -37,7 +37,7 @@ from raftlog.runtime.rpc.frames.entries import ENTRY_BYTES, EntriesReader, pack_
 from raftlog.runtime.rpc.frames.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.frames.packing import pack_flat, unpack_flat
 from raftlog.runtime.transport import Envelope, ProcessBeat
-from raftlog.types import Buffer, NodeId, interned_uuid
+from raftlog.types import Buffer, NodeId, intern_uuid
 
 _COUNT = struct.Struct(">H")
 _REPLICA = struct.Struct(">q16s")
@@ -209,7 +209,7 @@ class TurnDecoder:
                 raise BadFrame(f"a replica on node {node_id}")
             if len(self._replicas) >= _REPLICAS_KNOWN_MAX:
                 self._replicas.clear()
-            known = self._replicas[packed] = ReplicaId(NodeId(node_id), interned_uuid(disk_uuid))
+            known = self._replicas[packed] = ReplicaId(NodeId(node_id), intern_uuid(disk_uuid))
         return known
 
 
@@ -240,7 +240,7 @@ def decode_beat(body: Buffer) -> ProcessBeat:
         case [bytes(disk_uuid), int(boot_epoch), int(journal_sequence)] if (
             len(disk_uuid) == _UUID_SIZE and _is_number(boot_epoch) and _is_number(journal_sequence)
         ):
-            return ProcessBeat(interned_uuid(disk_uuid), boot_epoch, journal_sequence)
+            return ProcessBeat(intern_uuid(disk_uuid), boot_epoch, journal_sequence)
     raise BadFrame("a heartbeat that cannot be read")
 
 
