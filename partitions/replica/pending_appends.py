@@ -54,7 +54,7 @@ class PendingAppends:
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[ReplicaAppended]") -> None:
         """Append, and answer in the turn that writes the entry. Raises definite errors."""
-        self.answer_written(self._group.enter(batches), self._answer_of, future)
+        self.answer_written(self._group.append(batches), self._answer_of, future)
 
     def _answer_of(self, written: Committed) -> ReplicaAppended:
         return ReplicaAppended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)

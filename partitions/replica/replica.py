@@ -117,7 +117,7 @@ class Replica:
         try:
             if copies:
                 self._pending_appends.answer_copied(
-                    group.enter(batches), copies, self._pending_appends.answer_to_commit, future
+                    group.append(batches), copies, self._pending_appends.answer_to_commit, future
                 )
             else:
                 self._pending_appends.take(batches, future)

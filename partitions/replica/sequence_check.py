@@ -216,7 +216,7 @@ class SequenceCheck:
         """Append batches that are all new."""
         future: asyncio.Future[ReplicaAppended] = asyncio.get_running_loop().create_future()
         try:
-            accepted = self._group.enter(call.fresh)
+            accepted = self._group.append(call.fresh)
         except RaftlogError as error:
             future.set_exception(error)
             return future
@@ -236,7 +236,7 @@ class SequenceCheck:
     ) -> None:
         try:
             call = self._check_batches(batches, any_first_sequence)
-            first = self._group.enter(call.fresh).first_index if call.fresh else Index(0)
+            first = self._group.append(call.fresh).first_index if call.fresh else Index(0)
         except _OF_THE_PAST as error:
             self._group.read_index().add_done_callback(partial(self._refuse, error, future))
             return

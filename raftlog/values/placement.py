@@ -108,7 +108,7 @@ class CurrentLeader(Value, frozen=True):
 
 
 class LocalReplica(PartitionName, frozen=True, kw_only=True):
-    """Replica on the answering broker. `is_under_replicated` is known only to the leader. `status`: in words."""
+    """Replica on the answering broker. `is_under_replicated`: set only on the leader's broker. `status`: in words."""
 
     core: int = 0
     leader_id: LeaderNumber

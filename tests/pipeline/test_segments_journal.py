@@ -33,7 +33,7 @@ def found(world: World, number: int) -> FoundReplica:
 
 
 def truth(disk: Disk, replica: OfflineReplica) -> list[Kept]:
-    last, kept = replica.committed(disk), []
+    last, kept = replica.find_committed_index(disk), []
     for entry in replica.entries(disk):
         if entry.reason is not None:
             kept.clear()  # of a file that begins below the log start; otherwise something is missing below

@@ -127,13 +127,13 @@ def test_an_overload_leaves_the_calls_behind_it_alone() -> None:
     with Together() as world:
         leader = world.begin()
         group = world.group(leader)
-        enter = group.enter
+        append = group.append
 
         def refuse(batches: Any) -> Any:
-            group.enter = enter  # type: ignore[method-assign]
+            group.append = append  # type: ignore[method-assign]
             raise Overloaded("no room")
 
-        group.enter = refuse  # type: ignore[method-assign]
+        group.append = refuse  # type: ignore[method-assign]
         calls = [[batch_of(0, b"a")], [batch_of(1, b"b")], [batch_of(1, b"b")], [batch_of(2, b"c")]]
         replica = world.replica(leader)
         [futures] = world.do(leader, lambda: replica.append_calls(calls, ALL))

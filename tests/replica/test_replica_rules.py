@@ -64,7 +64,7 @@ def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_en
 ) -> None:
     accepted = Accepted(Term(2), Index(4), Index(4))
     group = SimpleNamespace(
-        enter=lambda batches: accepted,
+        append=lambda batches: accepted,
         log=SimpleNamespace(last_index=3),
         core=SimpleNamespace(role=Role.LEADER, term=2),
         on_turn=None,

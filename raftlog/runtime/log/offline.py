@@ -42,7 +42,7 @@ class OfflineReplica(NamedTuple):
     def log_start_offset(self) -> Offset:
         return self.folded.log_start_offset if self.folded is not None else Offset(0)
 
-    def committed(self, disk: Disk) -> Index:
+    def find_committed_index(self, disk: Disk) -> Index:
         """Return the index of the last entry that is known to be committed."""
         if self.folded is not None:
             return min(self.folded.commit_hint, self.folded.last_index)
@@ -141,7 +141,7 @@ class Comparison(NamedTuple):
 def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparison:
     """Compare replicas of one group entry by entry. Raises like `OfflineReplica.entries`."""
     assert len(replicas) > 1, "one replica has nothing to be compared with"
-    last = min(replica.committed(disk) for replica in replicas)
+    last = min(replica.find_committed_index(disk) for replica in replicas)
     streams = [replica.entries(disk) for replica in replicas]
     heads = [next(stream, None) for stream in streams]
     paths = tuple(replica.path for replica in replicas)

@@ -50,7 +50,7 @@ class ProducerEntries:
             self._waiting.append(ProducerEntry(index, _NO_OFFSET, None, kind, payload))
 
     def cut_to(self, index: Index) -> None:
-        """Remove everything above `index`."""
+        """Remove all entries above `index`."""
         while self._waiting and self._waiting[-1].index > index:
             self._waiting.pop()
 

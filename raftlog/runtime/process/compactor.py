@@ -108,7 +108,7 @@ class Compactor:
         if self.current is not None:
             self.leave(self.current)
 
-    def leave(self, group: PartitionReplica) -> None:
+    def stop_group(self, group: PartitionReplica) -> None:
         """Stop compaction of a group whose log is replaced or whose replica ends."""
         self._waiting.pop(group.key, None)
         if self.current is group and self._task is not None:

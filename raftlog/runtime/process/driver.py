@@ -115,7 +115,7 @@ class Driver:
         self._peers.on_change, self.doubt = self._note_process, self._peers.doubt
         self._scrubber = Scrubber(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplier, self.compactor = CatchUp(self), Supplier(self), Compactor(self)
-        self.compact, self.leave_compaction = self.compactor.request, self.compactor.leave
+        self.compact, self.stop_compaction = self.compactor.request, self.compactor.stop_group
         self.is_copied, self.is_rebuilding = self.supplier.is_copied, self.catch_up.is_rebuilding
         self.creations = Creations(self)
         journal.on_durable = self._note_journal_durable

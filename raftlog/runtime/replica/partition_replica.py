@@ -149,12 +149,12 @@ class PartitionReplica(ReadableReplica):
     def propose_as(self, batches: Sequence[bytearray], answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
         """Append like `propose`; the future's result is `answer(outcome)`."""
         try:
-            accepted = self.enter(batches)
+            accepted = self.append(batches)
         except RaftlogError as error:
             return self._refuse(error)
         return self._add_future(accepted, answer)
 
-    def enter(self, batches: Sequence[bytearray]) -> Accepted:
+    def append(self, batches: Sequence[bytearray]) -> Accepted:
         """Append like `propose`, without a future for the outcome; raise the refusal if nothing was appended."""
         size = sum(map(len, batches))
         self.roll_if_due(size)

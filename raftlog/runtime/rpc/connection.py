@@ -1,4 +1,4 @@
-"""Connection over one socket: frames in and out. Its handler interprets the frames.
+"""Socket of a connection: frames in and out. Its handler interprets the frames.
 
 A protocol of asyncio (and uvloop), not a stream: bytes are read into the frame reader's own memory, and a write passes
 a list of buffers to the socket. Any invalid input ends the connection, and no more of it is read."""
@@ -69,7 +69,7 @@ _CLOSED_HANDLER: Final = _ClosedHandler()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Frames over one socket, for either side; `handler` is set by the owner before anything can arrive.
+    """Connection over one socket, for either side; `handler` is set by the owner before anything can arrive.
 
     Until `expect` is called, only frames of the handshake are accepted. After its end the connection refers neither to
     its handler nor to its memory any more, so that both are freed at once, without the garbage collector."""

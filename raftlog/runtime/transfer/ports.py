@@ -110,7 +110,7 @@ class LogPort(PeerPort, Protocol):
         """Compact the log below the group's mark, in the background."""
         ...
 
-    def leave_compaction(self, group: PartitionReplica) -> None:
+    def stop_compaction(self, group: PartitionReplica) -> None:
         """Stop a compaction of the group's log, because the log will be replaced."""
         ...
 

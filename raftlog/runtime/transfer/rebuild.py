@@ -79,7 +79,7 @@ class Rebuild:
 
         Raises `Unavailable`, `StorageFull` and `OSError`: then the old log stays."""
         group = self._group
-        self._port.leave_compaction(group)
+        self._port.stop_compaction(group)
         last = group.log.last_index
         if group.log.is_cut_waiting or group.log.written_index < last:
             raise Unavailable(f"{group.name}: its newest entries are not in its files yet; try again")

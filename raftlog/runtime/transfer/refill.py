@@ -42,7 +42,7 @@ class Refill:
 
         Raises `RaftlogError`, `OSError` or `TimeoutError`: then the old log stays."""
         port, group = self._port, self._group
-        port.leave_compaction(group)
+        port.stop_compaction(group)
         below = self._old.row_at(Index(group.log.boundary.index + 1)).offset
         files = await self._copying.request_files(Offset(below))
         self._check(files)

@@ -65,7 +65,7 @@ class Replacement:
         """Replace the group's log, and restart the replica with the new one, frozen until `resume`."""
         group = self._group
         group.is_frozen = True
-        self._port.leave_compaction(group)
+        self._port.stop_compaction(group)
         segments = await self.replace_log(start, end)
         group.log.replace(segments)
         known = read_configurations(segments, configuration_index, committed)

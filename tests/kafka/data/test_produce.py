@@ -209,7 +209,7 @@ async def test_idempotent_appends_without_space_wait_in_their_order(lone, monkey
     producers = [await lone.new_producer() for _ in range(3)]
     assert (await lone.produce(make_sequenced_batch(producers[0], 0, b"first"))).error_code == 0
     group = lone.broker.parts.topics.find("t").partitions[0].replica.group
-    usual, sizes = group.enter, []
+    usual, sizes = group.append, []
 
     def refuse_at_first(batches):
         sizes.append(len(batches))
@@ -217,7 +217,7 @@ async def test_idempotent_appends_without_space_wait_in_their_order(lone, monkey
             raise Overloaded("full")
         return usual(batches)
 
-    monkeypatch.setattr(group, "enter", refuse_at_first)
+    monkeypatch.setattr(group, "append", refuse_at_first)
     waiting = [asyncio.create_task(lone.produce(make_sequenced_batch(producers[0], each, b"a"))) for each in (1, 2)]
     waiting += [asyncio.create_task(lone.produce(make_sequenced_batch(each, 0, b"b"))) for each in producers[1:]]
     await asyncio.sleep(0)

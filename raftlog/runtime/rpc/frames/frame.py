@@ -1,4 +1,4 @@
-"""Frames: the unit of everything on a connection between processes.
+"""Frames: the unit of transmission on a connection between processes.
 
     position  size  field
            0     4  magic "RLOG"
