@@ -335,7 +335,7 @@ class Broker:
         )
         topic = None if validate_only else self._topics.by_id(created.topic_id)
         if topic is None:  # not created, or deleted already
-            return self._view.describe_planned(created, self.settings.topic_config.updated(config or {}))
+            return self._view.describe_planned(created, self.settings.topic_config.override(config or {}))
         await self.parts.assignments.wait_for_leaders(topic.partitions, deadline)
         return self._view.outline(topic)
 

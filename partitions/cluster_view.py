@@ -440,7 +440,7 @@ def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None,
     )
     if status is None:
         return known
-    return known.replaced(
+    return known.copy_with(
         is_alive=True,
         version=status["version"],
         disk_space=[convert(status["disk"], DiskSpace)],

@@ -104,7 +104,7 @@ class TopicChanges:
             )
         if factor is not None and factor < 1:
             raise InvalidArgument(f"replication factor {factor} is out of range: it must be at least 1")
-        self._settings.topic_config.updated(overrides)
+        self._settings.topic_config.override(overrides)
 
     async def _wait_for_hosts(self, factor: int | None, deadline: Deadline) -> int:
         """Return the replication factor, once so many brokers are registered.
@@ -121,7 +121,7 @@ class TopicChanges:
     def _make_command(
         self, name: str, placed: tuple[tuple[ReplicaId, ...], ...], overrides: Mapping[str, str]
     ) -> CreateTopic:
-        self._check_insync(self._settings.topic_config.updated(overrides), len(placed[0]))
+        self._check_insync(self._settings.topic_config.override(overrides), len(placed[0]))
         return CreateTopic(
             name,
             UUID(int=self._random.getrandbits(128), version=4),
@@ -220,7 +220,7 @@ class TopicChanges:
             return
         overrides = {key: value for key, value in topic.overrides.items() if key not in changes}
         new = {key: value for key, value in changes.items() if value is not None}
-        config = self._settings.topic_config.updated({**overrides, **new})
+        config = self._settings.topic_config.override({**overrides, **new})
         self._check_insync(config, min(map(len, self._metadata.state.replicas_of(topic.row))))
         unset = tuple(sorted(key for key, value in changes.items() if value is None and key in topic.overrides))
         if validate_only or (not new and not unset):

@@ -60,9 +60,9 @@ class LogConfig:
         """Return the settings given as text, such as `{"retention.ms": "60000"}`, over the defaults.
 
         Raises `InvalidArgument` with the name of a wrong setting and its bounds."""
-        return cls().updated(settings)
+        return cls().override(settings)
 
-    def updated(self, settings: Mapping[str, str]) -> Self:
+    def override(self, settings: Mapping[str, str]) -> Self:
         """Return a copy with these settings replaced; values are text and are checked."""
         known = {kafka_name(field.name): field.name for field in fields(self)}
         changes: dict[str, Any] = {}

@@ -130,7 +130,7 @@ class BrokerOperations:
         progress = self._progress(row, report, await self._move_reporter.collect_settled(deadline))
         if progress.reason is not None or not progress.replicas_left:
             return progress
-        return progress.replaced(reason=await self._stall_reason(deadline))
+        return progress.copy_with(reason=await self._stall_reason(deadline))
 
     async def _stall_reason(self, deadline: Deadline) -> str | None:
         """Return the reasons why the balancer waits; None if it does not."""

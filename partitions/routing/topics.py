@@ -82,7 +82,7 @@ class Topics:
                     partition.assigned = assigned
 
     def _config(self, row: control.TopicRow) -> TopicConfig:
-        config = self._shared.settings.topic_config.updated(dict(row.configs))
+        config = self._shared.settings.topic_config.override(dict(row.configs))
         # Internal topics are shortened by their writers, whatever the broker's default for topics is.
         return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 

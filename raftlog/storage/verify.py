@@ -235,8 +235,8 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         batch = log.read(position, min(length, log.size - position))
         reason = _batch_error(segment, header, batch) or _gap_error(segment, header, batch)
         row_only = False
-        if not reason and rows.has(number) and not row_matches(rows.packed(number), head):
-            row_only = restore_header(rows.packed(number), head) is None
+        if not reason and rows.has(number) and not row_matches(rows.read_packed(number), head):
+            row_only = restore_header(rows.read_packed(number), head) is None
             reason = "its index row is damaged" if row_only else "header and index row do not belong together"
         offset = segment.next_offset
         if header and (not reason or row_only):
@@ -247,7 +247,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         segment.missing += _count_further_entries(
             segment, rows, index, position, None if reason and not row_only else batch
         )
-        restored = _restore(rows.packed(number), batch) if reason and row else None
+        restored = _restore(rows.read_packed(number), batch) if reason and row else None
         yield StoredBatch(number, index, offset, position, header, batch, row, reason, row_only, restored)
         if reason and row is None and not row_only:
             segment.rows -= 1
@@ -308,17 +308,17 @@ class _Rows:
         self._window = FileWindow(file)
         self._count = self._window.size // ROW_SIZE
 
-    def packed(self, number: int) -> bytes:
+    def read_packed(self, number: int) -> bytes:
         if number >= self._count:
             return b""
         return bytes(self._window.read(number * ROW_SIZE, ROW_SIZE))
 
     def has(self, number: int) -> bool:
-        return len(self.packed(number)) == ROW_SIZE
+        return len(self.read_packed(number)) == ROW_SIZE
 
     def get(self, number: int) -> Row | None:
         """Return row `number` without a check."""
-        return unpack_row(self.packed(number)) if self.has(number) else None
+        return unpack_row(self.read_packed(number)) if self.has(number) else None
 
     def match(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
         """Return row `number` if it is the row of entry `index` at `position`.
@@ -334,7 +334,7 @@ class _Rows:
         row = self.match(number, index, position)
         if row is None or row.offset != segment.next_offset or row.term > TERM_MAX:
             return None
-        packed = self.packed(number)
+        packed = self.read_packed(number)
         is_confirmed = len(head) == HEADER_SIZE and (
             row_matches(packed, head) or restore_header(packed, head) is not None
         )
@@ -347,7 +347,7 @@ class _Rows:
         self, number: int, row: Row, header: BatchHeader | None, end_offset: int | None, is_compacted: bool
     ) -> int:
         """Return the offset that follows a damaged batch; never too low, so that no offset is assigned twice."""
-        packed = self.packed(number)
+        packed = self.read_packed(number)
         if header and (head := restore_header(packed, header_bytes(header))):
             return read_header(head).next_offset
         after = self.match(number + 1, row.index + 1, row.end, or_above=is_compacted)

@@ -37,7 +37,7 @@ Version: TypeAlias = Annotated[int, Meta(ge=0, description="What `expected_versi
 class Value(Struct, frozen=True):
     """Base class of values in answers."""
 
-    def replaced(self, **fields: Any) -> Self:
+    def copy_with(self, **fields: Any) -> Self:
         """Return a copy with new values of these fields."""
         return msgspec.structs.replace(self, **fields)
 

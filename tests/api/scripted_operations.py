@@ -29,7 +29,7 @@ MOVE = Reconfiguration(
     bytes_per_s=50,
     version=9,
 )
-STUCK = MOVE.replaced(
+STUCK = MOVE.copy_with(
     partition=1,
     current_replicas=places_of((1, 2, 3)),
     learners=(),

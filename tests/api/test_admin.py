@@ -313,8 +313,8 @@ async def test_finishing_an_upgrade_to_a_reached_level_does_nothing(api, scripte
 
 
 async def test_the_error_names_the_broker_that_does_not_support_the_feature_level(api, scripted):
-    old = LEVELS.brokers[1].replaced(level_max=2)
-    scripted.answers["levels"] = LEVELS.replaced(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
+    old = LEVELS.brokers[1].copy_with(level_max=2)
+    scripted.answers["levels"] = LEVELS.copy_with(highest_known_by_all=2, brokers=(LEVELS.brokers[0], old))
     status, body = await api.call("PUT", "/v1/features", {"feature_level": 3})
     assert (status, "node 2 supports up to 2" in body["message"]) == (400, True)
 
@@ -334,7 +334,7 @@ ROW = BrokerDescription(
 
 async def test_a_broker_description_includes_its_maintenance_status(api, scripted, monkeypatch):
     async def brokers(*, deadline):
-        return [ROW.replaced(maintenance_status=MaintenanceStatus(draining=True))]
+        return [ROW.copy_with(maintenance_status=MaintenanceStatus(draining=True))]
 
     monkeypatch.setattr(api.broker, "brokers", brokers)
     _, shown = await api.get("/v1/brokers/1")

@@ -62,7 +62,7 @@ class FakeCluster:
         if self.behind:
             reasons.append(f"{self.behind} partitions lack replicas in sync: …")
         brokers = tuple(make_broker(node, is_alive=node not in self.down) for node in self.epochs)
-        health = make_health([f"t/{number}" for number in range(self.behind)]).replaced(
+        health = make_health([f"t/{number}" for number in range(self.behind)]).copy_with(
             is_healthy=not reasons,
             unhealthy_reasons=reasons,
             controller=self.controller,
@@ -241,12 +241,12 @@ async def test_replicas_that_lag_only_for_a_moment_are_waited_for_once() -> None
     found = make_health(["t/0"])
     assert unhealthy_reason(found, []) is None
     assert degraded_reason(found, []) is None
-    assert lagging.of(found.replaced(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
+    assert lagging.of(found.copy_with(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
 
 
 def test_an_election_in_progress_is_waited_for() -> None:
     """Health reports the partition as unhealthy only after a while, which is too late for stopping a broker."""
-    electing = make_health([]).replaced(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
+    electing = make_health([]).copy_with(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
     assert unhealthy_reason(electing, []) == "1 partitions have no leader at this moment"
     assert degraded_reason(electing, []) == "1 partitions have no leader at this moment"
 

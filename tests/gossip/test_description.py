@@ -75,7 +75,7 @@ def test_garbage_is_refused_or_decoded(garbage: bytes) -> None:
 def test_a_load_differs_from_a_tenth_on() -> None:
     told = BrokerLoad(100, 10, 1_000, 2_000, 0)
     assert not differs(told, told)
-    assert not differs(told.replaced(replicas=110, disk_free=901), told)
-    assert differs(told.replaced(replicas=111), told)
-    assert differs(told.replaced(leaders=12), told)
-    assert differs(told.replaced(bytes_in_per_s=1), told)
+    assert not differs(told.copy_with(replicas=110, disk_free=901), told)
+    assert differs(told.copy_with(replicas=111), told)
+    assert differs(told.copy_with(leaders=12), told)
+    assert differs(told.copy_with(bytes_in_per_s=1), told)

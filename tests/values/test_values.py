@@ -80,4 +80,4 @@ def test_no_controller_is_none_for_programs() -> None:
 
 def test_an_ipv6_address_between_brokers_can_be_pasted() -> None:
     described = value_of(BrokerDescription, to_json(ROW))
-    assert described.replaced(internal_rpc_address="::1", internal_rpc_port=9001).rpc == "[::1]:9001"
+    assert described.copy_with(internal_rpc_address="::1", internal_rpc_port=9001).rpc == "[::1]:9001"

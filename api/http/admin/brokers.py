@@ -117,4 +117,4 @@ class BrokerHandlers(Handlers):
             status = (await self._broker.operations.brokers.maintenance(one.node_id, deadline=deadline)).status
         except RaftlogError as error:
             status = MaintenanceStatus(draining=True, errors=True, reasons=[str(error)])
-        return one.replaced(maintenance_status=status)
+        return one.copy_with(maintenance_status=status)

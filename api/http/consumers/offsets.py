@@ -133,4 +133,4 @@ def _outcome(outcome: CommitOutcome) -> CommitResult:
     if outcome.error is None:
         return found
     code = status_and_code(ConsumerState())[1]
-    return found.replaced(error_code=code, error=outcome.error, outcome=ConsumerState.outcome)
+    return found.copy_with(error_code=code, error=outcome.error, outcome=ConsumerState.outcome)

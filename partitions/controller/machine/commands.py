@@ -279,4 +279,4 @@ def _check_changes(configs: Settings, unset: Names) -> None:
 
 def check_configs(configs: Mapping[str, str]) -> None:
     """Raise `InvalidArgument` unless this release can serve a topic with these settings."""
-    TopicConfig().updated(configs)
+    TopicConfig().override(configs)

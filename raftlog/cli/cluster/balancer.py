@@ -21,7 +21,7 @@ def status(watches: bool, verb: OperatorVerb) -> None:
     async def ask(client: BrokerClient) -> BalancerStatus:
         """Return the status without the figures that change each time, if it is watched."""
         found = await client.admin.balancer_status()
-        return found.replaced(seconds_since_last_tick=None) if watches else found
+        return found.copy_with(seconds_since_last_tick=None) if watches else found
 
     verb.show_or_watch(watches, ask, lambda found: verb.output(found, _show))
 

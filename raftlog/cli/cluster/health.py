@@ -37,7 +37,7 @@ async def _health(verb: OperatorVerb, watches: bool) -> ClusterHealth:
 
 def _steady(found: ClusterHealth) -> ClusterHealth:
     """Return the health without the parts that change with each commit and each leadership transfer."""
-    return found.replaced(lagging_partitions=(), lagging_count=0, electing_partitions=(), electing_count=0)
+    return found.copy_with(lagging_partitions=(), lagging_count=0, electing_partitions=(), electing_count=0)
 
 
 def _print(found: ClusterHealth, as_json: bool) -> None:

@@ -106,7 +106,7 @@ class Compactor:
         """Stop all compaction for good."""
         self._waiting.clear()
         if self.current is not None:
-            self.leave(self.current)
+            self.stop_group(self.current)
 
     def stop_group(self, group: PartitionReplica) -> None:
         """Stop compaction of a group whose log is replaced or whose replica ends."""

@@ -284,7 +284,7 @@ def checked_overrides(values: Iterable[tuple[str, str | None]]) -> dict[str, str
         else:
             known.check_fixed(value)
     try:
-        TopicConfig().updated(overrides)
+        TopicConfig().override(overrides)
     except InvalidArgument as error:
         raise AdminRefusal(ErrorCode.INVALID_CONFIG, str(error)) from None
     return overrides
