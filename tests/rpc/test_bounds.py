@@ -17,7 +17,7 @@ from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frames.codec import TurnDecoder
-from raftlog.runtime.rpc.frames.frame import FrameKind, FrameReader, encode_frame, joined
+from raftlog.runtime.rpc.frames.frame import FrameKind, FrameReader, encode_frame, join_buffers
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
@@ -165,7 +165,7 @@ def test_the_queue_keeps_its_bound_and_its_count(steps: list[tuple[str, int]]) -
 @settings(max_examples=50)
 @given(st.lists(st.binary(max_size=100) | st.integers(16_000, 20_000).map(bytes), max_size=20))
 def test_joined_buffers_are_the_same_bytes(buffers: list[bytes]) -> None:
-    result = joined(buffers)
+    result = join_buffers(buffers)
     assert b"".join(result) == b"".join(buffers)
     assert all(any(buffer is each for each in result) for buffer in buffers if len(buffer) > 16 * KIB)
 

@@ -35,7 +35,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         groups = drivers[checkpoints].groups
         assert set(checkpoints._states) == set(groups)
         for key, group in groups.items():
-            assert checkpoints._states[key] == encode(module._state(group)), group.path
+            assert checkpoints._states[key] == encode(module._state_of(group)), group.path
             changed = group.log.segments.list_changes_since_checkpoint()
             assert key in checkpoints._to_sync or not changed.seen, group.path
         begin(checkpoints, now)

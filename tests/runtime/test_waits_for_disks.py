@@ -183,7 +183,7 @@ def test_a_checkpoint_includes_a_trim_that_is_not_yet_in_the_journal() -> None:
         world.do(1, lambda: group.trim(3))
         world.run(0.01)
         assert (group.trim_to, group.log_start_offset) == (3, 0)
-        assert checkpoints._state(group).log_start_offset == 3
+        assert checkpoints._state_of(group).log_start_offset == 3
 
 
 def test_an_uncommitted_trim_is_not_followed_after_a_restart() -> None:

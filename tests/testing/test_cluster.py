@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.testing import BrokerFailed, BrokerNotReady, BrokerProcess, Cluster
-from raftlog.testing.environment import joined
+from raftlog.testing.environment import merge_environments
 from raftlog.testing.ports import address_of, reserve_port
 
 
@@ -108,12 +108,14 @@ def test_its_environment_is_asked_for_at_each_start(tmp_path: Path) -> None:
 
 
 def test_libraries_to_be_loaded_first_add_up() -> None:
-    assert joined({"LD_PRELOAD": "/a.so", "A": "1"}, {"B": "2"}, {"LD_PRELOAD": "/b.so", "A": "2"}) == {
+    assert merge_environments({"LD_PRELOAD": "/a.so", "A": "1"}, {"B": "2"}, {"LD_PRELOAD": "/b.so", "A": "2"}) == {
         "LD_PRELOAD": "/a.so:/b.so",
         "A": "2",
         "B": "2",
     }
-    assert joined({"LD_PRELOAD": ""}, {"LD_PRELOAD": "/b.so"}, {"LD_PRELOAD": ""}) == {"LD_PRELOAD": "/b.so"}
+    assert merge_environments({"LD_PRELOAD": ""}, {"LD_PRELOAD": "/b.so"}, {"LD_PRELOAD": ""}) == {
+        "LD_PRELOAD": "/b.so"
+    }
 
 
 def test_its_log_is_kept_over_restarts() -> None:

@@ -15,7 +15,7 @@ from jepsen.control.journal import entries_in
 from jepsen.control.messages import Part, Stream
 from jepsen.control.relay import Relay
 from jepsen.control.repaired import PatientJournal
-from raftlog.testing.ports import address_of, listen
+from raftlog.testing.ports import address_of, listen_on_free_port
 
 
 def frame(message: Any) -> bytes:
@@ -84,7 +84,7 @@ class Wire:
     """Relay with a connection from node 1 to node 2."""
 
     def __init__(self) -> None:
-        self._listening = listen()
+        self._listening = listen_on_free_port()
         self.relay = Relay({1: "127.0.0.1:1", 2: address_of(self._listening)})
         self.caller = socket.create_connection(("127.0.0.1", self.relay.ports[1, 2]), 10)
         self.called, _ = self._listening.accept()

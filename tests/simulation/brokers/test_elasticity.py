@@ -106,7 +106,7 @@ def test_a_needed_broker_stays_and_gets_the_reason(
     status = BrokerOperations.decommission_status
 
     async def say_nothing(self: BrokerOperations, *args: Any, **options: Any) -> Any:
-        return (await status(self, *args, **options)).replaced(reason=None, allocation_failures=())
+        return (await status(self, *args, **options)).copy_with(reason=None, allocation_failures=())
 
     monkeypatch.setattr(BrokerOperations, "decommission_status", say_nothing)
     with pytest.raises(PropertyBroken, match="stuck-in-silence"):
