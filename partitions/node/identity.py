@@ -75,7 +75,7 @@ class NodeDirectory:
         try:
             identity = _identify(disk, path, node_id, cluster_id, draw_uuid)
             directory = cls(disk, path, lock, identity)
-            if not disk.exists(internal(path, IDENTITY)):
+            if not disk.exists(internal_path(path, IDENTITY)):
                 directory._save(identity)
             if not _has_meta(disk, path):
                 write_meta(disk, path, KIND, {})
