@@ -321,9 +321,8 @@ class RaftCore(ReadableCore):
         if request.term > replica.term:
             self._adopt_term(request.term, None)
         if isinstance(request, PreVoteRequest):
-            is_granted = election.would_vote(replica, request)
-            election.answer(replica, request, is_granted)
-            if not is_granted and election.is_better_candidate(replica, request) and isinstance(self._role, Follower):
+            election.answer(replica, request, election.would_vote(replica, request))
+            if isinstance(self._role, Follower) and election.is_better_candidate(replica, request):
                 become = self._role.campaign_soon()
                 if become is not None:
                     self._become(become)

@@ -31,12 +31,7 @@ def is_better_candidate(replica: RaftReplica, request: PreVoteRequest) -> bool:
     """Return whether this replica may campaign with a fresher log than a candidate of the next term.
 
     Then it need not wait for its own election timeout: the candidate's has passed, and it cannot win this vote."""
-    return (
-        request.campaign_term > replica.term
-        and replica.may_campaign()
-        and not replica.is_unfit
-        and is_fresher(replica.log.last_id, request.last)
-    )
+    return replica.may_campaign() and not replica.is_unfit and is_fresher(replica.log.last_id, request.last)
 
 
 def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:

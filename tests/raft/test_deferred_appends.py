@@ -79,6 +79,17 @@ def test_more_bytes_than_the_bound_go_to_all() -> None:
     assert set(recipients(cluster)) == {2, 3}
     cluster.settle()
     assert cluster.core(2).last_id == cluster.core(3).last_id == cluster.core(1).last_id
+    cluster.propose(1, "small again")
+    assert len(recipients(cluster)) == 1
+
+
+def test_entries_proposed_in_the_turn_of_deferred_ones_are_sent_with_them() -> None:
+    cluster = deferring(*THREE)
+    cluster.propose(1, "a")
+    cluster.settle()
+    cluster.core(1).send_deferred_appends()
+    cluster.propose(1, "b")
+    assert set(recipients(cluster)) == {2, 3}
 
 
 def test_a_silent_follower_is_replaced_in_the_quorum() -> None:

@@ -233,6 +233,35 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "_Round(sequence, Index(committed - 1), self._waiting)",
     ),
     _raft("read-before-applied", "read_index:ReadsToApply.confirm", "read.index <= applied", "True"),
+    # deferred appends
+    _raft("defer-without-bound", "replication:Replication.send_appends", "if not may_defer:", "if False:"),
+    _raft(
+        "defer-for-ever", "core:RaftCore.send_deferred_appends", "            role.replication.send_deferred()\n", ""
+    ),
+    _raft("keep-a-silent-quorum", "replication:Replication.send_deferred", "        self._choose_prompt()\n", ""),
+    _raft("defer-while-joint", "replication:Replication._choose_prompt", "if self._outgoing or not", "if not"),
+    _raft(
+        "defer-older-entries",
+        "replication:Replication._maybe_defer",
+        "            or progress.next_index < self._unsent_from\n",
+        "",
+    ),
+    _raft(
+        "transfer-waits-for-deferral",
+        "leader:Leader.transfer_leadership",
+        "        self.replication.send_deferred()\n",
+        "",
+    ),
+    _raft(
+        "no-better-candidate", "election:is_better_candidate", "is_fresher(replica.log.last_id, request.last)", "False"
+    ),
+    _raft(
+        "equal-candidate-campaigns",
+        "election:is_better_candidate",
+        " and is_fresher(replica.log.last_id, request.last)",
+        "",
+    ),
+    _raft("unfit-campaigns-first", "election:is_better_candidate", " and not replica.is_unfit", ""),
     # what is said when
     _raft(
         "say-before-durable",
