@@ -1,4 +1,4 @@
-"""Protocol of a broker's client listeners: sockets, a protocol, and the advertised address.
+"""Interface of a broker's client listeners: sockets, a protocol, and an advertised address.
 
 `raftlog serve` starts the listeners of a broker one after another, and stops all of them at once. They share the
 budget for bodies of requests, which is made before them, and the descriptors that the log's own files leave.
@@ -8,23 +8,23 @@ import resource
 from typing import Final, Protocol
 
 _OTHER_FILES: Final = 256
-"""Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
+"""Descriptors for other uses than segments and clients: journal, other brokers, listeners, spools."""
 
 
-def connections_within(wanted: int, open_files_max: int) -> int:
-    """Return the number of connections that leaves enough descriptors for the log's own files."""
+def limit_connections(wanted: int, open_files_max: int) -> int:
+    """Return `wanted`, or fewer connections if segment files would have too few descriptors otherwise."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return wanted
     return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4))
 
 
-def shared_connections(http: int, kafka: int, kafka_listeners: int, open_files_max: int) -> tuple[int, int]:
-    """Return the connections of the HTTP listener and of each Kafka listener, which together leave enough descriptors.
+def divide_connections(http: int, kafka: int, kafka_listeners: int, open_files_max: int) -> tuple[int, int]:
+    """Return the connection limits of the HTTP listener and of each Kafka listener, within `limit_connections`.
 
-    A quarter at least is for HTTP, which operators use."""
+    HTTP, which operators use, gets at least a quarter."""
     wanted = http + kafka * kafka_listeners
-    left = connections_within(wanted, open_files_max)
+    left = limit_connections(wanted, open_files_max)
     if not kafka_listeners or left == wanted:
         return min(http, left), kafka
     each = min(kafka, left * 3 // 4 // kafka_listeners)
@@ -32,24 +32,24 @@ def shared_connections(http: int, kafka: int, kafka_listeners: int, open_files_m
 
 
 class ClientListener(Protocol):
-    """Listener of a broker for clients."""
+    """Interface of a listener that accepts connections of clients."""
 
     name: str
     """Distinguishes the listeners of a broker, in log lines and for `Caller.listener`."""
 
     @property
     def address(self) -> str:
-        """HOST:PORT where it listens, once it was started."""
+        """HOST:PORT on which it listens; valid after `start`."""
 
     @property
     def advertised(self) -> str:
-        """HOST:PORT by which clients reach it, once it was started."""
+        """HOST:PORT that clients connect to; valid after `start`."""
 
     async def start(self) -> None:
-        """Listen. Raises `InvalidArgument` when the address cannot be had."""
+        """Listen on the address; raises `InvalidArgument` when that is impossible."""
 
     async def stop(self, grace_s: float, last_s: float) -> None:
-        """Accept nothing more, take requests on open connections for `last_s`, and end all of them after `grace_s`.
+        """Stop accepting connections, take requests on open ones for `last_s`, and close all after `grace_s`.
 
         Does nothing unless it was started.
         """

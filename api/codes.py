@@ -1,4 +1,4 @@
-"""Status and error code of answers without a `RaftlogError`; `raftlog.values.error_codes` has those of errors.
+"""HTTP status and error code of answers without a `RaftlogError`; `raftlog.values.error_codes` has all others.
 
 raftlog's own codes are 40302 (request of another origin) and 40303 (host that is not this broker's)."""
 

@@ -1,4 +1,4 @@
-"""Bounds of values in requests, and schemas derived from the constants that the code checks.
+"""Bounds of values in requests, and schemas derived from the constants that the code uses to check them.
 
 Values shorter than the bound in a schema are accepted."""
 
@@ -87,7 +87,7 @@ CLUSTER_SETTING_NAMES: Json = array(string(maxLength=SETTING_TEXT_MAX)) | {"maxI
 
 
 def digits(high: int) -> dict[str, Any]:
-    """Return the schema of a whole number up to `high`, or of a string with fewer digits than `high`."""
+    """Return the schema of a whole number up to `high`, or of a string of digits shorter than `high`."""
     return {"anyOf": [integer(0, high), string(pattern=f"^[0-9]{{1,{len(str(high)) - 1}}}$"), {"type": "null"}]}
 
 
@@ -107,7 +107,7 @@ def topic_settings() -> dict[str, Json]:
 
 
 def _setting(low: int, high: int, *, is_unbounded: bool) -> Json:
-    """Return the schema of a number or its text.
+    """Return the schema of a topic setting with these bounds, as a number or as its text.
 
     The pattern of the text has the bounds and the numbers between them whose count of digits is surely allowed."""
     shortest = 0 if low <= 1 else len(str(low))

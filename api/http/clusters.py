@@ -28,11 +28,11 @@ _SETTINGS = tuple(sorted(TopicConfig().as_strings()))
 class V3Handlers(Handlers):
     """Base of handlers below /v3/clusters/{cluster}."""
 
-    def wrapped(self, handler: Handler) -> Handler:
-        """Check the cluster id in the path, and return v3's own code for unknown topics and partitions."""
+    def wrap_handler(self, handler: Handler) -> Handler:
+        """Return the handler with a check of the cluster id, and v3's own code for unknown topics and partitions."""
 
         @wraps(handler)
-        async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        async def check_and_handle(request: web.BaseRequest, target: Target) -> web.StreamResponse:
             here = self._broker.cluster_id
             if target.args and target.args[0] not in ("-", here):
                 raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} does not exist here; use {here} or -")
@@ -41,7 +41,7 @@ class V3Handlers(Handlers):
             except (UnknownTopic, UnknownPartition) as error:
                 raise HttpProblem(UNKNOWN_V3, str(error)) from None
 
-        return checked
+        return check_and_handle
 
 
 class ClusterHandlers(V3Handlers):
@@ -65,13 +65,13 @@ class ClusterHandlers(V3Handlers):
     async def cluster_topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the topics."""
         base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
-        described = [self._topic(request, topic) for topic in self._broker.outline_topics()]
+        described = [self._summarize(request, topic) for topic in self._broker.outline_topics()]
         return value_answer(shapes.object_list("KafkaTopicList", base + "/topics", described))
 
     @HttpEndpoint(f"GET {_TOPIC}", TopicSummary)
     async def cluster_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a topic."""
-        return value_answer(self._topic(request, await self._described(target)))
+        return value_answer(self._summarize(request, await self._describe_topic(target)))
 
     @HttpEndpoint(
         f"POST {_CLUSTER}/topics",
@@ -85,7 +85,7 @@ class ClusterHandlers(V3Handlers):
         body = await self._bodies.read(request, NewTopicBody)
         if body.replicas_assignments not in (None, []):
             raise HttpProblem(BAD_REQUEST, "replicas_assignments is not supported; send a replication_factor instead")
-        configs = {each.name: text for each in body.configs or () if (text := _text(each)) is not None}
+        configs = {each.name: text for each in body.configs or () if (text := _to_text(each)) is not None}
         described = await self._broker.create_topic(
             body.topic_name,
             body.partitions_count,
@@ -94,7 +94,7 @@ class ClusterHandlers(V3Handlers):
             deadline=target.deadline(),
             validate_only=body.validate_only,
         )
-        return value_answer(self._topic(request, described), status=200 if body.validate_only else 201)
+        return value_answer(self._summarize(request, described), status=200 if body.validate_only else 201)
 
     @HttpEndpoint(f"PATCH {_TOPIC}", TopicSummary, body=GrownTopicBody, text="The topic with its new partitions.")
     async def update_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -105,7 +105,7 @@ class ClusterHandlers(V3Handlers):
         described = await self._broker.create_partitions(
             target.args[1], body.partitions_count, deadline=target.deadline(), validate_only=body.validate_only
         )
-        return value_answer(self._topic(request, described))
+        return value_answer(self._summarize(request, described))
 
     @HttpEndpoint(f"DELETE {_TOPIC}")
     async def delete_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -116,7 +116,7 @@ class ClusterHandlers(V3Handlers):
     @HttpEndpoint(f"GET {_TOPIC}/configs", ObjectList[TopicSetting])
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the settings of a topic."""
-        described = await self._described(target)
+        described = await self._describe_topic(target)
         url = self._topic_url(request, described.name)
         rows = [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config]
         return value_answer(shapes.object_list("KafkaTopicConfigList", url + "/configs", rows))
@@ -124,7 +124,7 @@ class ClusterHandlers(V3Handlers):
     @HttpEndpoint(f"GET {_TOPIC}/configs/{{name}}", TopicSetting)
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a setting of a topic."""
-        described = await self._described(target)
+        described = await self._describe_topic(target)
         name = target.args[2]
         if name not in described.config:
             raise HttpProblem(NOT_FOUND, f"topic {described.name} has no setting {name!r}")
@@ -137,7 +137,7 @@ class ClusterHandlers(V3Handlers):
 
         The body is `{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`."""
         body = await self._bodies.read(request, TopicSettingsBody)
-        changes = dict(map(_change, body.data))
+        changes = dict(map(_parse_change, body.data))
         await self._broker.alter_topic_config(
             target.args[1], changes, deadline=target.deadline(), validate_only=body.validate_only
         )
@@ -146,7 +146,7 @@ class ClusterHandlers(V3Handlers):
     @HttpEndpoint(f"GET {_TOPIC}/partitions", ObjectList[ClusterPartition])
     async def cluster_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the partitions of a topic."""
-        described = await self._described(target)
+        described = await self._describe_topic(target)
         url = self._topic_url(request, described.name)
         cluster, name = self._broker.cluster_id, described.name
         rows = [shapes.partition(url, cluster, name, one) for one in described.partitions]
@@ -159,17 +159,17 @@ class ClusterHandlers(V3Handlers):
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
 
-    async def _described(self, target: Target) -> TopicState:
+    async def _describe_topic(self, target: Target) -> TopicState:
         return await self._broker.describe_topic(target.args[1], deadline=target.deadline())
 
-    def _topic(self, request: web.BaseRequest, described: TopicState) -> TopicSummary:
+    def _summarize(self, request: web.BaseRequest, described: TopicState) -> TopicSummary:
         return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)
 
     def _topic_url(self, request: web.BaseRequest, topic: str) -> str:
         return f"{shapes.cluster_url(base_url(request), self._broker.cluster_id)}/topics/{topic}"
 
 
-def _change(entry: SettingChange) -> tuple[str, str | None]:
+def _parse_change(entry: SettingChange) -> tuple[str, str | None]:
     """Return name and new value of a setting; None for the default. Raises `HttpProblem`."""
     if entry.operation not in (None, "SET", "DELETE"):
         raise HttpProblem(INVALID_JSON, f"operation {shown(entry.operation)} is unknown; it can be SET or DELETE")
@@ -178,13 +178,13 @@ def _change(entry: SettingChange) -> tuple[str, str | None]:
             known = ", ".join(_SETTINGS)
             raise HttpProblem(BAD_REQUEST, f"unknown setting {shown(entry.name)}; the settings are {known}")
         return entry.name, None
-    value = _text(entry)
+    value = _to_text(entry)
     if value is None:
         raise HttpProblem(INVALID_JSON, f"setting {entry.name!r} has no value")
     return entry.name, value
 
 
-def _text(entry: SettingOfTopic) -> str | None:
+def _to_text(entry: SettingOfTopic) -> str | None:
     """Return a value as text. Raises `HttpProblem`."""
     value = str(entry.value) if type(entry.value) is int else entry.value
     if value is not None and type(value) is not str:

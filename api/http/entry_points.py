@@ -1,4 +1,4 @@
-"""Handlers of GET / and /openapi.json: entry points for people and for programs."""
+"""Handlers of GET / and GET /openapi.json."""
 
 import importlib
 from typing import Final
@@ -34,7 +34,7 @@ _ROOT = obj(
 
 
 class EntryPointHandlers(Handlers):
-    """Handlers of the OpenAPI document, which is built at the first request and not at start."""
+    """Handlers of the list of entry points and of the OpenAPI document, which is built at its first request."""
 
     _document: bytes | None = None
 

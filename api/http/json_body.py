@@ -1,4 +1,4 @@
-"""Reading of JSON bodies into their declarations (`requests`), with errors that name the field.
+"""Parser of JSON bodies into their declarations (`requests`), with errors that name the field.
 
 A field of another type is 422 (42203), a value out of its bounds 400 (40002), an empty list that must have entries
 422 (42208). A field that an object cannot have is 400 with the nearest known one: a misspelt one would
@@ -34,7 +34,7 @@ _WANTED: Final[Mapping[type[inspect.Type], str]] = {
 
 
 class _Field(NamedTuple):
-    """Value at one place of a body; `place` is the name of the object that has it."""
+    """Value of a field in a body; `place` is the name of the object that contains the field."""
 
     kind: inspect.Type
     value: Any
@@ -42,7 +42,8 @@ class _Field(NamedTuple):
     place: str = "the body"
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
+        """Name of the field with its place, for errors."""
         return f"{self.name!r} of {self.place}" if self.name else self.place
 
 
@@ -53,12 +54,12 @@ def read(
     mistyped: tuple[int, int] = INVALID_JSON,
     beyond: tuple[int, int] = BAD_REQUEST,
 ) -> T:
-    """Return a JSON value as its declaration; raises `HttpProblem` with the codes for other types and bounds."""
+    """Return a JSON value as its declaration; raises `HttpProblem`: `mistyped` for wrong types, `beyond` for bounds."""
     try:
         found: T = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        whole = _Field(_plain(inspect.type_info(kind), values), values)
-        _refuse_unknown(whole)
+        whole = _Field(_strip_null(inspect.type_info(kind), values), values)
+        _refuse_unknown_fields(whole)
         raise _problem(str(error), whole, mistyped, beyond) from None
     return found
 
@@ -70,36 +71,36 @@ def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], place: str =
         raise HttpProblem(BAD_REQUEST, f"{place}: {unknown_field(unknown, known)}")
 
 
-def _refuse_unknown(field: _Field) -> None:
+def _refuse_unknown_fields(field: _Field) -> None:
     if isinstance(field.kind, inspect.StructType) and type(field.value) is dict:
-        refuse_unknown(field.value, [each.encode_name for each in field.kind.fields], field.shown)
+        refuse_unknown(field.value, [each.encode_name for each in field.kind.fields], field.label)
     if type(field.value) in (dict, list):
         for step in field.value if type(field.value) is dict else range(len(field.value)):
-            inner = _inner(field, step)
+            inner = _child_of(field, step)
             if inner is not None:
-                _refuse_unknown(inner)
+                _refuse_unknown_fields(inner)
 
 
-def _inner(field: _Field, step: str | int) -> _Field | None:
-    """Return the field of an object, or the entry of a list; None when there is none."""
+def _child_of(field: _Field, step: str | int) -> _Field | None:
+    """Return the field `step` of an object, or the entry `step` of a list; None if it does not exist."""
     kind, value = field.kind, field.value
     if isinstance(kind, inspect.StructType) and type(value) is dict:
         place = repr(field.name) if field.name else field.place
         found = next((each.type for each in kind.fields if each.encode_name == step), None)
-        return None if found is None else _Field(_plain(found, value.get(step)), value.get(step), str(step), place)
+        return None if found is None else _Field(_strip_null(found, value.get(step)), value.get(step), str(step), place)
     if isinstance(kind, inspect.ListType) and type(value) is list:
         place = f"{field.name!r}[{step}]" if field.name else f"row {step} of {field.place}"
-        return _Field(_plain(kind.item_type, value[int(step)]), value[int(step)], "", place)
+        return _Field(_strip_null(kind.item_type, value[int(step)]), value[int(step)], "", place)
     return None
 
 
-def _plain(kind: inspect.Type, value: Any) -> inspect.Type:
-    """Return the other type of a nullable one; of several types the object, when the value is an object."""
+def _strip_null(kind: inspect.Type, value: Any) -> inspect.Type:
+    """Return the type without null; of a union the object type if the value is an object, else another type."""
     if isinstance(kind, inspect.Metadata):
-        return _plain(kind.type, value)
+        return _strip_null(kind.type, value)
     if not isinstance(kind, inspect.UnionType):
         return kind
-    choices = [_plain(each, value) for each in kind.types if not isinstance(each, inspect.NoneType)]
+    choices = [_strip_null(each, value) for each in kind.types if not isinstance(each, inspect.NoneType)]
     wants_object = type(value) is dict
     return next((each for each in choices if isinstance(each, inspect.StructType) == wants_object), choices[0])
 
@@ -108,32 +109,32 @@ def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tup
     parts = _MESSAGE.fullmatch(message)
     assert parts is not None, f"msgspec says {message!r}"
     for step in _STEP.finditer(parts["path"] or ""):
-        inner = _inner(field, step["name"] or int(step["number"]))
+        inner = _child_of(field, step["name"] or int(step["number"]))
         assert inner is not None, f"{message!r} is no place of the body"
         field = inner
     missing = _MISSING.fullmatch(parts["problem"])
     if missing is not None:
-        inner = _inner(field, missing[1])
+        inner = _child_of(field, missing[1])
         assert inner is not None, f"{message!r} is no field"
-        return HttpProblem(mistyped, f"{inner.shown} is missing; it must be {_wanted(inner.kind)}")
+        return HttpProblem(mistyped, f"{inner.label} is missing; it must be {_describe_type(inner.kind)}")
     kind, value = field.kind, field.value
     if isinstance(kind, inspect.ListType) and type(value) is list:
         if not value:
-            return HttpProblem(EMPTY_REQUEST, f"the list {field.shown} is empty")
-        return HttpProblem(beyond, f"{field.shown} has {len(value):,} entries; it can have {kind.max_length:,}")
+            return HttpProblem(EMPTY_REQUEST, f"the list {field.label} is empty")
+        return HttpProblem(beyond, f"{field.label} has {len(value):,} entries; it can have {kind.max_length:,}")
     if isinstance(kind, inspect.StrType) and type(value) is str:
-        return HttpProblem(beyond, f"{field.shown} has {len(value):,} characters; it can have {kind.max_length:,}")
+        return HttpProblem(beyond, f"{field.label} has {len(value):,} characters; it can have {kind.max_length:,}")
     if isinstance(kind, inspect.IntType) and type(value) is int:
-        return HttpProblem(beyond, f"{field.shown} is {shown(value)}; it can be {kind.ge} … {kind.le}")
+        return HttpProblem(beyond, f"{field.label} is {shown(value)}; it can be {kind.ge} … {kind.le}")
     if isinstance(kind, inspect.LiteralType) and type(value) is str:
-        return HttpProblem(beyond, f"{field.shown} is {shown(value)}; it can be {', '.join(map(str, kind.values))}")
+        return HttpProblem(beyond, f"{field.label} is {shown(value)}; it can be {', '.join(map(str, kind.values))}")
     code = mistyped if field.name else INVALID_JSON
-    return HttpProblem(code, f"{field.shown} is {shown(value)}; it must be {_wanted(kind)}")
+    return HttpProblem(code, f"{field.label} is {shown(value)}; it must be {_describe_type(kind)}")
 
 
-def _wanted(kind: inspect.Type) -> str:
+def _describe_type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.ListType):
-        is_of_objects = isinstance(_plain(kind.item_type, {}), inspect.StructType)
+        is_of_objects = isinstance(_strip_null(kind.item_type, {}), inspect.StructType)
         return "a list of objects" if is_of_objects else "a list of strings"
     if isinstance(kind, inspect.LiteralType):
         return ", ".join(map(str, kind.values))

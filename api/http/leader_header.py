@@ -1,4 +1,4 @@
-"""The header by which an answer names another broker as the leader: clients go there directly."""
+"""Header that names the leader of a partition when it is another broker, for clients to connect to directly."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ LEADER_HEADER: Final = "X-Raftlog-Leader"
 
 
 def leader_header(broker: Broker, leader: NodeId | None) -> dict[str, str]:
-    """Return the header with the leader's address over HTTP; none where this broker leads, or none is known."""
+    """Return the header with the leader's HTTP address; empty if this broker leads or the leader is unknown."""
     if leader is None or leader == broker.node_id:
         return {}
     addresses = broker.addresses_of(leader)

@@ -1,4 +1,4 @@
-"""HTTP as a listener of a broker."""
+"""HTTP listener of a broker."""
 
 from raftlog.api.http.server.server import DEFAULTS, HttpServer, HttpSettings
 from raftlog.partitions.addresses import join_host_port
@@ -7,7 +7,7 @@ from raftlog.runtime.memory_budget import MemoryBudget
 
 
 class HttpListener:
-    """A `ClientListener`. `advertised` is empty where clients reach the address that it listens on."""
+    """A `ClientListener` for HTTP. Pass `advertised` as "" if clients can connect to the listening address."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class HttpListener:
 
     @property
     def answers(self) -> MemoryBudget:
-        """Memory for answers, which further listeners of the broker share."""
+        """Memory budget for answers, which is shared with further listeners of the broker."""
         return self._server.answers
 
     async def start(self) -> None:

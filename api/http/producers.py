@@ -1,4 +1,4 @@
-"""Requests of producers and operators besides appending: ids for idempotent producers, and deletion of records."""
+"""Handlers that allocate producer ids and delete records."""
 
 from aiohttp import web
 
@@ -16,7 +16,7 @@ _BEFORE = in_query("before", OFFSET, "The first offset that is kept, at most the
 
 
 class ProducerHandlers(Handlers):
-    """POST /producers, DELETE /topics/{topic}/partitions/{partition}/records."""
+    """Handlers of POST /producers and DELETE /topics/{topic}/partitions/{partition}/records."""
 
     kind, tag = "producers", "records"
 

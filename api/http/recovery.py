@@ -1,4 +1,4 @@
-"""Handlers of POST …/{topic}/{partition}/recover: remaining replicas, and unsafe recovery from one."""
+"""Handler of POST …/{topic}/{partition}/recover: report of the remaining replicas, and unsafe recovery from one."""
 
 from aiohttp import web
 
@@ -15,7 +15,7 @@ from raftlog.values.placement import PartitionRecovery, RecoveredRange, Recovery
 
 
 class RecoveryHandlers(Handlers):
-    """One path."""
+    """Handler of the recovery of a partition."""
 
     @HttpEndpoint(
         "POST /v1/partitions/{namespace}/{topic}/{partition}/recover",
@@ -35,12 +35,12 @@ class RecoveryHandlers(Handlers):
             survivor=body.survivor,
             deadline=target.deadline(),
         )
-        return value_answer(_recovered(topic, number, recovered))
+        return value_answer(_describe_recovery(topic, number, recovered))
 
 
-def _recovered(topic: str, number: int, recovered: RecoveryResult) -> PartitionRecovery:
+def _describe_recovery(topic: str, number: int, recovered: RecoveryResult) -> PartitionRecovery:
     plan = recovered.plan
-    replicas = [_replica(node, status) for node, status in recovered.statuses.items()]
+    replicas = [_describe_replica(node, status) for node, status in recovered.statuses.items()]
     replicas += [RecoveryReplica(node_id=node, reachable=False) for node in recovered.unreachable]
     return PartitionRecovery(
         topic=topic,
@@ -56,7 +56,7 @@ def _recovered(topic: str, number: int, recovered: RecoveryResult) -> PartitionR
     )
 
 
-def _replica(node: int, status: ReplicaStatus | AbsentReplica) -> RecoveryReplica:
+def _describe_replica(node: int, status: ReplicaStatus | AbsentReplica) -> RecoveryReplica:
     if isinstance(status, AbsentReplica):
         return RecoveryReplica(node_id=node, reachable=True, has_replica=False)
     return RecoveryReplica(

@@ -1,7 +1,7 @@
-"""Bodies of requests, each declared once: `json_body` reads them, and their schemas in the OpenAPI document follow.
+"""Declarations of request bodies, which `json_body` parses and from which OpenAPI schemas are derived.
 
 Null in place of a field means that it is not there. Bounds of numbers, and how long lists and texts can be, are checked
-when a body is read. `shown_as` gives the schema of a value whose closer bounds the operation itself checks.
+when a body is read. `with_schema` gives the schema of a value whose closer bounds the operation itself checks.
 Bodies with records are not read by these: `records.new_records` takes them apart as they come.
 """
 
@@ -17,24 +17,24 @@ from raftlog.partitions.groups.joins import PROTOCOLS_MAX
 from raftlog.types import TopicPartition
 
 
-def shown_as(schema: Json, **checked: Any) -> Meta:
-    """Return the checks of a value in a body, with the schema that the document shows."""
+def with_schema(schema: Json, **checked: Any) -> Meta:
+    """Return the constraints `checked` of a value, with the closer `schema` that the OpenAPI document shows."""
     return Meta(**checked, extra_json_schema={"shown": schema})
 
 
 Int32: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Int64: TypeAlias = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
-GroupText: TypeAlias = Annotated[str, shown_as(bounds.GROUP_TEXT, max_length=TEXT_LENGTH_MAX)]
-ClientId: TypeAlias = Annotated[str, shown_as(bounds.CLIENT_ID, max_length=TEXT_LENGTH_MAX)]
-OffsetMetadata: TypeAlias = Annotated[str, shown_as(bounds.OFFSET_METADATA, max_length=TEXT_LENGTH_MAX)]
-MemberBytes: TypeAlias = Annotated[bytes, shown_as(bounds.SUBSCRIPTION)]
-Places: TypeAlias = Annotated[list["PartitionPlace"], shown_as({"maxItems": bounds.PLACES_MAX}, max_length=ROWS_MAX)]
+GroupText: TypeAlias = Annotated[str, with_schema(bounds.GROUP_TEXT, max_length=TEXT_LENGTH_MAX)]
+ClientId: TypeAlias = Annotated[str, with_schema(bounds.CLIENT_ID, max_length=TEXT_LENGTH_MAX)]
+OffsetMetadata: TypeAlias = Annotated[str, with_schema(bounds.OFFSET_METADATA, max_length=TEXT_LENGTH_MAX)]
+MemberBytes: TypeAlias = Annotated[bytes, with_schema(bounds.SUBSCRIPTION)]
+Places: TypeAlias = Annotated[list["PartitionPlace"], with_schema({"maxItems": bounds.PLACES_MAX}, max_length=ROWS_MAX)]
 Timeout: TypeAlias = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 
 
-_POSITIONS = shown_as({"maxItems": bounds.PLACES_MAX // 2}, max_length=ROWS_MAX)
-_SETTINGS = shown_as({"maxItems": ROWS_MAX})
+_POSITIONS = with_schema({"maxItems": bounds.PLACES_MAX // 2}, max_length=ROWS_MAX)
+_SETTINGS = with_schema({"maxItems": ROWS_MAX})
 SESSION_TIMEOUT_MS: Final = 10_000
 REBALANCE_TIMEOUT_MS: Final = 60_000
 ASSIGNED_BY: Final = "leader"
@@ -43,7 +43,7 @@ RESET_EDGES: Final = ("earliest", "latest")
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of bodies: other fields are refused."""
+    """Base of bodies; fields that are not declared are refused."""
 
 
 class PartitionPlace(Body, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class ResetPoint(Body, frozen=True, kw_only=True):
 class ResetBody(Body, frozen=True, kw_only=True):
     """New place of a group without members. Without topics and partitions: wherever the group has committed."""
 
-    to: Annotated[str, shown_as({"enum": [*RESET_EDGES]})] | ResetPoint
+    to: Annotated[str, with_schema({"enum": [*RESET_EDGES]})] | ResetPoint
     topics: Annotated[list[Text], Meta(max_length=ROWS_MAX)] | None = None
     partitions: Annotated[list[PartitionPlace], Meta(max_length=ROWS_MAX)] | None = None
     dry_run: bool | None = False
@@ -115,13 +115,15 @@ class JoinBody(Body, frozen=True, kw_only=True):
     member_id: Text | None = None
     instance_id: GroupText | None = None
     client_id: ClientId | None = None
-    session_timeout_ms: Annotated[Timeout, shown_as(bounds.SESSION_TIMEOUT)] | None = SESSION_TIMEOUT_MS
-    rebalance_timeout_ms: Annotated[Timeout, shown_as(bounds.REBALANCE_TIMEOUT)] | None = REBALANCE_TIMEOUT_MS
+    session_timeout_ms: Annotated[Timeout, with_schema(bounds.SESSION_TIMEOUT)] | None = SESSION_TIMEOUT_MS
+    rebalance_timeout_ms: Annotated[Timeout, with_schema(bounds.REBALANCE_TIMEOUT)] | None = REBALANCE_TIMEOUT_MS
     protocol_type: GroupText | None = PROTOCOL_TYPE
     protocols: Annotated[
-        list[ProtocolOfMember], shown_as({"maxItems": PROTOCOLS_MAX}, min_length=1, max_length=ROWS_MAX)
+        list[ProtocolOfMember], with_schema({"maxItems": PROTOCOLS_MAX}, min_length=1, max_length=ROWS_MAX)
     ]
-    assigned_by: Annotated[Literal["leader", "broker"], shown_as({"enum": ["leader", "broker"]})] | None = ASSIGNED_BY
+    assigned_by: Annotated[Literal["leader", "broker"], with_schema({"enum": ["leader", "broker"]})] | None = (
+        ASSIGNED_BY
+    )
 
 
 class AssignmentOfMember(Body, frozen=True, kw_only=True):
@@ -173,8 +175,8 @@ class ProducerFields(Body, frozen=True, kw_only=True):
 class SubscribeBody(Body, frozen=True, kw_only=True):
     """Topics, which need not exist, or a pattern: RE2's, for whole names."""
 
-    topics: Annotated[list[Text], shown_as(bounds.SUBSCRIBED_TOPICS, max_length=ROWS_MAX)] | None = None
-    topic_pattern: Annotated[str, shown_as(bounds.TOPIC_PATTERN, max_length=TEXT_LENGTH_MAX)] | None = None
+    topics: Annotated[list[Text], with_schema(bounds.SUBSCRIBED_TOPICS, max_length=ROWS_MAX)] | None = None
+    topic_pattern: Annotated[str, with_schema(bounds.TOPIC_PATTERN, max_length=TEXT_LENGTH_MAX)] | None = None
 
 
 class PartitionsBody(Body, frozen=True, kw_only=True):
@@ -199,7 +201,7 @@ class PositionOffset(PartitionPlace, frozen=True, kw_only=True):
 class PositionTime(PartitionPlace, frozen=True, kw_only=True):
     """Time from which on an instance reads; `metadata` is ignored."""
 
-    timestamp: Annotated[Any, shown_as(bounds.TIMESTAMP)]
+    timestamp: Annotated[Any, with_schema(bounds.TIMESTAMP)]
     metadata: Any = None
 
 
@@ -221,7 +223,7 @@ class ConsumedBody(Body, frozen=True, kw_only=True):
     """Records that were consumed; without offsets all that were delivered."""
 
     offsets: (
-        Annotated[list[ConsumedOffset], shown_as({"maxItems": bounds.PLACES_MAX}, min_length=1, max_length=ROWS_MAX)]
+        Annotated[list[ConsumedOffset], with_schema({"maxItems": bounds.PLACES_MAX}, min_length=1, max_length=ROWS_MAX)]
         | None
     ) = None
 
@@ -239,10 +241,10 @@ class SettingOfTopic(Body, frozen=True, kw_only=True):
 class NewTopicBody(Body, frozen=True, kw_only=True):
     """Topic to create; brokers are chosen."""
 
-    topic_name: Annotated[str, shown_as(bounds.NEW_TOPIC_NAME)]
-    partitions_count: Annotated[int, shown_as(bounds.PARTITIONS_COUNT)] | None = None
-    replication_factor: Annotated[int, shown_as(bounds.REPLICATION_FACTOR)] | None = None
-    replicas_assignments: Annotated[Any, shown_as({"enum": [None, []]})] = None
+    topic_name: Annotated[str, with_schema(bounds.NEW_TOPIC_NAME)]
+    partitions_count: Annotated[int, with_schema(bounds.PARTITIONS_COUNT)] | None = None
+    replication_factor: Annotated[int, with_schema(bounds.REPLICATION_FACTOR)] | None = None
+    replicas_assignments: Annotated[Any, with_schema({"enum": [None, []]})] = None
     configs: Annotated[list[SettingOfTopic], _SETTINGS] | None = None
     validate_only: bool = False
 
@@ -250,7 +252,7 @@ class NewTopicBody(Body, frozen=True, kw_only=True):
 class GrownTopicBody(Body, frozen=True, kw_only=True):
     """New number of partitions of a topic, above the present one."""
 
-    partitions_count: Annotated[int, shown_as(bounds.GROWN_PARTITIONS_COUNT)]
+    partitions_count: Annotated[int, with_schema(bounds.GROWN_PARTITIONS_COUNT)]
     validate_only: bool = False
 
 
@@ -274,7 +276,7 @@ class NewReplica(Body, frozen=True, kw_only=True):
     core: Any = None
 
 
-ReplicasBody: TypeAlias = Annotated[list[NewReplica], shown_as({"minItems": 1, "maxItems": REPLICAS_MAX})]
+ReplicasBody: TypeAlias = Annotated[list[NewReplica], with_schema({"minItems": 1, "maxItems": REPLICAS_MAX})]
 """Replicas that a partition shall have, the preferred leader first."""
 
 
@@ -288,11 +290,11 @@ class RecoveryBody(Body, frozen=True, kw_only=True):
 class ClusterSettingsBody(Body, frozen=True, kw_only=True):
     """Settings of the cluster to set, and those that have their default again."""
 
-    upsert: Annotated[dict[str, Any], shown_as(bounds.CLUSTER_SETTINGS)] = field(default_factory=dict)
-    remove: Annotated[list[str], shown_as(bounds.CLUSTER_SETTING_NAMES)] = field(default_factory=list)
+    upsert: Annotated[dict[str, Any], with_schema(bounds.CLUSTER_SETTINGS)] = field(default_factory=dict)
+    remove: Annotated[list[str], with_schema(bounds.CLUSTER_SETTING_NAMES)] = field(default_factory=list)
 
 
 class FeatureLevelBody(Body, frozen=True, kw_only=True):
     """Feature level to raise to; by default the highest that all brokers support."""
 
-    feature_level: Annotated[int, shown_as(bounds.FEATURE_LEVEL)] | UnsetType = UNSET
+    feature_level: Annotated[int, with_schema(bounds.FEATURE_LEVEL)] | UnsetType = UNSET

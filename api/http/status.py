@@ -1,4 +1,4 @@
-"""For operators and their programs: readiness, health, the cluster's id, its members and its picture.
+"""Handlers of the state of a broker and its cluster: readiness, health, cluster id, members, cluster view.
 
 Members (as gossip has them) and the picture are answered from the state of this broker, without a request to another
 one; the picture is cheap to poll, by `If-None-Match`. The rest is in `admin`.
@@ -20,7 +20,7 @@ _KNOWN = parameter("header", "If-None-Match", string(), "Tags of answers that th
 
 
 class StatusHandlers(Handlers):
-    """GET /v1/status/ready, /v1/cluster/health_overview, /v1/cluster/uuid, /v1/cluster/members, /v1/cluster_view."""
+    """Handlers of /v1/status/ready and /v1/cluster/health_overview, /uuid and /members, and of /v1/cluster_view."""
 
     @HttpEndpoint(
         "GET /v1/status/ready",
@@ -76,11 +76,11 @@ class StatusHandlers(Handlers):
         picture = await self._broker.cluster_view()
         tag = f'"{picture.tag}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if _matches(header(request, "If-None-Match") or "", tag):
+        if _has_tag(header(request, "If-None-Match") or "", tag):
             return web.Response(status=304, headers=headers)
         return answer_with(picture.body, JSON_TYPE, headers)
 
 
-def _matches(known: str, tag: str) -> bool:
-    """Return whether the `ETag` of the caller is the present one."""
+def _has_tag(known: str, tag: str) -> bool:
+    """Return whether `If-None-Match` contains the present `ETag`."""
     return any(each.strip().removeprefix("W/") in (tag, "*") for each in known.split(","))

@@ -1,4 +1,4 @@
-"""Topics as the REST Proxy's v2 shows them: to look at. Creating and changing them is v3's (`clusters`)."""
+"""Handlers that describe topics in the format of the REST Proxy's v2; `clusters` has those that change topics."""
 
 from aiohttp import web
 
@@ -15,7 +15,7 @@ from raftlog.values.value import UNSET, leader_number
 
 
 class TopicHandlers(Handlers):
-    """GET /topics, /topics/{t}, /topics/{t}/partitions[/{p}], /brokers."""
+    """Handlers of GET /topics, /topics/{t}, /topics/{t}/partitions[/{p}], /brokers."""
 
     kind = tag = "topics"
 
@@ -28,20 +28,22 @@ class TopicHandlers(Handlers):
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a topic with settings and partitions."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
-        partitions = [_shown(partition) for partition in described.partitions]
+        partitions = [_describe_partition(partition) for partition in described.partitions]
         return value_answer(TopicDescription(described.name, described.config, partitions))
 
     @HttpEndpoint("GET /topics/{topic}/partitions", list[PartitionDescription])
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the partitions of a topic."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
-        return value_answer([_shown(partition) for partition in described.partitions])
+        return value_answer([_describe_partition(partition) for partition in described.partitions])
 
     @HttpEndpoint("GET /topics/{topic}/partitions/{partition}", PartitionDescription)
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a partition."""
         deadline = target.deadline()
-        return value_answer(_shown(await find_partition(self._broker, target.args[0], target.args[1], deadline)))
+        return value_answer(
+            _describe_partition(await find_partition(self._broker, target.args[0], target.args[1], deadline))
+        )
 
     @HttpEndpoint("GET /brokers", BrokerIds, (), tag="operators")
     async def broker_ids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -58,7 +60,7 @@ async def find_partition(broker: Broker, topic: str, number_text: str, deadline:
     return partitions[number]
 
 
-def _shown(partition: PartitionState) -> PartitionDescription:
+def _describe_partition(partition: PartitionState) -> PartitionDescription:
     return PartitionDescription(
         partition=partition.partition,
         leader_id=leader_number(partition.leader),

@@ -1,4 +1,4 @@
-"""The objects of Confluent's v3 API. Pure: descriptions in, declared values out."""
+"""Objects of Confluent's v3 API. Pure: descriptions in, declared values out."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ def cluster_url(base: str, cluster_id: str) -> str:
 
 
 def object_list(kind: str, url: str, data: Sequence[T]) -> ObjectList[T]:
-    """Return a list object."""
+    """Return a list of objects as a v3 object."""
     return ObjectList(kind=kind, metadata=ListMetadata(url), data=data)
 
 
@@ -82,6 +82,6 @@ def partition(topic_url: str, cluster_id: str, topic_name: str, described: Parti
 
 
 def _head(kind: str, url: str, cluster_id: str, name: str = "") -> dict[str, Any]:
-    """Return the members with which every object begins."""
+    """Return the members with which every v3 object begins."""
     metadata = ResourceMetadata(url, f"crn:///kafka={cluster_id}{name}")
     return {"kind": kind, "metadata": metadata, "cluster_id": cluster_id}

@@ -392,8 +392,8 @@ async def test_progress_is_reported_line_by_line(api):
 
 async def test_a_sender_that_reads_no_progress_is_not_blocked(api, monkeypatch):
     """The progress lines are padded, so that they exceed every socket buffer."""
-    inner = StreamReport.shown
-    monkeypatch.setattr(StreamReport, "shown", lambda report: inner(report) | {"padding": "x" * 100_000})
+    inner = StreamReport.as_json
+    monkeypatch.setattr(StreamReport, "as_json", lambda report: inner(report) | {"padding": "x" * 100_000})
     monkeypatch.setattr(ndjson_ingest, "BLOCK_BYTES_MAX", 200)
     await api.create_topic()
     reader, writer = await asyncio.open_connection(*api.address)

@@ -9,7 +9,7 @@ import pytest
 
 import raftlog
 from raftlog import errors
-from raftlog.api.client_listener import connections_within, shared_connections
+from raftlog.api.client_listener import divide_connections, limit_connections
 from raftlog.api.http.server.server import HttpServer
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.values.error_codes import status_and_code
@@ -141,17 +141,17 @@ async def test_a_connection_over_the_limit_is_refused_and_others_continue(start_
 
 def test_descriptors_are_reserved_for_the_log(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (4_096, 4_096))
-    assert connections_within(10_000, 512) == 4_096 - 512 - 256
-    assert connections_within(100, 512) == 100
-    assert shared_connections(10_000, 10_000, 0, 512) == (3_328, 10_000)
-    assert shared_connections(10_000, 10_000, 1, 512) == (832, 2_496)
-    assert shared_connections(10_000, 10_000, 2, 512) == (832, 1_248)
-    assert shared_connections(10_000, 100, 2, 512) == (3_128, 100)
-    assert shared_connections(100, 200, 2, 512) == (100, 200)
+    assert limit_connections(10_000, 512) == 4_096 - 512 - 256
+    assert limit_connections(100, 512) == 100
+    assert divide_connections(10_000, 10_000, 0, 512) == (3_328, 10_000)
+    assert divide_connections(10_000, 10_000, 1, 512) == (832, 2_496)
+    assert divide_connections(10_000, 10_000, 2, 512) == (832, 1_248)
+    assert divide_connections(10_000, 100, 2, 512) == (3_128, 100)
+    assert divide_connections(100, 200, 2, 512) == (100, 200)
     monkeypatch.setattr(resource, "getrlimit", lambda which: (512, 512))
-    assert connections_within(10_000, 512) == 128
+    assert limit_connections(10_000, 512) == 128
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1_048_576, 1_048_576))
-    assert connections_within(10_000, 512) == 10_000
+    assert limit_connections(10_000, 512) == 10_000
 
 
 async def test_the_links_of_the_root_document_work(api):

@@ -1,4 +1,4 @@
-"""Requests of operators below /v1, in the format of Redpanda's admin API.
+"""Operators' requests below /v1, in the format of Redpanda's admin API.
 
 Grouped by noun; `reading` parses what requests have in common, and answers are values of `raftlog.values`. Any
 broker answers any of them except those about itself (its own replicas, maintenance without a node id, log

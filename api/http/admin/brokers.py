@@ -1,4 +1,4 @@
-"""Brokers: their state; decommission, recommission, and maintenance, also of the broker that is asked."""
+"""Handlers for brokers: state, decommission, recommission and maintenance mode."""
 
 import asyncio
 from functools import partial
@@ -32,14 +32,14 @@ _ASK_MS: Final = 1_500
 
 
 class BrokerHandlers(Handlers):
-    """Brokers, their disks, decommission and maintenance."""
+    """Handlers for the state of brokers, their disks, decommission and maintenance mode."""
 
     @HttpEndpoint("GET /v1/brokers", list[BrokerDescription])
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return all brokers of the cluster."""
         deadline = target.deadline()
         found = await self._broker.brokers(deadline=deadline)
-        return value_answer(await asyncio.gather(*(self._shown(each, deadline) for each in found)))
+        return value_answer(await asyncio.gather(*(self._with_maintenance_status(each, deadline) for each in found)))
 
     @HttpEndpoint(f"GET {_BROKER}", BrokerDescription)
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -47,7 +47,7 @@ class BrokerHandlers(Handlers):
         number, deadline = node_of(target), target.deadline()
         for one in await self._broker.brokers(deadline=deadline):
             if one.node_id == number:
-                return value_answer(await self._shown(one, deadline))
+                return value_answer(await self._with_maintenance_status(one, deadline))
         raise UnknownBroker(f"there is no broker {number}")
 
     @HttpEndpoint("GET /v1/broker_uuids", list[BrokerUuid])
@@ -82,7 +82,9 @@ class BrokerHandlers(Handlers):
     @_PROGRESS(f"GET {_BROKER}/maintenance")
     async def maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the progress of the maintenance of a broker."""
-        found = await self._broker.operations.brokers.maintenance(self._node(target), deadline=target.deadline())
+        found = await self._broker.operations.brokers.maintenance(
+            self._node_of_path(target), deadline=target.deadline()
+        )
         return value_answer(found, version=found.version)
 
     @_ORDER("PUT /v1/maintenance", name="ownMaintenanceBegin", summary=f"Begin the maintenance of {_OWN}.")
@@ -98,18 +100,18 @@ class BrokerHandlers(Handlers):
         return await self._set_maintenance(request, target, is_on=False)
 
     async def _set_maintenance(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:
-        node = self._node(target)
+        node = self._node_of_path(target)
         version = await self._broker.operations.brokers.set_maintenance(
             node, is_on, expected_version=expected_version(request, target), deadline=target.deadline()
         )
         return value_answer(RequestedMaintenance(node, is_on, version), version=version)
 
-    def _node(self, target: Target) -> int:
-        """Return the broker of the path, or this one."""
+    def _node_of_path(self, target: Target) -> int:
+        """Return the node id in the path, or that of this broker if the path has none."""
         return node_of(target) if target.args else self._broker.node_id
 
-    async def _shown(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
-        """Return the row, with the progress of a broker in maintenance if it answers."""
+    async def _with_maintenance_status(self, one: BrokerDescription, deadline: Deadline) -> BrokerDescription:
+        """Return the description of a broker; in maintenance mode with its progress, or with the error instead."""
         if not one.in_maintenance:
             return one
         deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))

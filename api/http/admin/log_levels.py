@@ -1,4 +1,4 @@
-"""GET and PUT /v1/config/log_level/{name}: how much this process logs, for a while or for good."""
+"""Handlers of GET and PUT /v1/config/log_level/{name}: log levels of this process, temporary or permanent."""
 
 import asyncio
 import logging
@@ -33,14 +33,14 @@ _EXPIRES: Final = in_query(
 
 
 class _Override(NamedTuple):
-    """Own level of a logger before an override, and the timer that restores it; `timer` is None when permanent."""
+    """Override of a logger's level: the level before, and the timer that restores it (None when permanent)."""
 
     before: int
     timer: asyncio.TimerHandle | None
 
 
 class LogLevelHandlers(Handlers):
-    """Handlers for the levels of this process's loggers: `raftlog` and those below it."""
+    """Handlers for the levels of the loggers of this process, `raftlog` and those below it."""
 
     def __init__(self, context: HandlerContext) -> None:
         super().__init__(context)
@@ -55,20 +55,21 @@ class LogLevelHandlers(Handlers):
     @HttpEndpoint(f"GET {_PATH}", LogLevel, (), fails=(400, 404), path=_NAME)
     async def log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the level of a logger of this broker."""
-        return self._shown(_known(target.args[0]))
+        return self._answer_level(_require_known(target.args[0]))
 
     @HttpEndpoint(f"PUT {_PATH}", LogLevel, (_LEVEL, _EXPIRES, "timeout"), fails=(400, 404), path=_NAME)
     async def set_log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Set the level of a logger of this broker for a time."""
-        name, text = _known(target.args[0]), target.query.get("level", "")
+        name, text = _require_known(target.args[0]), target.query.get("level", "")
         level = LEVELS.get(text)
         if level is None:
             raise HttpProblem(BAD_REQUEST, f"the query parameter 'level' is {text!r}; it can be {', '.join(LEVELS)}")
         target.timeout_ms()  # unused, but clients may send it with every request; an invalid one is refused
         self._override(name, level, query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
-        return self._shown(name)
+        return self._answer_level(name)
 
     def _override(self, name: str, level: int, expires_s: int) -> None:
+        """Set a level, and restore the former one after `expires_s` seconds (0: never)."""
         found = logging.getLogger(name)
         last = self._overrides.pop(name, None)
         if last is not None and last.timer is not None:
@@ -83,7 +84,7 @@ class LogLevelHandlers(Handlers):
         logging.getLogger(name).setLevel(self._overrides.pop(name).before)
         event(logger, "log_level_changed", modules=name, to=_level_of(name), expires_s=None)
 
-    def _shown(self, name: str) -> web.Response:
+    def _answer_level(self, name: str) -> web.Response:
         override = self._overrides.get(name)
         timer = override.timer if override is not None else None
         left_s = None if timer is None else max(0, round(timer.when() - asyncio.get_running_loop().time()))
@@ -98,7 +99,7 @@ def _is_raftlog_logger(name: str) -> bool:
     return name == ROOT or name.startswith(f"{ROOT}.")
 
 
-def _known(name: str) -> str:
+def _require_known(name: str) -> str:
     """Return the name of an existing logger; raises `HttpProblem` 404.
 
     A logger that does not exist is never made here: names would accumulate."""

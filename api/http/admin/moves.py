@@ -1,4 +1,4 @@
-"""Reassignments and leadership transfers: replicas of partitions, pending reassignments, and cancellation."""
+"""Handlers for reassignments and leadership transfers."""
 
 from aiohttp import web
 
@@ -32,7 +32,7 @@ _TARGET = in_query("target", NODE, "Node id of the next leader; without it, any 
 
 
 class MoveHandlers(Handlers):
-    """Handlers for reassignments and leadership transfers. Local replicas are those of the broker that answers."""
+    """Handlers for reassignments and leadership transfers; local replicas are those of the answering broker."""
 
     @HttpEndpoint(f"GET {_PARTITIONS}", list[LocalReplica])
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Parsing of common parts of operators' requests: deadline, names in the path, expected versions."""
+"""Parsers of the common parts of operators' requests: deadline, names in the path, expected versions."""
 
 import re
 from typing import Final
@@ -27,7 +27,7 @@ def node_id(text: str) -> int:
 
 
 def topic_in_namespace(target: Target) -> str:
-    """Return the topic of a path that begins with a namespace; there is one namespace."""
+    """Return the topic in a path below a namespace; raises `HttpProblem` for another namespace than `kafka`."""
     namespace, topic = target.args[:2]
     if namespace != NAMESPACE:
         raise HttpProblem(NOT_FOUND, f"there is no namespace {namespace!r}; topics are in {NAMESPACE!r}")
@@ -35,12 +35,12 @@ def topic_in_namespace(target: Target) -> str:
 
 
 def place_of(target: Target) -> tuple[str, int]:
-    """Return topic and partition of such a path."""
+    """Return the topic and the partition in a path below a namespace; raises `HttpProblem`."""
     return topic_in_namespace(target), partition_number(target.args[2])
 
 
 def expected_version(request: web.BaseRequest, target: Target) -> int | None:
-    """Return the version to compare a change with: `?expected_version=7` or `If-Match: "7"`. Raises `HttpProblem`."""
+    """Return the expected version, `?expected_version=7` or `If-Match: "7"`; None without one. Raises `HttpProblem`."""
     text, tag = target.query.get("expected_version"), header(request, "If-Match")
     asked = None if text is None else whole_number(text, "the query parameter 'expected_version'", 0, _VERSION_MAX)
     matched = _version_of(tag)

@@ -1,4 +1,4 @@
-"""Partitions of a topic, or of all topics, as their leaders see them."""
+"""Handlers for the partitions of a topic, or of all topics, as the leaders report them."""
 
 from aiohttp import web
 
@@ -18,21 +18,21 @@ _ONLY = in_query("topic", string(minLength=1), "Only this topic.")
 
 
 class PartitionHandlers(Handlers):
-    """GET /v1/partitions/kafka/{topic}[/{partition}], /v1/cluster/partitions."""
+    """Handlers of GET /v1/partitions/kafka/{topic}[/{partition}] and /v1/cluster/partitions."""
 
     @HttpEndpoint(f"GET {_TOPIC}", list[NamespacePartition])
     async def namespace_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the partitions of a topic."""
         topic = topic_in_namespace(target)
         described = await self._broker.describe_topic(topic, deadline=target.deadline())
-        return value_answer([_partition(topic, one) for one in described.partitions])
+        return value_answer([_to_partition(topic, one) for one in described.partitions])
 
     @HttpEndpoint(f"GET {_TOPIC}/{{partition}}", NamespacePartition)
     async def namespace_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a partition."""
         topic = topic_in_namespace(target)
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
-        return value_answer(_partition(topic, found))
+        return value_answer(_to_partition(topic, found))
 
     @HttpEndpoint("GET /v1/cluster/partitions", list[ListedPartition], (_ONLY, "timeout"))
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -44,10 +44,10 @@ class PartitionHandlers(Handlers):
             topics = await self._broker.describe_topics(deadline=deadline)
         else:
             topics = [await self._broker.describe_topic(only, deadline=deadline)]
-        return value_answer([_listed(topic.name, one) for topic in topics for one in topic.partitions])
+        return value_answer([_to_listed_partition(topic.name, one) for topic in topics for one in topic.partitions])
 
 
-def _listed(topic: str, one: PartitionState) -> ListedPartition:
+def _to_listed_partition(topic: str, one: PartitionState) -> ListedPartition:
     return ListedPartition(
         topic=topic,
         partition_id=one.partition,
@@ -57,8 +57,8 @@ def _listed(topic: str, one: PartitionState) -> ListedPartition:
     )
 
 
-def _replica(node: int, one: PartitionState) -> NamespaceReplica:
-    """Describe a replica; its lag is None when the leader has no information about it."""
+def _to_replica(node: int, one: PartitionState) -> NamespaceReplica:
+    """Return the description of a replica; its lag is None if the leader has no information about it."""
     is_in_sync = node in one.in_sync
     lag = next((each for each in one.behind if each.node_id == node), None)
     unknown = 0 if is_in_sync else None
@@ -72,13 +72,13 @@ def _replica(node: int, one: PartitionState) -> NamespaceReplica:
     )
 
 
-def _partition(topic: str, one: PartitionState) -> NamespacePartition:
+def _to_partition(topic: str, one: PartitionState) -> NamespacePartition:
     return NamespacePartition(
         topic=topic,
         partition_id=one.partition,
         status="done" if one.problem is None else "failed",
         leader_id=leader_number(one.leader),
-        replicas=[_replica(node, one) for node in one.replicas],
+        replicas=[_to_replica(node, one) for node in one.replicas],
         leader_epoch=one.leader_epoch,
         high_watermark=one.high_watermark,
         log_start_offset=one.log_start_offset,

@@ -1,4 +1,4 @@
-"""/v1/cluster_config: settings that all brokers follow at run time; /v1/features: the cluster's feature level."""
+"""Handlers of /v1/cluster_config, settings that all brokers follow at run time, and /v1/features, the feature level."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ class SettingHandlers(Handlers):
         The body is `{"upsert": {name: value}, "remove": [name]}`."""
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
         deadline = target.deadline()
-        upsert, remove = _changes(await self._bodies.read(request, ClusterSettingsBody))
+        upsert, remove = _parse_changes(await self._bodies.read(request, ClusterSettingsBody))
         version = await self._broker.operations.cluster.alter_cluster_config(
             upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
         )
@@ -88,11 +88,11 @@ class SettingHandlers(Handlers):
         if wanted is not None and 1 <= wanted <= levels.feature_level:
             return
         if wanted not in (None, levels.highest_known_by_all):
-            raise InvalidArgument(_level_refusal(wanted, levels))
+            raise InvalidArgument(_describe_refusal(wanted, levels))
         await self._broker.operations.cluster.finish_upgrade(deadline=deadline)
 
 
-def _level_refusal(wanted: int, levels: Features) -> str:
+def _describe_refusal(wanted: int, levels: Features) -> str:
     behind = [each for each in levels.brokers if each.level_max < wanted]
     levels_known = ", ".join(f"node {each.node_id} supports up to {each.level_max}" for each in behind)
     return (
@@ -101,7 +101,7 @@ def _level_refusal(wanted: int, levels: Features) -> str:
     )
 
 
-def _changes(body: ClusterSettingsBody) -> tuple[dict[str, Any], list[str]]:
+def _parse_changes(body: ClusterSettingsBody) -> tuple[dict[str, Any], list[str]]:
     """Return the settings to write and the names to remove; raises `HttpProblem`."""
     upsert, remove = body.upsert, body.remove
     if len(upsert) + len(remove) > CHANGES_MAX or any(len(name) > SETTING_TEXT_MAX for name in (*upsert, *remove)):

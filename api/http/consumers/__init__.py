@@ -1,1 +1,1 @@
-"""Consumer instances over HTTP, as in the REST Proxy."""
+"""Consumer instances over HTTP, as in Confluent's REST Proxy."""

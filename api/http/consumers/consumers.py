@@ -1,4 +1,4 @@
-"""Consumer instances as the REST Proxy's v2 has them: made, subscribed, assigned, deleted. Any broker takes any of it.
+"""Handlers that create, subscribe, assign and delete consumer instances, as in the REST Proxy's v2.
 
 `records` has their polls, `offsets` their positions and committed offsets.
 """
@@ -34,7 +34,7 @@ READ = partial(HttpEndpoint, headers=LEADER)
 
 
 class ConsumerHandlers(GroupAnswers):
-    """POST /consumers/{group}; DELETE …/instances/{instance}; …/subscription; …/assignments."""
+    """Handlers of POST /consumers/{group}, DELETE …/instances/{instance}, …/subscription and …/assignments."""
 
     kind = tag = "consumers"
 
@@ -58,7 +58,7 @@ class ConsumerHandlers(GroupAnswers):
         return self._answer(group, ConsumerInstance(name, self._base_uri(request, group, name)))
 
     def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
-        """Return the URI of an instance at the address of the request; every broker can serve the instance."""
+        """Return the URI of an instance, with the host of the request; every broker can serve the instance."""
         return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
 
     @DONE(f"DELETE {INSTANCE}")
@@ -111,18 +111,18 @@ class ConsumerHandlers(GroupAnswers):
 
 
 def instance_of(target: Target) -> tuple[str, str]:
-    """Group and name of the path."""
+    """Return the consumer group and the name of the instance in a path."""
     group, name = target.args
     return group, name
 
 
 def check_count(count: int, what: str) -> None:
-    """Raise `HttpProblem` when there are too many."""
+    """Raise `HttpProblem` if `count` exceeds `PLACES_MAX`; `what` names the rows in the error."""
     if count > PLACES_MAX:
         raise HttpProblem(EMPTY_REQUEST, f"{count} {what} in one request are too many; {PLACES_MAX} are possible")
 
 
 def places_of(rows: Sequence[PartitionPlace] | None) -> list[TopicPartition]:
-    """Return topics and partitions, possibly none. Raises `HttpProblem` for too many."""
+    """Return the topic and partition of each row. Raises `HttpProblem` for too many rows."""
     check_count(len(rows or ()), "partitions")
     return [each.place for each in rows or ()]

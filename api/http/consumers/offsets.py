@@ -1,4 +1,4 @@
-"""Positions of a consumer instance that a client sets, and offsets that it commits.
+"""Handlers that set the positions of a consumer instance, and commit and return its offsets.
 
 As in the REST Proxy, the offsets that a client *sends* to commit are those of records that it has consumed; the
 committed and returned offset is the next one, at which its group continues."""
@@ -31,7 +31,7 @@ _PARTITION = in_query("partition", NODE, "With `topic`.")
 
 
 class ConsumerOffsetHandlers(GroupAnswers):
-    """POST …/positions, …/positions/beginning, …/positions/end; POST and GET …/offsets."""
+    """Handlers of POST …/positions, …/positions/beginning, …/positions/end, and POST and GET …/offsets."""
 
     kind = tag = "consumers"
 
@@ -43,7 +43,9 @@ class ConsumerOffsetHandlers(GroupAnswers):
         "timestamps": [{"topic", "partition", "timestamp"}]}`."""
         body = await self._bodies.read(request, SeekBody)
         chosen = [ChosenPosition(row.place, offset=row.offset) for row in body.offsets or ()]
-        chosen += [ChosenPosition(row.place, timestamp_ms=_timestamp(row.timestamp)) for row in body.timestamps or ()]
+        chosen += [
+            ChosenPosition(row.place, timestamp_ms=_parse_timestamp(row.timestamp)) for row in body.timestamps or ()
+        ]
         return await self._seek(target, chosen)
 
     @DONE(f"POST {_POSITIONS}/beginning", body=PartitionsBody)
@@ -85,12 +87,12 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
         The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; by default all delivered records."""
         given = await self._bodies.read_if_any(request, ConsumedBody)
-        consumed = None if given is None else _consumed(given)
+        consumed = None if given is None else _parse_consumed_offsets(given)
         is_async = flag(target, "async")
         outcomes = await self._broker.consumers.commit(
             *instance_of(target), consumed, is_waited_for=not is_async, deadline=target.deadline()
         )
-        return self._answer(target.args[0], [_outcome(each) for each in outcomes])
+        return self._answer(target.args[0], [_describe_commit(each) for each in outcomes])
 
     @READ(f"GET {_OFFSETS}", InstanceOffsets, (_TOPIC, _PARTITION, "timeout"))
     async def consumer_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -100,11 +102,11 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
         Partitions are in the body, as in the REST Proxy, or, for clients whose GET has no body, one is in the
         query."""
-        partitions = await self._asked(request, target)
+        partitions = await self._read_requested_partitions(request, target)
         found = await self._broker.consumers.committed(*instance_of(target), partitions, deadline=target.deadline())
         return self._answer(target.args[0], InstanceOffsets([InstanceOffset(*each) for each in found]))
 
-    async def _asked(self, request: web.BaseRequest, target: Target) -> list[TopicPartition] | None:
+    async def _read_requested_partitions(self, request: web.BaseRequest, target: Target) -> list[TopicPartition] | None:
         topic, partition = target.query.get("topic"), target.query.get("partition")
         if (topic is None) != (partition is None):
             raise HttpProblem(BAD_REQUEST, "the query must have both 'topic' and 'partition', or none of them")
@@ -114,21 +116,21 @@ class ConsumerOffsetHandlers(GroupAnswers):
         return None if given is None else places_of(given.partitions)
 
 
-def _timestamp(value: Any) -> int:
+def _parse_timestamp(value: Any) -> int:
     try:
         return read_timestamp(value)
     except ValueError as error:
         raise HttpProblem(INVALID_JSON, str(error)) from None
 
 
-def _consumed(body: ConsumedBody) -> list[ConsumedRecord] | None:
+def _parse_consumed_offsets(body: ConsumedBody) -> list[ConsumedRecord] | None:
     if body.offsets is None:
         return None
     check_count(len(body.offsets), "offsets")
     return [ConsumedRecord(row.place, row.offset, row.metadata or "") for row in body.offsets]
 
 
-def _outcome(outcome: CommitOutcome) -> CommitResult:
+def _describe_commit(outcome: CommitOutcome) -> CommitResult:
     found = CommitResult(outcome.topic, outcome.partition, outcome.consumed, outcome.committed)
     if outcome.error is None:
         return found

@@ -1,4 +1,4 @@
-"""Poll of a consumer instance: GET of records, in the instance's own format.
+"""Handler of GET …/records of a consumer instance: poll in the instance's own format.
 
 An answer has the records of several partitions, those of a partition in their order. The coordinator chooses
 them and returns stored batches; they become JSON here, a long answer while it is written.
@@ -16,13 +16,13 @@ from aiohttp import web
 from raftlog.api.codes import NOT_ACCEPTABLE
 from raftlog.api.http.consumers.consumers import INSTANCE, instance_of
 from raftlog.api.http.openapi.parts import integer, string
-from raftlog.api.http.records.json_records import JsonRecords, joined
+from raftlog.api.http.records.json_records import JsonRecords, join_objects
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.answers import answer_with
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.media import JSON_TYPE, Format, accepted_embedded
-from raftlog.api.http.server.paced_answer import PART_BYTES, copied_parts, send_parts
+from raftlog.api.http.server.paced_answer import PART_BYTES, copy_in_parts, send_parts
 from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import header
 from raftlog.api.http.server.routing import Target, query_int
@@ -44,7 +44,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class NoPosition(OffsetOutOfRange):
-    """Partition without a position for the instance, while its policy is `none`."""
+    """Error for a partition without a valid position, when auto.offset.reset is `none`."""
 
     def __init__(self, moved: MovedPosition) -> None:
         super().__init__(moved.at, moved.beginning, moved.end)
@@ -110,19 +110,19 @@ class ConsumerRecordHandlers(GroupAnswers):
         for moved in delivery.moved:
             if moved.to is None:
                 raise NoPosition(moved)
-        content_type, resets = accepted[_FORMATS[delivery.format]], _resets(delivery.moved)
+        content_type, resets = accepted[_FORMATS[delivery.format]], _format_resets(delivery.moved)
         async with aclosing(self._parts(delivery, memory)) as parts:
-            begin = [part async for part in _first(parts, 2)]
+            begin = [part async for part in _take_parts(parts, 2)]
             response = self._with_coordinator(answer_with(begin[0], content_type, resets), target.args[0])
             if len(begin) == 1:
                 return response
             headers = {name: response.headers[name] for name in response.headers if name != "Content-Length"}
-            return await send_parts(request, 200, headers, _continued(begin, parts))
+            return await send_parts(request, 200, headers, _chain_parts(begin, parts))
 
     async def _poll_while_connected(
         self, request: web.BaseRequest, target: Target, wait_ms: int, max_bytes: int, formats: Sequence[str]
     ) -> PollDelivery:
-        """Poll until the client closes its connection; then no positions move."""
+        """Poll; when the client disconnects, cancel the poll, so that no position moves."""
         polling = self._broker.consumers.poll(
             *instance_of(target), wait_ms=wait_ms, max_bytes=max_bytes, formats=formats
         )
@@ -134,7 +134,7 @@ class ConsumerRecordHandlers(GroupAnswers):
             poll.cancel()
 
     async def _parts(self, delivery: PollDelivery, memory: AnswerMemory) -> AsyncGenerator[bytes]:
-        """Yield the JSON array in parts of about `PART_BYTES`."""
+        """Yield the JSON array of the records in parts of about `PART_BYTES`."""
         waiting: list[Buffer] = [b"["]
         size, separator = 0, b""
         for piece in delivery.pieces:
@@ -142,10 +142,10 @@ class ConsumerRecordHandlers(GroupAnswers):
             for batch in piece.batches:
                 async with aclosing(encoder.slices(batch, piece.offset, piece.end)) as slices:
                     async for slice_ in slices:
-                        waiting += (separator, joined(slice_, b","))
+                        waiting += (separator, join_objects(slice_, b","))
                         size, separator = size + len(waiting[-1]), b","
                         if size >= PART_BYTES:
-                            async for part in copied_parts(waiting):
+                            async for part in copy_in_parts(waiting):
                                 yield part
                             waiting, size = [], 0
                         await asyncio.sleep(0)
@@ -153,21 +153,21 @@ class ConsumerRecordHandlers(GroupAnswers):
         yield b"".join(waiting)
 
 
-async def _first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+async def _take_parts(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
     while count and (part := await anext(parts, None)) is not None:
         yield part
         count -= 1
 
 
-async def _continued(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _chain_parts(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     for part in begin:
         yield part
     async for part in parts:
         yield part
 
 
-def _resets(moved: Sequence[MovedPosition]) -> dict[str, str]:
-    """Return the header of positions that the reset policy changed: `topic/partition from->to`."""
+def _format_resets(moved: Sequence[MovedPosition]) -> dict[str, str]:
+    """Return the header with the positions that the reset policy changed, as `topic/partition from->to`."""
     if not moved:
         return {}
     shown = [f"{each.topic}/{each.partition} {each.at}->{Offset(each.to or 0)}" for each in moved[:_RESETS_MAX]]

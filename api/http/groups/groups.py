@@ -1,4 +1,4 @@
-"""Consumer groups in raftlog's own format: names, committed offsets, and changes of them by operators."""
+"""Handlers for consumer groups in raftlog's own format: names, committed offsets, and their change by operators."""
 
 from aiohttp import web
 
@@ -19,7 +19,7 @@ _TOPIC = in_query("topic", TEXT, "Name of the topic.", is_required=True)
 
 
 class GroupHandlers(GroupAnswers):
-    """GET /groups; GET, POST and DELETE /groups/{group}/offsets; POST …/offsets/reset."""
+    """Handlers of GET /groups, of GET, POST and DELETE /groups/{group}/offsets, and of POST …/offsets/reset."""
 
     kind = tag = "groups"
 
@@ -34,7 +34,7 @@ class GroupHandlers(GroupAnswers):
 
         A group without any has an empty list and no error."""
         group = target.args[0]
-        return self._offsets(group, await self._broker.groups.committed(group, deadline=target.deadline()))
+        return self._answer_offsets(group, await self._broker.groups.committed(group, deadline=target.deadline()))
 
     @HttpEndpoint(
         f"POST {_OFFSETS}",
@@ -44,15 +44,15 @@ class GroupHandlers(GroupAnswers):
         headers=LEADER,
     )
     async def commit_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Commit offsets: of a member as they are, otherwise a watermark that only rises.
+        """Commit offsets: those of a group member as given, others only if they exceed the committed ones.
 
         The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?,
         "instance_id"?}`."""
         body = await self._bodies.read(request, CommitBody)
         group = target.args[0]
-        member = _member(body)
-        offsets = _commits(body, member)
-        return self._offsets(
+        member = _parse_member(body)
+        offsets = _parse_commits(body, member)
+        return self._answer_offsets(
             group, await self._broker.groups.commit(group, offsets, member=member, deadline=target.deadline())
         )
 
@@ -79,7 +79,7 @@ class GroupHandlers(GroupAnswers):
         dry_run = bool(body.dry_run)
         done = await self._broker.groups.reset(
             target.args[0],
-            _reset_to(body.to),
+            _parse_reset_point(body.to),
             topics=body.topics or (),
             partitions=[each.place for each in body.partitions or ()],
             dry_run=dry_run,
@@ -87,19 +87,19 @@ class GroupHandlers(GroupAnswers):
         )
         return value_answer(OffsetsReset(done, dry_run))
 
-    def _offsets(self, group: str, committed: Committed) -> web.Response:
+    def _answer_offsets(self, group: str, committed: Committed) -> web.Response:
         rows = [
-            CommittedPartition(topic, partition, found.offset, found.metadata, _known(found.leader_epoch))
+            CommittedPartition(topic, partition, found.offset, found.metadata, _epoch_or_none(found.leader_epoch))
             for (topic, partition), found in sorted(committed.items())
         ]
         return self._answer(group, GroupOffsets(rows))
 
 
-def _known(value: int) -> int | None:
+def _epoch_or_none(value: int) -> int | None:
     return None if value < 0 else value
 
 
-def _commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
+def _parse_commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
     """Return one commit for each partition: the last row with a member's identity, otherwise the greatest offset."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
     for row in body.offsets:
@@ -110,7 +110,7 @@ def _commits(body: CommitBody, member: MemberIdentity | None) -> dict[TopicParti
     return offsets
 
 
-def _member(body: CommitBody) -> MemberIdentity | None:
+def _parse_member(body: CommitBody) -> MemberIdentity | None:
     if body.member_id is None and body.generation is None and body.instance_id is None:
         return None
     if body.member_id is None or body.generation is None:
@@ -118,7 +118,7 @@ def _member(body: CommitBody) -> MemberIdentity | None:
     return MemberIdentity(body.member_id, body.generation, body.instance_id)
 
 
-def _reset_to(to: str | ResetPoint) -> ResetTo:
+def _parse_reset_point(to: str | ResetPoint) -> ResetTo:
     if isinstance(to, str):
         if to in RESET_EDGES:
             return ResetTo(edge=to)

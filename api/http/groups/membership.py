@@ -1,4 +1,4 @@
-"""Consumer group protocol over HTTP: Kafka's join, sync, heartbeat and leave.
+"""Handlers of the consumer group protocol over HTTP: Kafka's join, sync, heartbeat and leave.
 
 Subscriptions and assignments are Kafka's own bytes, as base64, and are not decoded here. Three of the four wait:
 a join for the others, a sync for the group leader, a heartbeat for a rebalance. When the server stops they are
@@ -48,7 +48,7 @@ _GROUP = "/groups/{group}"
 
 
 class GroupMembershipHandlers(GroupAnswers):
-    """POST /groups/{group}/join, /sync, /heartbeat, /leave."""
+    """Handlers of POST /groups/{group}/join, /sync, /heartbeat and /leave."""
 
     kind, tag = "membership", "groups"
 
@@ -61,7 +61,7 @@ class GroupMembershipHandlers(GroupAnswers):
         Raises 50304 at the deadline, which also removes a new member."""
         body = await self._bodies.read(request, JoinBody)
         group = target.args[0]
-        join = _join(group, body, caller_of(request))
+        join = _parse_join(group, body, caller_of(request))
         joined = await self._wait_for(
             request,
             self._broker.groups.join(join, deadline=target.deadline()),
@@ -74,11 +74,11 @@ class GroupMembershipHandlers(GroupAnswers):
 
     @HttpEndpoint(f"POST {_GROUP}/sync", Synced, body=SyncBody, text="The assignment.", headers=LEADER)
     async def sync_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the assignment of a member; the group leader sends those of all."""
+        """Return the assignment of a group member; the group leader sends the assignments of all members."""
         body = await self._bodies.read(request, SyncBody)
         group = target.args[0]
         assignments = tuple((row.member_id, row.assignment) for row in body.assignments or ())
-        sync = Sync(group, *_member(body), assignments)
+        sync = Sync(group, *_parse_member(body), assignments)
         synced = await self._wait_for(
             request,
             self._broker.groups.sync(sync, deadline=target.deadline()),
@@ -90,13 +90,13 @@ class GroupMembershipHandlers(GroupAnswers):
 
     @HttpEndpoint(f"POST {_GROUP}/heartbeat", HeartbeatResult, body=HeartbeatBody, text="No rebalance.", headers=LEADER)
     async def heartbeat_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Keep the membership; the answer reports a rebalance.
+        """Keep a group member's session alive; the answer reports a rebalance.
 
         The deadline counts from the end of `wait_ms`."""
         body = await self._bodies.read(request, HeartbeatBody)
         group = target.args[0]
         wait_ms = body.wait_ms or 0
-        heartbeat = GroupHeartbeat(group, *_member(body), wait_ms)
+        heartbeat = GroupHeartbeat(group, *_parse_member(body), wait_ms)
         await self._wait_for(
             request,
             self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + target.timeout_ms())),
@@ -111,7 +111,7 @@ class GroupMembershipHandlers(GroupAnswers):
         group = target.args[0]
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)
         left = await self._broker.groups.leave(Leave(group, members), deadline=target.deadline())
-        return self._answer(group, LeaveResults([_left(row) for row in left]))
+        return self._answer(group, LeaveResults([_describe_leave(row) for row in left]))
 
     async def _wait_for(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
         """Return the result of `waiting`; raises `error` when the server stops or the client disconnects.
@@ -128,7 +128,7 @@ class GroupMembershipHandlers(GroupAnswers):
             task.cancel()
 
 
-def _join(group: str, body: JoinBody, caller: Caller) -> Join:
+def _parse_join(group: str, body: JoinBody, caller: Caller) -> Join:
     return Join(
         group,
         body.member_id or "",
@@ -144,11 +144,11 @@ def _join(group: str, body: JoinBody, caller: Caller) -> Join:
     )
 
 
-def _member(body: MemberBody) -> tuple[str, int, str | None]:
+def _parse_member(body: MemberBody) -> tuple[str, int, str | None]:
     return body.member_id, body.generation, body.instance_id
 
 
-def _left(row: LeftMember) -> Left:
+def _describe_leave(row: LeftMember) -> Left:
     error = row.error
     if error is None:
         return Left(row.member_id, row.instance_id)

@@ -1,10 +1,10 @@
-"""Consumer groups in the format of Confluent's v3 API: members, lag, and deletion."""
+"""Handlers for consumer groups in the format of Confluent's v3 API: members, lag, and deletion."""
 
 from aiohttp import web
 
 from raftlog.api.codes import NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http.clusters import V3Handlers
-from raftlog.api.http.groups.v3_shapes import GroupShapes, assigned
+from raftlog.api.http.groups.v3_shapes import GroupShapes, list_assigned_partitions
 from raftlog.api.http.server.answers import no_content, value_answer
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import GroupAnswers
@@ -36,7 +36,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
     @HttpEndpoint(f"GET {_GROUPS}", ObjectList[GroupDescription])
     async def consumer_groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the groups."""
-        shapes = self._shapes(request)
+        shapes = self._make_shapes(request)
         listings = await self._broker.groups.listings(deadline=target.deadline())
         return value_answer(
             object_list("KafkaConsumerGroupList", shapes.groups_url, [shapes.group(listing) for listing in listings])
@@ -47,7 +47,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         """Return a group."""
         group = target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
-        return self._answer(group, self._shapes(request).group(described))
+        return self._answer(group, self._make_shapes(request).group(described))
 
     @HttpEndpoint(f"DELETE {_GROUP}")
     async def delete_consumer_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -58,7 +58,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
     @HttpEndpoint(f"GET {_GROUP}/consumers", ObjectList[ConsumerDescription])
     async def consumers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the members of a group."""
-        shapes, group = self._shapes(request), target.args[1]
+        shapes, group = self._make_shapes(request), target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         data = [shapes.consumer(group, member) for member in described.members]
         return self._answer(group, object_list("KafkaConsumerList", shapes.url(group) + "/consumers", data))
@@ -66,16 +66,16 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
     @HttpEndpoint(f"GET {_CONSUMER}", ConsumerDescription)
     async def consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a member of a group."""
-        member = await self._member(target)
-        return self._answer(target.args[1], self._shapes(request).consumer(target.args[1], member))
+        member = await self._find_member(target)
+        return self._answer(target.args[1], self._make_shapes(request).consumer(target.args[1], member))
 
     @HttpEndpoint(f"GET {_CONSUMER}/assignments", ObjectList[ConsumerAssignment])
     async def consumer_assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the partitions of a member."""
-        shapes, group = self._shapes(request), target.args[1]
-        member = await self._member(target)
+        shapes, group = self._make_shapes(request), target.args[1]
+        member = await self._find_member(target)
         url = shapes.assignments_url(group, member.member_id)
-        data = [shapes.assignment(group, member.member_id, *place) for place in assigned(member)]
+        data = [shapes.assignment(group, member.member_id, *place) for place in list_assigned_partitions(member)]
         return self._answer(group, object_list("KafkaConsumerAssignmentList", url, data))
 
     @HttpEndpoint(f"GET {_CONSUMER}/assignments/{_PLACE}", ConsumerAssignment)
@@ -83,21 +83,21 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         """Return a partition of a member."""
         _, group, member_id, topic, number = target.args
         place = (topic, partition_number(number))
-        if place not in assigned(await self._member(target)):
+        if place not in list_assigned_partitions(await self._find_member(target)):
             raise HttpProblem(UNKNOWN_V3, f"member {member_id} of group {group} is not assigned {topic}/{number}")
-        return self._answer(group, self._shapes(request).assignment(group, member_id, *place))
+        return self._answer(group, self._make_shapes(request).assignment(group, member_id, *place))
 
     @HttpEndpoint(f"GET {_GROUP}/lag-summary", GroupLagSummary)
     async def lag_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return a summary of the group's lag."""
         group = target.args[1]
-        return self._answer(group, self._shapes(request).lag_summary(group, await self._lags(target)))
+        return self._answer(group, self._make_shapes(request).lag_summary(group, await self._read_lags(target)))
 
     @HttpEndpoint(f"GET {_GROUP}/lags", ObjectList[PartitionLag])
     async def lags(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Return the lag by partition."""
-        shapes, group = self._shapes(request), target.args[1]
-        data = [shapes.lag(group, found) for found in await self._lags(target)]
+        shapes, group = self._make_shapes(request), target.args[1]
+        data = [shapes.lag(group, found) for found in await self._read_lags(target)]
         return self._answer(group, object_list("KafkaConsumerLagList", shapes.url(group) + "/lags", data))
 
     @HttpEndpoint(f"GET {_GROUP}/lags/{_PLACE}", PartitionLag)
@@ -106,13 +106,13 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
         _, group, topic, number = target.args
         partition = partition_number(number)
         found = next(
-            (lag for lag in await self._lags(target) if (lag.topic, lag.partition) == (topic, partition)), None
+            (lag for lag in await self._read_lags(target) if (lag.topic, lag.partition) == (topic, partition)), None
         )
         if found is None:
             raise HttpProblem(UNKNOWN_V3, f"group {group} has no committed offset in {topic}/{partition}")
-        return self._answer(group, self._shapes(request).lag(group, found))
+        return self._answer(group, self._make_shapes(request).lag(group, found))
 
-    async def _member(self, target: Target) -> MemberDescription:
+    async def _find_member(self, target: Target) -> MemberDescription:
         group, member_id = target.args[1:3]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         found = next((member for member in described.members if member.member_id == member_id), None)
@@ -120,9 +120,9 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
             raise HttpProblem(NOT_FOUND, f"group {group} has no member {member_id!r}")
         return found
 
-    async def _lags(self, target: Target) -> list[LagReport]:
+    async def _read_lags(self, target: Target) -> list[LagReport]:
         return await self._broker.groups.lag(target.args[1], deadline=target.deadline())
 
-    def _shapes(self, request: web.BaseRequest) -> GroupShapes:
+    def _make_shapes(self, request: web.BaseRequest) -> GroupShapes:
         cluster_id = self._broker.cluster_id
         return GroupShapes(cluster_url(base_url(request), cluster_id), cluster_id)

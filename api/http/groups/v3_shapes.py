@@ -29,7 +29,7 @@ _STATES: Final[dict[str, GroupStateName]] = {
 
 
 class GroupShapes:
-    """Objects of the groups of one cluster; `cluster_url` has the host that the client used."""
+    """Builder of v3 objects for the consumer groups of one cluster; `cluster_url` has the host of the request."""
 
     def __init__(self, cluster_url: str, cluster_id: str) -> None:
         self.groups_url = f"{cluster_url}/consumer-groups"
@@ -62,7 +62,7 @@ class GroupShapes:
             instance_id=member.instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            partition_rows=[GroupPartition(*place) for place in assigned(member)],
+            partition_rows=[GroupPartition(*place) for place in list_assigned_partitions(member)],
             assignments=Related(self.assignments_url(group, member.member_id)),
         )
 
@@ -131,8 +131,8 @@ class GroupShapes:
         return f"{self._cluster_url}/topics/{_segment(topic)}/partitions/{partition}"
 
 
-def assigned(member: MemberDescription) -> list[tuple[str, int]]:
-    """Return topics and partitions of a member, sorted."""
+def list_assigned_partitions(member: MemberDescription) -> list[tuple[str, int]]:
+    """Return the topics and partitions that are assigned to a group member, sorted."""
     return sorted((topic, partition) for topic, partitions in member.assignment.items() for partition in partitions)
 
 

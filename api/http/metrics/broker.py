@@ -1,4 +1,4 @@
-"""Metrics of a broker: its records, its replicas, its part in the cluster.
+"""Metrics of a broker: its records, its replicas, and its state in the cluster.
 
 Figures of replicas come from a pass over all of them (`Figures`); the rest is counted as it happens."""
 
@@ -29,16 +29,16 @@ _COUNTERS: Final = {
 
 
 def broker_families(broker: Broker) -> Iterator[Metric]:
-    """Yield totals, and the broker's part in the cluster."""
+    """Yield the metric families of totals, and of the broker's state in the cluster."""
     for name, text in _COUNTERS.items():
         yield counter(name, text, getattr(broker.measuring.counters, name))
-    yield from _catch_up(broker)
-    yield from _compaction(broker)
-    yield from _elections(broker)
-    yield from _cluster(broker)
+    yield from _catch_up_families(broker)
+    yield from _compaction_families(broker)
+    yield from _election_families(broker)
+    yield from _cluster_families(broker)
 
 
-def _compaction(broker: Broker) -> Iterator[Metric]:
+def _compaction_families(broker: Broker) -> Iterator[Metric]:
     compacting = broker.measuring.driver.compactor
     saved = sum(each.bytes_before - each.bytes_after for each in compacting.done.values())
     yield counter("compaction_bytes", "Bytes that compaction read and wrote.", compacting.bytes_done)
@@ -46,7 +46,7 @@ def _compaction(broker: Broker) -> Iterator[Metric]:
     yield gauge("compaction_saved_bytes", "Bytes saved by the last compaction of each log of this broker.", saved)
 
 
-def _catch_up(broker: Broker) -> Iterator[Metric]:
+def _catch_up_families(broker: Broker) -> Iterator[Metric]:
     driver = broker.measuring.driver
     yield counters(
         "catch_up_bytes",
@@ -65,7 +65,7 @@ _ELECTIONS: Final = {
 }
 
 
-def _elections(broker: Broker) -> Iterator[Metric]:
+def _election_families(broker: Broker) -> Iterator[Metric]:
     for name, text in _ELECTIONS.items():
         yield counter(name, text, getattr(broker.measuring.leader_statistics, name))
     leaders = broker.measuring.leaders
@@ -75,7 +75,7 @@ def _elections(broker: Broker) -> Iterator[Metric]:
     yield counter("leadership_transfers_failed", text, leaders.transfers_failed)
 
 
-def _cluster(broker: Broker) -> Iterator[Metric]:
+def _cluster_families(broker: Broker) -> Iterator[Metric]:
     state, leader = broker.measuring.metadata.state, leader_number(broker.controller_id)
     row = state.broker_of(broker.measuring.replica)
     yield InfoMetricFamily(
@@ -112,7 +112,7 @@ _FIGURES: Final = {
 
 
 def figures_families(figures: Figures) -> Iterator[Metric]:
-    """Yield the families of figures from a pass over all groups."""
+    """Yield the metric families of figures that one pass over all Raft groups collects."""
     for name, (text, field) in _FIGURES.items():
         yield gauge(name, text, getattr(figures, field))
     replicas = figures.replicas

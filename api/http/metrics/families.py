@@ -1,4 +1,4 @@
-"""Metric families in one expression each; names get the prefix `raftlog_`."""
+"""Constructors of metric families; names get the prefix `raftlog_`."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias

@@ -15,15 +15,15 @@ _STATES: Final = (*(state.name.lower() for state in MemberState), UNKNOWN)
 
 
 def gossip_families(broker: Broker) -> Iterator[Metric]:
-    """Yield the families of gossip, with fixed words as labels. Nothing while gossip is off."""
+    """Yield the metric families of gossip, whose labels are fixed words; none while gossip is off."""
     counted = broker.measuring.gossip.counters()
     if counted is not None:
-        yield _members(broker)
-        yield from _traffic(counted)
-        yield from _protocol(counted)
+        yield _member_families(broker)
+        yield from _traffic_families(counted)
+        yield from _protocol_families(counted)
 
 
-def _members(broker: Broker) -> Metric:
+def _member_families(broker: Broker) -> Metric:
     counts = dict.fromkeys(_STATES, 0)
     for member in broker.measuring.gossip.members():
         counts[member.state] += 1
@@ -31,7 +31,7 @@ def _members(broker: Broker) -> Metric:
     return gauges("gossip_members", "Brokers by their state in gossip.", ["state"], by_state)
 
 
-def _traffic(agent: AgentCounters) -> Iterator[Metric]:
+def _traffic_families(agent: AgentCounters) -> Iterator[Metric]:
     for name, text, received, sent in (
         ("datagrams", "Datagrams of gossip.", agent.datagrams_in, agent.datagrams_out),
         ("bytes", "Bytes of datagrams and streams.", agent.bytes_in, agent.bytes_out),
@@ -48,7 +48,7 @@ def _traffic(agent: AgentCounters) -> Iterator[Metric]:
     )
 
 
-def _protocol(counted: AgentCounters) -> Iterator[Metric]:
+def _protocol_families(counted: AgentCounters) -> Iterator[Metric]:
     agent = counted.swim
     for name, text, value in (
         ("probes", "Members that were probed.", agent.probes),

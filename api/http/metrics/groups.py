@@ -1,4 +1,4 @@
-"""Metrics of the groups that this broker coordinates, bounded like those of partitions.
+"""Metrics of the consumer groups that this broker coordinates, with a bounded number of series.
 
 series of lag ≤ series of committed offsets ≤ partitions_max
 """
@@ -21,14 +21,14 @@ _LABELS: Final = ("group", "topic", "partition")
 
 
 def group_totals(broker: Broker) -> Iterator[Metric]:
-    """Yield the families of counters of consumer groups, and of consumer instances."""
+    """Yield the counters of consumer groups and of consumer instances."""
     for name, text in _COUNTERS.items():
         yield counter(name, text, getattr(broker.measuring.counters, name))
     yield gauge("consumer_instances", "Consumer instances on this broker.", len(broker.consumers))
 
 
 def group_families(figures: GroupFigures) -> Iterator[Metric]:
-    """Yield the families of the present state of consumer groups."""
+    """Yield the gauges of the present state of consumer groups."""
     by_state = [([state], count) for state, count in figures.by_state.items()]
     yield gauges("groups", "Consumer groups coordinated here, by state.", ["state"], by_state)
     yield gauge("group_members", "Members of the consumer groups coordinated here.", figures.members)

@@ -1,4 +1,4 @@
-"""Handler of GET /metrics; imports `metrics` with the first scrape."""
+"""Handler of GET /metrics; imports `metrics` at the first scrape."""
 
 import asyncio
 import importlib
@@ -14,7 +14,7 @@ from raftlog.api.http.server.routing import Target
 
 
 class MetricsHandlers(Handlers):
-    """Handler of scrapes."""
+    """Handler of GET /metrics."""
 
     _metrics: Any = None
 

@@ -22,7 +22,7 @@ _MEMORY: Final = (
 
 
 def http_families(request_metrics: RequestMetrics) -> Iterator[Metric]:
-    """Yield the families of requests, by status and by class of request."""
+    """Yield the metric families of requests, by status and by class of request."""
     responses = [([str(status)], count) for status, count in sorted(request_metrics.responses.items())]
     yield counters("http_responses", "Answers by HTTP status.", ["status"], responses)
     times = HistogramMetricFamily(
@@ -37,7 +37,7 @@ def http_families(request_metrics: RequestMetrics) -> Iterator[Metric]:
 
 
 def _memory_families(request_metrics: RequestMetrics) -> Iterator[Metric]:
-    """Yield the families of memory, by share of the memory budget."""
+    """Yield the metric families of memory, by share of the memory budget."""
     for family, name, text, field in _MEMORY:
         samples = [([share], getattr(budget, field)) for share, budget in request_metrics.memory.items()]
         yield family(f"memory_budget_{name}", text, ["share"], samples)

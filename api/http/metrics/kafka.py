@@ -1,4 +1,4 @@
-"""Metrics of the Kafka listeners, all of the process together; the counters are in `partitions.counters`."""
+"""Metrics of all Kafka listeners of the process together; `partitions.counters` has the counters."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from raftlog.partitions.broker import Broker
 
 
 def kafka_families(broker: Broker) -> Iterator[Metric]:
-    """Yield the families of requests, by Kafka's names of the APIs, and of connections."""
+    """Yield the metric families of requests, by Kafka's name of the API, and of connections."""
     kafka = broker.measuring.counters.kafka
     requests = [([api], count) for api, count in sorted(kafka.requests.items())]
     yield counters("kafka_requests", "Requests of Kafka clients.", ["api"], requests)

@@ -1,4 +1,4 @@
-"""Answer of `/metrics`: counters and gauges of other modules, as text for Prometheus. Nothing is kept here.
+"""Answer of `/metrics`: counters and gauges of other modules as text for Prometheus. Stores no counts itself.
 
 `SOURCES` registers the sources: functions in a module beside this one, from the broker to metric families. A
 source runs in one turn of the loop, so it may read dozens of objects, not thousands: families with a sample for
@@ -41,7 +41,7 @@ _SLICE: Final = 250
 
 
 class _Families(Collector):
-    """Some families, for the library's function that writes them."""
+    """Collector of given families, as the Prometheus client requires it for writing them."""
 
     def __init__(self, *families: Metric) -> None:
         self._families = families
@@ -61,10 +61,10 @@ class Metrics:
         """Return the text and its content type."""
         if self._rendering is None:
             self._rendering = asyncio.get_running_loop().create_task(self._render(), name="metrics")
-            self._rendering.add_done_callback(self._rendered)
+            self._rendering.add_done_callback(self._forget_rendering)
         return await asyncio.shield(self._rendering), "text/plain"
 
-    def _rendered(self, _: "asyncio.Task[bytes]") -> None:
+    def _forget_rendering(self, _: "asyncio.Task[bytes]") -> None:
         self._rendering = None
 
     async def _render(self) -> bytes:
@@ -94,7 +94,7 @@ class Metrics:
 
 
 def _parts(family: Metric) -> Iterator[Metric]:
-    """Yield the family in pieces of `_SLICE` samples."""
+    """Yield copies of the family with at most `_SLICE` samples each."""
     samples = family.samples
     if len(samples) <= _SLICE:
         yield family
@@ -106,5 +106,5 @@ def _parts(family: Metric) -> Iterator[Metric]:
 
 
 def _without_head(text: bytes) -> bytes:
-    """Return the text without the two lines that describe the family, for a piece that continues it."""
+    """Return the text of a piece without the two lines (HELP, TYPE) that describe the family."""
     return text.split(b"\n", 2)[2]

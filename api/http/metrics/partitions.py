@@ -1,4 +1,4 @@
-"""Metrics with a series for each partition or topic, bounded: thousands of partitions must not slow scrapes down.
+"""Metrics with a series for each partition or topic; their number is bounded, so that scrapes stay fast.
 
     series of partitions ≤ partitions_max · (3 + other members),   topics ≤ TOPICS_MAX, and one for all the others
 
@@ -36,7 +36,7 @@ _TOPIC: Final = {
 
 
 class TopicFigures(NamedTuple):
-    """Sums over the replicas of a topic here."""
+    """Sums over the replicas of one topic on this broker."""
 
     topic: str
     replicas: int
@@ -47,7 +47,7 @@ class TopicFigures(NamedTuple):
 
 
 def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) -> Iterator[Metric]:
-    """Yield the families of replicas, in the order of their topics; some families come in pieces."""
+    """Yield the metric families of replicas, in the order of topics; large families come in pieces."""
     shown = replicas[:partitions_max]
     yield gauge(
         "metrics_partitions_left_out",
@@ -59,14 +59,14 @@ def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) 
             rows = [([each.topic, str(each.partition)], getattr(each, name)) for each in part]
             yield gauges(f"partition_{name}", text, ["topic", "partition"], rows)
     for part in _parts(shown):
-        yield _lags(part)
+        yield _lag_family(part)
     topics = _topics(replicas)
     for name, text in _TOPIC.items():
         for some in _parts(topics):
             yield gauges(f"topic_{name}", text, ["topic"], [([each.topic], getattr(each, name)) for each in some])
 
 
-def _lags(part: Iterable[ReplicaFigures]) -> Metric:
+def _lag_family(part: Iterable[ReplicaFigures]) -> Metric:
     return gauges(
         "replica_lag_entries",
         "Lag of a follower, in entries, in the view of the leader here.",
@@ -76,14 +76,14 @@ def _lags(part: Iterable[ReplicaFigures]) -> Metric:
 
 
 def _topics(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
-    """Return the first topics, and all others as one."""
+    """Return the figures of the first topics, and the sum of all other topics in one row."""
     groups = groupby(replicas, key=attrgetter("topic"))
-    topics = [_sum(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]
+    topics = [_sum_topic(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]
     rest = [each for _, some in groups for each in some]
-    return [*topics, _sum(OTHERS, rest)] if rest else topics
+    return [*topics, _sum_topic(OTHERS, rest)] if rest else topics
 
 
-def _sum(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
+def _sum_topic(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
     return TopicFigures(
         name,
         len(replicas),
@@ -95,5 +95,5 @@ def _sum(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
 
 
 def _parts(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """Yield the rows in pieces, at least one, so that a family without series is described as well."""
+    """Yield the rows in pieces, at least one, so that a family without series is also described."""
     return (rows[at : at + PART] for at in range(0, max(1, len(rows)), PART))

@@ -15,15 +15,15 @@ _SYSTEM: Final = ProcessCollector(registry=None)
 
 
 def process_families(broker: Broker) -> Iterator[Metric]:
-    """Yield the families of the process as a whole, without those of groups."""
-    yield from _disk(broker)
-    yield from _queues(broker)
-    yield from _loop_holds()
-    yield from _latencies(broker)
+    """Yield the metric families of the whole process, without those of Raft groups."""
+    yield from _disk_families(broker)
+    yield from _queue_families(broker)
+    yield from _loop_hold_families()
+    yield from _latency_families(broker)
     yield from _SYSTEM.collect()
 
 
-def _disk(broker: Broker) -> Iterator[Metric]:
+def _disk_families(broker: Broker) -> Iterator[Metric]:
     driver = broker.measuring.driver
     try:
         free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
@@ -34,7 +34,7 @@ def _disk(broker: Broker) -> Iterator[Metric]:
     yield gauge("disk_full", "1 when records are refused because the disk is full.", driver.room.is_full)
 
 
-def _queues(broker: Broker) -> Iterator[Metric]:
+def _queue_families(broker: Broker) -> Iterator[Metric]:
     driver = broker.measuring.driver
     journal = driver.journal
     method = [([driver.disk.sync_method], 1)]
@@ -51,7 +51,7 @@ def _queues(broker: Broker) -> Iterator[Metric]:
     )
 
 
-def _loop_holds() -> Iterator[Metric]:
+def _loop_hold_families() -> Iterator[Metric]:
     yield counters(
         "loop_holds",
         "Steps that held the event loop above 5 ms, without the time waiting for a core.",
@@ -66,7 +66,7 @@ def _loop_holds() -> Iterator[Metric]:
     )
 
 
-def _latencies(broker: Broker) -> Iterator[Metric]:
+def _latency_families(broker: Broker) -> Iterator[Metric]:
     driver = broker.measuring.driver
     text = "Time from the arrival of an append's oldest call to its answer, with the leader on any broker."
     yield histogram("produce_seconds", text, broker.measuring.counters.append_times)

@@ -21,7 +21,7 @@ UNKNOWN: Final = "unknown"
 
 
 class RequestMetrics:
-    """Answers so far. The classes are few and fixed: those of the handlers."""
+    """Counters and durations of answers, by the fixed set of handler classes."""
 
     def __init__(self, memory: Mapping[str, MemoryBudget] | None = None) -> None:
         self.memory = memory or {}
@@ -32,7 +32,7 @@ class RequestMetrics:
         """By class, from the head of the request to the end of its handler."""
 
     def note(self, kind: str, began: float, response: web.StreamResponse) -> None:
-        """Count an answer to a request of this class, whose head was read at `began`."""
+        """Count an answer to a request of class `kind`; `began` is the time at which its head was read."""
         status = response.status
         self.responses[status] = self.responses.get(status, 0) + 1
         until = stopwatch()

@@ -17,9 +17,9 @@ _CONNECTIONS: Final = (
 
 
 def rpc_families(broker: Broker) -> Iterator[Metric]:
-    """Yield the families of RPC. Labels are fixed words (kinds, channels, directions) and node ids of other brokers."""
-    yield from _traffic(broker)
-    yield from _connections(broker)
+    """Yield the metric families of RPC; labels are fixed words (kind, channel, direction) and node ids of peers."""
+    yield from _traffic_families(broker)
+    yield from _connection_families(broker)
     transport, driver = broker.measuring.transport, broker.measuring.driver
     yield counter(
         "rpc_complaints", "Connections to the RPC port that were refused in the handshake.", transport.complaints
@@ -31,7 +31,7 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
     yield counter("rpc_messages_from_outsiders", text, transport.messages_from_outsiders)
 
 
-def _traffic(broker: Broker) -> Iterator[Metric]:
+def _traffic_families(broker: Broker) -> Iterator[Metric]:
     totals = broker.measuring.transport.traffic()
     messages = (("in", totals.messages_in), ("out", totals.messages_out))
     sizes = (("in", totals.bytes_in), ("out", totals.bytes_out))
@@ -51,7 +51,7 @@ def _traffic(broker: Broker) -> Iterator[Metric]:
     yield counters("rpc_writes", "Writes to sockets of other brokers.", ["channel"], writes)
 
 
-def _connections(broker: Broker) -> Iterator[Metric]:
+def _connection_families(broker: Broker) -> Iterator[Metric]:
     channels = [
         ([str(peer.node), channel], status)
         for peer in broker.measuring.transport.peers()

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of everything that is served: parameters, bodies, answers, errors.
+"""OpenAPI 3.1 document of all served paths: parameters, bodies, answers, errors.
 
 Handlers declare their endpoints (`server.endpoint`); `operation` derives parameters, bodies and answers from them, and
 `derived` the schemas from declared values and bodies of requests. A test compares the document with the router's

@@ -1,6 +1,7 @@
 """Schemas derived from declared values (`raftlog.values`).
 
-`of` returns the schema of a type and keeps the components that it refers to; the document takes all of `COMPONENTS`.
+`schema_of` returns the schema of a type and adds the components that it refers to to `COMPONENTS`, which the document
+contains.
 """
 
 from typing import Any, Final
@@ -15,15 +16,15 @@ COMPONENTS: Final[Json] = {}
 _REF: Final = "#/components/schemas/{name}"
 
 
-def of(kind: Any) -> Json:
-    """Return the schema of a value, a body, or a list or mapping of them."""
+def schema_of(kind: Any) -> Json:
+    """Return the schema of a type (value, body, list or mapping of them); add its components to `COMPONENTS`."""
     schema, components = schemas_of(kind)
     COMPONENTS.update(components)
     return schema
 
 
-def of_component(kind: type[msgspec.Struct]) -> Json:
-    """Return the schema of one declaration itself."""
+def component_schema(kind: type[msgspec.Struct]) -> Json:
+    """Return the schema of a declaration itself, not a reference to it."""
     component: Json = schemas_of(kind)[1][kind.__name__]
     return component
 
@@ -31,22 +32,26 @@ def of_component(kind: type[msgspec.Struct]) -> Json:
 def schemas_of(kind: Any) -> tuple[Json, Json]:
     """Return the schema of a type, and the components that it refers to, by name."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template=_REF)
-    declared = {each.__name__: each for each in _below(Value)}
-    closed = {name: _closed(each, declared.get(name.partition("_")[0])) for name, each in components.items()}
-    return _shown(schema), _shown(closed)
+    declared = {each.__name__: each for each in _subclasses_of(Value)}
+    closed = {
+        name: _forbid_other_fields(each, declared.get(name.partition("_")[0])) for name, each in components.items()
+    }
+    return _with_shown_bounds(schema), _with_shown_bounds(closed)
 
 
-def _shown(schema: Any) -> Any:
-    """Return a schema with the closer bounds that `requests.shown_as` gives."""
+def _with_shown_bounds(schema: Any) -> Any:
+    """Return a schema in which the closer bounds from `requests.with_schema` replace the checked ones."""
     if isinstance(schema, list):
-        return [_shown(each) for each in schema]
+        return [_with_shown_bounds(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _shown(each) for name, each in schema.items() if name != "shown"} | schema.get("shown", {})
+    return {name: _with_shown_bounds(each) for name, each in schema.items() if name != "shown"} | schema.get(
+        "shown", {}
+    )
 
 
-def _closed(component: Json, kind: type[Value] | None) -> Json:
-    """Return the schema without undeclared fields; of an answer all fields are required except optional ones."""
+def _forbid_other_fields(component: Json, kind: type[Value] | None) -> Json:
+    """Return the schema of an object that forbids undeclared fields; an answer requires all but optional fields."""
     found = {name: value for name, value in component.items() if name != "title"} | {"additionalProperties": False}
     if kind is not None:
         fields = msgspec.structs.fields(kind)
@@ -56,5 +61,5 @@ def _closed(component: Json, kind: type[Value] | None) -> Json:
     return found
 
 
-def _below(kind: type[Value]) -> list[type[Value]]:
-    return [each for sub in kind.__subclasses__() for each in (sub, *_below(sub))]
+def _subclasses_of(kind: type[Value]) -> list[type[Value]]:
+    return [each for sub in kind.__subclasses__() for each in (sub, *_subclasses_of(sub))]

@@ -1,11 +1,11 @@
-"""The document as a whole."""
+"""Builder of the complete OpenAPI document."""
 
 from collections.abc import Iterable
 
 import orjson
 
 from raftlog.api.http.openapi.derived import COMPONENTS
-from raftlog.api.http.openapi.operation import described
+from raftlog.api.http.openapi.operation import describe_operation
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
 from raftlog.api.http.server.endpoint import HttpEndpoint
@@ -21,10 +21,10 @@ the allowed ones), 400 (invalid HTTP) and 500 (damaged bytes, or a failure of th
 
 
 def build(version: str, endpoints: Iterable[HttpEndpoint]) -> Json:
-    """Return the document of this release."""
+    """Return the document with these endpoints, for a version of raftlog."""
     paths: dict[str, Json] = {}
     for each in endpoints:
-        paths.setdefault(each.pattern, {})[each.method.lower()] = described(each)
+        paths.setdefault(each.pattern, {})[each.method.lower()] = describe_operation(each)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -41,5 +41,5 @@ def build(version: str, endpoints: Iterable[HttpEndpoint]) -> Json:
 
 
 def document_bytes(version: str, endpoints: Iterable[HttpEndpoint]) -> bytes:
-    """Return the document as JSON."""
+    """Return the document encoded as JSON."""
     return orjson.dumps(build(version, endpoints))

@@ -1,4 +1,4 @@
-"""Operations of the document, derived from endpoints.
+"""Operations of the OpenAPI document, derived from endpoints.
 
 parameters of the path   from the braces of the route
 parameters of the query  by name
@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, get_args
 
 from raftlog.api.http.bounds import NAME
-from raftlog.api.http.openapi.derived import of
+from raftlog.api.http.openapi.derived import schema_of
 from raftlog.api.http.openapi.parts import BOOLEAN, NODE, OFFSET, Json, integer, string
 from raftlog.api.http.server.endpoint import ETAG, HttpEndpoint, in_query, parameter
 from raftlog.api.http.server.media import JSON_TYPE
@@ -56,11 +56,11 @@ _CHANGED = (*_READ, 409, 429, 507)
 _WITH_BODY = (408, 413, 415, 422)
 
 
-def described(row: HttpEndpoint) -> Json:
-    """Return the operation of an endpoint."""
+def describe_operation(row: HttpEndpoint) -> Json:
+    """Return the operation object of an endpoint."""
     method = row.method
-    parameters = [_in_path(row, name) for name in re.findall(r"{(\w+)}", row.pattern)]
-    parameters += [_in_query(each) if isinstance(each, str) else each for each in row.query]
+    parameters = [_path_parameter(row, name) for name in re.findall(r"{(\w+)}", row.pattern)]
+    parameters += [_query_parameter(each) if isinstance(each, str) else each for each in row.query]
     headers = dict(row.headers)
     if "expected_version" in row.query:
         parameters.append(_IF_MATCH)
@@ -69,20 +69,20 @@ def described(row: HttpEndpoint) -> Json:
     if parameters:
         operation["parameters"] = parameters
     if row.body is not None:
-        operation["requestBody"] = _body(row.body)
+        operation["requestBody"] = _request_body(row.body)
     text = row.text or ("The answer." if method == "GET" else "Done.")
     status = "204" if row.found is None else "200"
     answers = {status: answer(text, row.found, row.content_types, headers)}
     if row.streams:
         answers[status]["content"] |= {name: {"schema": schema} for name, schema in row.streams.items()}
     more = {str(status): answer(text, found, headers=row.headers) for status, (text, found) in row.more.items()}
-    return operation | {"responses": answers | _errors(row, method) | more}
+    return operation | {"responses": answers | _error_answers(row, method) | more}
 
 
 def answer(
     text: str, found: Any = None, content_types: Sequence[str] = (JSON_TYPE,), headers: Mapping[str, Json] | None = None
 ) -> Json:
-    """Return an answer; without a type or schema it has no body."""
+    """Return the object of an answer; it has no content without a type or schema."""
     shown: Json = {"description": text}
     if found is not None:
         shown["content"] = {content_type: {"schema": _schema(found)} for content_type in content_types}
@@ -91,23 +91,23 @@ def answer(
     return shown
 
 
-def _errors(row: HttpEndpoint, method: str) -> Json:
+def _error_answers(row: HttpEndpoint, method: str) -> Json:
     statuses = row.fails
     if statuses is None:
         statuses = (_READ if method == "GET" else _CHANGED) + (() if row.body is None else _WITH_BODY)
     return {str(status): answer(_ERRORS[status], row.error) for status in sorted(statuses)}
 
 
-def _in_path(row: HttpEndpoint, name: str) -> Json:
+def _path_parameter(row: HttpEndpoint, name: str) -> Json:
     schema, text = _PATH[name]
     return parameter("path", name, row.path.get(name, schema), text, is_required=True)
 
 
-def _in_query(name: str) -> Json:
+def _query_parameter(name: str) -> Json:
     return in_query(name, *_QUERY[name])
 
 
-def _body(kind: Any) -> Json:
+def _request_body(kind: Any) -> Json:
     if isinstance(kind, dict):
         return kind
     choices = get_args(kind)
@@ -120,5 +120,5 @@ def _body(kind: Any) -> Json:
 
 def _schema(kind: Any) -> Json:
     if isinstance(kind, tuple):
-        return {"anyOf": [of(each) for each in kind]}
-    return kind if isinstance(kind, dict) else of(kind)
+        return {"anyOf": [schema_of(each) for each in kind]}
+    return kind if isinstance(kind, dict) else schema_of(kind)

@@ -14,7 +14,7 @@ def ref(name: str) -> Json:
 
 
 def obj(properties: Mapping[str, Json], optional: Iterable[str] = (), text: str = "") -> Json:
-    """Return the schema of an object with these members and no others; those that are not optional are required."""
+    """Return the schema of an object with only these properties; all but the `optional` ones are required."""
     left_out = set(optional)
     schema: Json = {
         "type": "object",
@@ -30,7 +30,7 @@ def array(items: Json, least: int = 0) -> Json:
 
 
 def nullable(schema: Json) -> Json:
-    """Return the schema, or null."""
+    """Return a schema that also allows null."""
     if isinstance(schema.get("type"), str):
         return schema | {"type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}

@@ -1,10 +1,10 @@
-"""Schemas of bodies with rules beyond their declarations: choices, settings by name, and records.
+"""Schemas of bodies with rules beyond their declarations: alternatives, settings by name, and records.
 
 The values of settings are those of the settings' tables. Records are parsed without a declaration
 (`records.new_records`)."""
 
 from raftlog.api.http.bounds import BASE64_PATTERN, NAME, TIMESTAMP, digits, topic_settings
-from raftlog.api.http.openapi.derived import of_component
+from raftlog.api.http.openapi.derived import component_schema
 from raftlog.api.http.openapi.parts import ANY, NODE, Json, array, nullable, obj, string
 from raftlog.api.http.records.new_records import RECORDS_MAX, SCHEMAS_OF_RECORDS
 from raftlog.api.http.requests import ProducerFields, ResetPoint, SubscribeBody
@@ -17,14 +17,14 @@ _ENCODING = string(enum=["json", "text", "base64"])
 
 
 def _one_of(kind: type) -> Json:
-    """Return the schema of an object with one of the fields of a declaration."""
-    declared = of_component(kind)
+    """Return the schema of an object that has exactly one of the fields of a declaration."""
+    declared = component_schema(kind)
     choices = [obj({name: schema["anyOf"][0]}) for name, schema in declared["properties"].items()]
     return {"oneOf": choices, "description": declared["description"]}
 
 
-def _of_settings(**more: Json) -> list[Json]:
-    """Return the schemas of one setting: its name with its possible values."""
+def _list_setting_schemas(**more: Json) -> list[Json]:
+    """Return one schema for each topic setting: its name with its possible values, and the fields in `more`."""
     return [
         obj({"name": {"const": name}, "value": each, **more}, optional=list(more)) for name, each in _SETTINGS.items()
     ]
@@ -48,8 +48,8 @@ def _record(content: Json, partition: Json) -> Json:
 
 
 def _records_body(value: Json, partition: Json) -> Json:
-    """Return the schema of records, and of an idempotent producer's three members, all or none."""
-    producer = of_component(ProducerFields)["properties"]
+    """Return the schema of a body of records; the three members of an idempotent producer are all or none."""
+    producer = component_schema(ProducerFields)["properties"]
     nothing: Json = {name: {"type": "null"} for name in SCHEMAS_OF_RECORDS}
     records = array(_record(value, partition), 1) | {"maxItems": RECORDS_MAX}
     body = obj({"records": records, **producer, **nothing}, optional=[*producer, *nothing])
@@ -71,8 +71,8 @@ SCHEMAS: Json = {
     "NewConsumer": obj(_CONSUMER, optional=_CONSUMER),
     "SubscribeBody": _one_of(SubscribeBody),
     "ResetPoint": _one_of(ResetPoint),
-    "SettingOfTopic": {"anyOf": _of_settings()},
-    "SettingChange": {"anyOf": [*_of_settings(operation={"enum": ["SET", None]}), _DELETED]},
+    "SettingOfTopic": {"anyOf": _list_setting_schemas()},
+    "SettingChange": {"anyOf": [*_list_setting_schemas(operation={"enum": ["SET", None]}), _DELETED]},
     "JsonRecords": _records_body(ANY, nullable(NODE)),
     "BinaryRecords": _records_body(nullable(_BASE64), nullable(NODE)),
     "JsonRecordsOfPartition": _records_body(ANY, {"type": "null"}),

@@ -1,4 +1,4 @@
-"""GET of records: by offset with long poll, as JSON or as stored, or as a tail of lines; and a partition's offsets."""
+"""Handlers of GET of records, by offset with long poll as JSON or as stored batches or as lines, and of offsets."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -63,6 +63,8 @@ _LINEARIZABLE = in_query(
 
 
 class _Options(NamedTuple):
+    """Options of a fetch, from the query."""
+
     offset: int
     timeout_ms: int
     max_bytes: int
@@ -70,7 +72,7 @@ class _Options(NamedTuple):
 
 
 class FetchHandlers(Handlers):
-    """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
+    """Handlers of GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
 
     kind, tag = "fetch", "records"
 
@@ -100,7 +102,7 @@ class FetchHandlers(Handlers):
         topic, partition = target.args[0], partition_number(target.args[1])
         format_, content_type = accepted_format(header(request, "Accept"))
         if format_ is Format.NDJSON:
-            return await self._tails.serve(request, target, partition, self._leader(topic, partition))
+            return await self._tails.serve(request, target, partition, self._leader_header(topic, partition))
         settings = self._broker.settings
         options = _Options(
             query_int(target, "offset", None, 0, OFFSET_MAX),
@@ -126,13 +128,13 @@ class FetchHandlers(Handlers):
                 body = _array(parts)
                 memory.remove(sum(map(len, fetched.batches)))
                 fetched = fetched._replace(batches=[])
-            headers = _bounds(fetched, next_offset) | self._leader(topic, partition)
+            headers = _offset_headers(fetched, next_offset) | self._leader_header(topic, partition)
             return await send_body(request, body, content_type, headers)
 
     async def _fetch(
         self, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
     ) -> Fetched:
-        """Reserve memory and return the batches. Raises `MemoryBudgetExceeded` when there is none for the first."""
+        """Return batches, for which memory is reserved. Raises `MemoryBudgetExceeded` if the first finds none."""
         fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
         if memory.maybe_add(sum(map(len, fetched.batches))):
             return fetched
@@ -154,7 +156,7 @@ class FetchHandlers(Handlers):
             deadline=deadline,
         )
 
-    def _leader(self, topic: str, partition: int) -> dict[str, str]:
+    def _leader_header(self, topic: str, partition: int) -> dict[str, str]:
         return leader_header(self._broker, self._broker.leader_of(topic, partition))
 
     @HttpEndpoint(f"GET {_PARTITION}/offsets", LogOffsets, ("timeout", _LINEARIZABLE, "timestamp"))
@@ -175,7 +177,7 @@ class FetchHandlers(Handlers):
 
 
 def _array(parts: Sequence[Encoded]) -> list[Buffer]:
-    """Return a JSON array of encoded objects, with brackets and commas."""
+    """Return a JSON array of encoded objects as buffers."""
     body: list[Buffer] = [b"["]
     for part in parts:
         body += (part, b",")
@@ -185,7 +187,7 @@ def _array(parts: Sequence[Encoded]) -> list[Buffer]:
     return body
 
 
-def _bounds(fetched: Fetched, next_offset: int) -> dict[str, str]:
+def _offset_headers(fetched: Fetched, next_offset: int) -> dict[str, str]:
     return {
         "X-Raftlog-Next-Offset": str(next_offset),
         "X-Raftlog-High-Watermark": str(fetched.high_watermark),

@@ -35,7 +35,7 @@ Encoded: TypeAlias = bytes | bytearray
 
 
 class JsonRecords:
-    """Encoder for fetches of one partition.
+    """Encoder of the records of one partition as JSON.
 
     Decompressed batches, and answers that `encode` returns, are charged to `memory`."""
 
@@ -57,7 +57,7 @@ class JsonRecords:
         """Behind all that was encoded, or had no records any more."""
 
     async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> list[Encoded]:
-        """Return the records from `offset` on, as parts of a JSON array; fewer when memory is short.
+        """Return the records from `offset` on as parts of a JSON array, about `max_bytes`; fewer when memory is short.
 
         Parts have an object for each record, with commas between them. Raises `UndecodableBatch` when the first
         cannot be decoded, and `MemoryBudgetExceeded` when not even the first slice fits."""
@@ -79,7 +79,7 @@ class JsonRecords:
         return parts
 
     async def _encode_batch(self, batch: Buffer, offset: int, room: int, parts: list[Encoded]) -> int:
-        """Append to `parts` until there is no room. Returns the bytes."""
+        """Append the records of a batch to `parts`, up to `room` bytes. Returns the number of appended bytes."""
         size = 0
         before = self.next_offset
         try:
@@ -89,8 +89,8 @@ class JsonRecords:
                 slice_ = await run_in_slices(self._slice(records, offset, min(room - size, _CHARGED_BYTES)))
                 if not slice_:
                     break
-                part = joined(slice_, b",")
-                self._give_back(held)
+                part = join_objects(slice_, b",")
+                self._release(held)
                 self._memory.add(len(part))
                 parts.append(part)
                 size += len(part)
@@ -98,11 +98,11 @@ class JsonRecords:
             self.next_offset = before
             raise
         finally:
-            self._give_back(0)
+            self._release(0)
         return size
 
     async def _open(self, batch: Buffer) -> Iterator[Record]:
-        """Return the records of a batch, none when it cannot be opened; charges memory if it was compressed."""
+        """Return the records of a batch, none if it is undecodable; charge the memory if it was compressed."""
         self._held_back = None
         try:
             opened = await self._opener.open(batch)
@@ -110,23 +110,23 @@ class JsonRecords:
             self._broken = error.at(self._place)
             return iter(())
         if opened is not batch:
-            self._hold(len(opened))
+            self._charge(len(opened))
         return read_records(opened)
 
-    def _hold(self, size: int) -> None:
+    def _charge(self, size: int) -> None:
         self._memory.add(size)
         self._held_bytes += size
 
-    def _give_back(self, left: int) -> None:
-        """Release the memory that is held, except `left` bytes."""
+    def _release(self, left: int) -> None:
+        """Release the charged memory except `left` bytes."""
         self._memory.remove(self._held_bytes - left)
         self._held_bytes = left
 
     async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[Encoded]:
-        """Yield the records of one batch as `slices` does, a line for each."""
+        """Yield the records of one batch as lines, in slices as those of `slices`."""
         async with aclosing(self.slices(batch, offset, end)) as slices:
             async for slice_ in slices:
-                lines = joined(slice_, b"\n")
+                lines = join_objects(slice_, b"\n")
                 lines += b"\n"
                 yield lines
 
@@ -143,11 +143,11 @@ class JsonRecords:
             held = self._held_bytes
             while slice_ := await run_in_slices(self._slice(records, offset, _SLICE_BYTES)):
                 yield slice_
-                self._give_back(held)
+                self._release(held)
                 if self._broken:
                     break
         finally:
-            self._give_back(0)
+            self._release(0)
         if self._broken and (end is None or self._broken.offset < end):
             raise self._broken
 
@@ -193,16 +193,16 @@ class JsonRecords:
     def _encode_large(self, record: Record) -> Generator[None, None, bytearray]:
         """Encode a large record in steps; raises `MemoryBudgetExceeded` when it grows beyond the free memory."""
         out = bytearray(self._begin)
-        key_encoding = yield from self._append(out, record.key)
+        key_encoding = yield from self._append_value(out, record.key)
         out += b',"value":'
-        value_encoding = yield from self._append(out, record.value)
+        value_encoding = yield from self._append_value(out, record.value)
         headers = record.headers
         out += self._behind % (record.offset, record.timestamp, _headers(headers) if headers else b"[]")
-        out += _encodings(key_encoding, value_encoding) + b"}"
+        out += _encoding_member(key_encoding, value_encoding) + b"}"
         return out
 
-    def _append(self, out: bytearray, raw: bytes | None) -> Generator[None, None, str | None]:
-        """Append a key or value, and return its entry for `encoding`."""
+    def _append_value(self, out: bytearray, raw: bytes | None) -> Generator[None, None, str | None]:
+        """Append a key or value to `out`, and return the name of its encoding, None for JSON."""
         if raw is None:
             out += _NULL
             return None
@@ -215,7 +215,7 @@ class JsonRecords:
                 encoding: str | None = end.value
                 return encoding
             if len(out) >= charged + _CHARGED_BYTES:
-                self._hold(len(out) - charged)
+                self._charge(len(out) - charged)
                 charged = len(out)
             yield
 
@@ -239,7 +239,7 @@ class JsonRecords:
         head = self._template % (key, value, record.offset, record.timestamp, _headers(headers) if headers else b"[]")
         if value_encoding is None and key_encoding is None:
             return head
-        return head[:-1] + _encodings(key_encoding, value_encoding) + b"}"
+        return head[:-1] + _encoding_member(key_encoding, value_encoding) + b"}"
 
     def _encode_binary(self, record: Record) -> bytes:
         headers = record.headers
@@ -252,19 +252,19 @@ class JsonRecords:
         )
 
 
-def joined(objects: Sequence[Encoded], separator: bytes) -> Encoded:
-    """Join the objects; a large object, which is alone, is not copied."""
+def join_objects(objects: Sequence[Encoded], separator: bytes) -> Encoded:
+    """Join encoded objects with `separator`; a single object is returned as it is, without a copy."""
     return objects[0] if len(objects) == 1 else separator.join(objects)
 
 
-def _encodings(key: str | None, value: str | None) -> bytes:
-    """Return the member `encoding` for keys and values that are strings; nothing when they are JSON."""
+def _encoding_member(key: str | None, value: str | None) -> bytes:
+    """Return the JSON member `encoding` for a key and value that became strings; empty if both are JSON."""
     named = {name: kind for name, kind in (("key", key), ("value", value)) if kind}
     return b',"encoding":' + orjson.dumps(named) if named else b""
 
 
 def _as_string(raw: bytes) -> tuple[bytes, str]:
-    """Return a JSON string for bytes that are not JSON, and the name of its encoding."""
+    """Return bytes that are not JSON as a JSON string, with the name of its encoding."""
     try:
         return orjson.dumps(raw.decode()), "text"
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Records out of bodies that are too large to be parsed at once: the same records, in steps of a few milliseconds.
+"""Parser of bodies that are too large to be parsed at once: same records, in steps of a few milliseconds.
 
 A value of more than `VALUE_BYTES_MAX` of JSON text is checked and stored as it was sent, white space included; it never
 becomes objects. Everything else is as in `new_records`, whose functions do it for each group of records.
@@ -40,9 +40,9 @@ Parts: TypeAlias = Generator[None, None, None]
 
 
 async def parse_large(body: ReceivedBody, format_: Format, deadline: Deadline) -> ParsedRecords:
-    """Like `parse_records`, for a body of any size, of which nothing is left. Raises `MemoryBudgetExceeded` as well."""
+    """Like `parse_records` for a body of any size, which is emptied. Raises `MemoryBudgetExceeded` as well."""
     data, held = body
-    objects = RECORD_MEMORY_BYTES * min(RECORDS_MAX, await run_in_slices(_objects_at_most(data)))
+    objects = RECORD_MEMORY_BYTES * min(RECORDS_MAX, await run_in_slices(_count_objects(data)))
     await held.cover(2 * len(data) + objects, deadline)
     parsed = await run_in_slices(parse_in_steps(data, format_))
     if isinstance(data, bytearray):
@@ -51,7 +51,8 @@ async def parse_large(body: ReceivedBody, format_: Format, deadline: Deadline) -
     return parsed
 
 
-def _objects_at_most(data: Text) -> Generator[None, None, int]:
+def _count_objects(data: Text) -> Generator[None, None, int]:
+    """Return an upper bound of the number of JSON objects in a text."""
     count = 0
     for start in range(0, len(data), _COUNTED_BYTES):
         count += data.count(b"}", start, start + _COUNTED_BYTES)
@@ -60,16 +61,16 @@ def _objects_at_most(data: Text) -> Generator[None, None, int]:
 
 
 def parse_in_steps(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]:
-    """Like `parse_records`, for a body of any size."""
+    """Like `parse_records` for a body of any size; yields between steps."""
     try:
-        return (yield from _parsed(body, format_))
+        return (yield from _parse(body, format_))
     except ValueError as error:
         raise HttpProblem(INVALID_JSON, f"the body is not JSON: {error}") from None
 
 
-def _parsed(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]:
+def _parse(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]:
     members, large = yield from _members(
-        body, *_inside(body, 0, len(body), b"{}", "the body is JSON, but not an object")
+        body, *_span_inside(body, 0, len(body), b"{}", "the body is JSON, but not an object")
     )
     found = RecordList(format_)
     for name, (start, end) in large.items():
@@ -77,18 +78,18 @@ def _parsed(body: Text, format_: Format) -> Generator[None, None, ParsedRecords]
             yield from check_json(body, start, end)
             members[name] = None
             continue
-        inside = _inside(body, start, end, b"[]", 'the body has no list "records"')
+        inside = _span_inside(body, start, end, b"[]", 'the body has no list "records"')
         for span in split_items(body, *inside):
             if span is not None:
-                yield from _add(found, body, *span)
+                yield from _add_records(found, body, *span)
             yield
     if "records" not in large:
         found.add_all(members.get("records"))
     return ParsedRecords(*found.result(), producer_of(members))
 
 
-def _add(found: RecordList, body: Text, start: int, end: int) -> Parts:
-    """Add the records of a span of the list."""
+def _add_records(found: RecordList, body: Text, start: int, end: int) -> Parts:
+    """Add the records in a span of the list to `found`."""
     if end - start <= PARSED_BYTES_MAX:
         found.add_all(orjson.loads(b"[" + body[start:end] + b"]"))
         return
@@ -96,7 +97,7 @@ def _add(found: RecordList, body: Text, start: int, end: int) -> Parts:
         raise HttpProblem(
             TOO_LARGE, f"record {found.count} has {end - start} bytes of JSON; at most {_RECORD_TEXT_MAX}"
         )
-    inside = _inside(body, start, end, b"{}", f"record {found.count}: it is not a JSON object")
+    inside = _span_inside(body, start, end, b"{}", f"record {found.count}: it is not a JSON object")
     members, large = yield from _members(body, *inside)
     try:
         record, partition = yield from read_large_record(members, large, body, found.encode)
@@ -105,8 +106,8 @@ def _add(found: RecordList, body: Text, start: int, end: int) -> Parts:
     found.add(record, partition)
 
 
-def large_line(line: bytes, encode: Encode) -> Generator[None, None, tuple[NewRecord, int | None]]:
-    """Return the record of a line of NDJSON, and the partition that it names. Raises `ValueError`."""
+def read_large_line(line: bytes, encode: Encode) -> Generator[None, None, tuple[NewRecord, int | None]]:
+    """Return the record of a long NDJSON line, and the partition that it names. Raises `ValueError`."""
     text = line.strip()
     if text[:1] != b"{" or text[-1:] != b"}":
         raise ValueError("it is not a JSON object")
@@ -117,7 +118,7 @@ def large_line(line: bytes, encode: Encode) -> Generator[None, None, tuple[NewRe
 def read_large_record(
     members: dict[str, Any], large: dict[str, Span], text: Text, encode: Encode
 ) -> Generator[None, None, tuple[NewRecord, int | None]]:
-    """Return the record and the partition that it names, from its small and its large members.
+    """Return a record and the partition that it names, from its small members and the spans of its large ones.
 
     Small members are parsed, large ones are spans of the text. Raises `ValueError`."""
     encodings = members.get("encoding")
@@ -141,9 +142,9 @@ def read_large_record(
 
 
 def _members(text: Text, start: int, end: int) -> Generator[None, None, tuple[dict[str, Any], dict[str, Span]]]:
-    """Return the members of an object whose braces are around `start` and `end`.
+    """Return the members of the object between the braces before `start` and after `end`.
 
-    Small ones are parsed, large ones are the spans of their values. Raises `ValueError`."""
+    Small members are parsed; of large ones it returns the spans of the values. Raises `ValueError`."""
     members: dict[str, Any] = {}
     large: dict[str, Span] = {}
     for span in split_items(text, start, end):
@@ -152,13 +153,13 @@ def _members(text: Text, start: int, end: int) -> Generator[None, None, tuple[di
                 found = orjson.loads(b"{" + text[span[0] : span[1]] + b"}")
                 members |= found
             else:
-                name, value = _named(text, *span)
+                name, value = _split_member(text, *span)
                 large[name] = value
         yield
     return members, large
 
 
-def _named(text: Text, start: int, end: int) -> tuple[str, Span]:
+def _split_member(text: Text, start: int, end: int) -> tuple[str, Span]:
     """Return the name of a large member, and the span of its value."""
     quote = text.find(b'"', start, end)
     if quote < 0 or text[start:quote].strip():
@@ -170,10 +171,10 @@ def _named(text: Text, start: int, end: int) -> tuple[str, Span]:
         raise ValueError(f"a member has no name, or one that is too long or has escapes, at byte {start}")
     name = orjson.loads(text[quote : closing + 1])
     assert type(name) is str, f"{name!r} is between quotes"
-    return name, _trimmed(text, colon + 1, end)
+    return name, _trim(text, colon + 1, end)
 
 
-def _trimmed(text: Text, start: int, end: int) -> Span:
+def _trim(text: Text, start: int, end: int) -> Span:
     """Return the span without white space at its ends."""
     start = _SPACE.match(text, start, end).end()  # type: ignore[union-attr]
     while start < end:
@@ -185,9 +186,9 @@ def _trimmed(text: Text, start: int, end: int) -> Span:
     return start, end
 
 
-def _inside(text: Text, start: int, end: int, brackets: bytes, otherwise: str) -> Span:
+def _span_inside(text: Text, start: int, end: int, brackets: bytes, otherwise: str) -> Span:
     """Return the span between the brackets of a list or object. Raises `HttpProblem` 422."""
-    start, end = _trimmed(text, start, end)
+    start, end = _trim(text, start, end)
     if end - start < len(brackets) or text[start] != brackets[0] or text[end - 1] != brackets[1]:
         raise HttpProblem(INVALID_JSON, otherwise)
     return start + 1, end - 1

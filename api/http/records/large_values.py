@@ -1,4 +1,4 @@
-"""Large stored keys and values as JSON, in pieces: each step appends or scans about 128 KiB.
+"""Encoding of large stored keys and values as JSON in steps; each appends or scans about 128 KiB.
 
 A value that needs escapes in JSON becomes up to six times as long. Used by `json_records`, whose module has the
 representation of keys and values."""
@@ -20,7 +20,7 @@ Steps: TypeAlias = Generator[None, None, None]
 
 
 def append_json(out: bytearray, raw: bytes) -> Generator[None, None, str | None]:
-    """Append JSON text as it is, anything else as a string; return the string's encoding, None for JSON."""
+    """Append a value that is JSON as it is, any other as a string; return the string's encoding, None for JSON."""
     try:
         yield from check_json(raw)
     except ValueError:
@@ -30,14 +30,14 @@ def append_json(out: bytearray, raw: bytes) -> Generator[None, None, str | None]
 
 
 def append_bytes(out: bytearray, raw: bytes) -> Steps:
-    """Append bytes as they are."""
+    """Append bytes unchanged, in steps."""
     for start in range(0, len(raw), STEP_BYTES):
         out += raw[start : start + STEP_BYTES]
         yield
 
 
 def append_base64(out: bytearray, raw: bytes) -> Steps:
-    """Append a string of base64."""
+    """Append a JSON string of base64, in steps."""
     out += b'"'
     for start in range(0, len(raw), _BASE64_STEP_BYTES):
         out += binascii.b2a_base64(raw[start : start + _BASE64_STEP_BYTES], newline=False)

@@ -1,4 +1,4 @@
-"""Lines out of the pieces of a body. A line ends with a newline; a last one needs none. Spaces around it fall away.
+"""Splitter of the pieces of a body into lines, without spaces at their ends; the last line may lack its newline.
 
 Bytes kept between two pieces are those of one line, which `check` bounds. Used by `ndjson_ingest`.
 """
@@ -16,7 +16,7 @@ class LineSplitter:
 
     @property
     def rest_bytes(self) -> int:
-        """Bytes of a line that has begun."""
+        """Size of the incomplete line."""
         return len(self._rest)
 
     def feed(self, piece: bytes) -> list[bytes]:
@@ -32,7 +32,7 @@ class LineSplitter:
         return [line.strip() for line in lines]
 
     def end(self) -> list[bytes]:
-        """Return the last line when it has no line break, at the end of the body."""
+        """Return the last line, if it has no newline, at the end of the body."""
         rest = bytes(self._rest).strip()
         self._rest.clear()
         return [rest] if rest else []

@@ -1,4 +1,4 @@
-"""A block of an NDJSON body: the records of consecutive lines on their way to becoming one append.
+"""Block of an NDJSON body: the records of consecutive lines, which become one append.
 
     size_bytes ≤ the stream's threshold + one line,   len(records) ≤ BLOCK_RECORDS_MAX + the lines of one piece
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import orjson
 
 from raftlog.api.codes import INVALID_JSON
-from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, large_line
+from raftlog.api.http.records.large_records import PARSED_BYTES_MAX, read_large_line
 from raftlog.api.http.records.line_splitter import LineSplitter
 from raftlog.api.http.server.held_memory import RECORD_MEMORY_BYTES
 from raftlog.api.http.server.problems import HttpProblem
@@ -34,18 +34,18 @@ ReadLineInSteps: TypeAlias = Callable[[bytes], Generator[None, None, tuple[Strea
 
 
 class LineReader(NamedTuple):
-    """Functions that read the lines of one body."""
+    """Parsers of the lines of one body: for normal lines and, in steps, for large ones."""
 
     read: ReadLine
     read_large: ReadLineInSteps
 
 
 def value_of(line: bytes) -> tuple[Streamed, int | None]:
-    """Return the value of a line: any JSON value, stored as its text."""
+    """Return the record of a line that is any JSON value: the text of the value."""
     return (line if orjson.loads(line) is not None else NewRecord(None)), None
 
 
-def _large_value_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+def _read_large_value(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
     try:
         yield from check_json(line)
     except ValueError as error:
@@ -53,36 +53,36 @@ def _large_value_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | 
     return line, None
 
 
-def _record_reader(encode: Encode) -> ReadLine:
-    def record_of(line: bytes) -> tuple[Streamed, int | None]:
+def _make_record_reader(encode: Encode) -> ReadLine:
+    def read_line(line: bytes) -> tuple[Streamed, int | None]:
         fields = orjson.loads(line)
         if type(fields) is dict and len(fields) == 1 and (value := fields.get("value")) is not None:
             return encode(value), None
         return read_record(fields, encode), partition_of(fields)
 
-    return record_of
+    return read_line
 
 
-def _large_record_reader(encode: Encode) -> ReadLineInSteps:
-    def large_record_of(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
+def _make_large_record_reader(encode: Encode) -> ReadLineInSteps:
+    def read_line_in_steps(line: bytes) -> Generator[None, None, tuple[Streamed, int | None]]:
         try:
-            return (yield from large_line(line, encode))
+            return (yield from read_large_line(line, encode))
         except orjson.JSONDecodeError as error:  # its position is that in a piece
             raise HttpProblem(INVALID_JSON, f"it is not JSON: {error.msg}") from None
 
-    return large_record_of
+    return read_line_in_steps
 
 
 LINE_READERS: Mapping[str, LineReader] = {
-    "records": LineReader(_record_reader(json_text), _large_record_reader(json_text)),
-    "text-records": LineReader(_record_reader(text_or_json), _large_record_reader(text_or_json)),
-    "values": LineReader(value_of, _large_value_of),
+    "records": LineReader(_make_record_reader(json_text), _make_large_record_reader(json_text)),
+    "text-records": LineReader(_make_record_reader(text_or_json), _make_large_record_reader(text_or_json)),
+    "values": LineReader(value_of, _read_large_value),
 }
 """By the query parameter `lines`."""
 
 
 class BadLine(Exception):
-    """A line that cannot be stored; nothing behind it is."""
+    """Error for a line that cannot be stored; no later line is stored either."""
 
     def __init__(self, number: int, problem: HttpProblem) -> None:
         super().__init__(number)
@@ -90,7 +90,7 @@ class BadLine(Exception):
 
 
 class Block:
-    """`began` is the loop's time of its first record."""
+    """Records of consecutive lines; `began` is the loop's time of the first record."""
 
     __slots__ = ("_bytes_max", "_numbers", "began", "named", "records", "size_bytes")
 
@@ -108,17 +108,17 @@ class Block:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes that its records take as objects."""
+        """Bytes that the records occupy as objects."""
         return self.size_bytes + RECORD_MEMORY_BYTES * len(self.records)
 
     def line_of(self, place: int) -> int:
-        """Return the line number of the record at a place of the block."""
+        """Return the line number of record number `place` of the block."""
         return self._numbers[place]
 
     def add(
         self, lines: Sequence[bytes], number: int, reader: LineReader, splitter: LineSplitter
     ) -> Generator[None, None, None]:
-        """Add the records of lines, the first of which has this number; empty lines are skipped.
+        """Add the records of lines, whose numbers begin with `number`; skip empty lines.
 
         Yields None at points where other tasks may run. Raises `BadLine`, after the lines before it were added."""
         add_record, add_number, read = self.records.append, self._numbers.append, reader.read
@@ -137,14 +137,14 @@ class Block:
                 except ValueError as error:
                     raise BadLine(number, HttpProblem(INVALID_JSON, _reason_of(error))) from None
                 if partition is not None or self.named is not None:
-                    self._name(partition)
+                    self._add_partition(partition)
                 add_record(record)
                 add_number(number)
                 self.size_bytes += len(line)
             number += 1
 
-    def _name(self, partition: int | None) -> None:
-        """Record the partition that the next record names, once any record has named one."""
+    def _add_partition(self, partition: int | None) -> None:
+        """Record the partition that the next record names, if any record has named one so far."""
         if self.named is None:
             self.named = [None] * len(self.records)
         self.named.append(partition)

@@ -1,4 +1,4 @@
-"""NDJSON body of unknown length: appended block by block as it arrives, in bounded memory.
+"""Ingest of an NDJSON body of unknown length: blocks are appended as they arrive, in bounded memory.
 
     received → in a block → in flight → answered          one block in flight, one filling;  blocks come in their order
 
@@ -33,7 +33,7 @@ _LINGER_S = 0.02
 
 
 class NdjsonIngest:
-    """One request. `memory` is for the bytes of all bodies; `stopping` is done when the server stops."""
+    """Ingest of one body. `memory` is the budget of all bodies; `stopping` is done when the server stops."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class NdjsonIngest:
         self._in_flight: Block | None = None
 
     async def run(self, body: StreamedBody) -> web.StreamResponse:
-        """Take all of the body, or as much as can be stored; the answer."""
+        """Append all of the body, or as much as can be stored, and return the answer."""
         try:
             while self._report.problem is None and not body.at_end:
                 if self._block.is_full:
@@ -67,10 +67,10 @@ class NdjsonIngest:
                 else:
                     await self._receive(body)
             if body.at_end and self._report.problem is None:
-                await self._take(self._splitter.end())
+                await self._take_lines(self._splitter.end())
             if self._block.records and not self._report.has_failed:
                 await self._send_block()
-            await self._await_block()
+            await self._wait_for_append()
             self._held.release()
             return await self._answer.end(self._report)
         finally:
@@ -83,7 +83,7 @@ class NdjsonIngest:
     # receiving
 
     async def _receive(self, body: StreamedBody) -> None:
-        """Wait for more of the body; meanwhile the block in flight may land, and the one that fills may leave."""
+        """Wait for data, for the end of the append in flight, or until the filling block has to be sent."""
         if self._receiving is None:
             self._receiving = self._loop.create_task(body.piece())
         waits: set[asyncio.Future[Any]] = {self._receiving, self._stopping}
@@ -94,9 +94,9 @@ class NdjsonIngest:
             patience = min(_SILENCE_S, max(0.0, self._block.began + _LINGER_S - self._loop.time()))
         done, _ = await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         if self._appending in done:
-            await self._await_block()
+            await self._wait_for_append()
         if self._receiving in done:
-            await self._arrived(self._receiving)
+            await self._take_piece(self._receiving)
         elif self._stopping in done:
             self._report.stop(
                 Unavailable("the broker is stopping; send the rest to another one, or retry"), self._lines + 1
@@ -104,17 +104,17 @@ class NdjsonIngest:
         elif not done:
             await self._send_block()
 
-    async def _arrived(self, receiving: "asyncio.Task[bytes]") -> None:
+    async def _take_piece(self, receiving: "asyncio.Task[bytes]") -> None:
         self._receiving = None
         try:
             lines = self._splitter.feed(receiving.result())
-            await self._take(lines)
+            await self._take_lines(lines)
             self._splitter.check(self._splitter.rest_bytes)
             await self._cover(self._block.memory_bytes + self._splitter.rest_bytes)
         except (HttpProblem, RaftlogError) as error:
             self._report.stop(error, self._lines + 1)
 
-    async def _take(self, lines: list[bytes]) -> None:
+    async def _take_lines(self, lines: list[bytes]) -> None:
         block = self._block
         if not block.records:
             block.began = self._loop.time()
@@ -128,14 +128,14 @@ class NdjsonIngest:
     async def _cover(self, size: int) -> None:
         """Hold memory for `size` bytes. Raises `MemoryBudgetExceeded` when none is released in time."""
         if not self._held.maybe_cover(size):
-            await self._await_block()  # other requests may wait for its memory
+            await self._wait_for_append()  # other requests may wait for its memory
             await self._held.cover(size, deadline_in(self._into.timeout_ms))
 
     # appending
 
     async def _send_block(self) -> None:
-        """Send the block on its way once the one before is answered; if that failed, it stays."""
-        await self._await_block()
+        """Begin the append of the filled block after the end of the one before; if that failed, keep the block."""
+        await self._wait_for_append()
         if self._report.has_failed:
             return
         block, self._block = self._block, Block(self._block_bytes_max)
@@ -146,15 +146,15 @@ class NdjsonIngest:
             self._stream.append(block.records, block.named, self._into.acks, deadline)
         )
 
-    async def _await_block(self) -> None:
-        """Wait for the block in flight, and record its outcome."""
+    async def _wait_for_append(self) -> None:
+        """Wait for the append of the block in flight, and record its outcome."""
         flight, block = self._appending, self._in_flight
         if flight is None or block is None:
             return
         try:
             shares = await flight
         except RaftlogError as error:
-            self._report.append_failed(error, block.line_of(0))
+            self._report.note_failure(error, block.line_of(0))
             shares = []
         self._appending = self._in_flight = None
         self._held_in_flight.release()

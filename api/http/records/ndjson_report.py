@@ -1,4 +1,4 @@
-"""Report of the stored records of an NDJSON stream: once at the end, or line by line during the stream.
+"""Report of the stored records of an NDJSON stream: at the end, or line by line during the stream.
 
     a written line is true;   a client that does not read gets fewer lines, and is never waited for
 
@@ -27,7 +27,7 @@ PARTIAL = "partial"
 
 
 class _Stored:
-    """Stored records of a stream in one partition."""
+    """Stored records of a stream in one partition, and the error that ended them."""
 
     __slots__ = ("error", "first", "last", "line", "records")
 
@@ -39,7 +39,7 @@ class _Stored:
         """Error that ended the partition's share; `line` is the first line that is not stored, or may not be."""
         self.line = 0
 
-    def shown(self, partition: int) -> dict[str, Any]:
+    def as_json(self, partition: int) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "partition": partition,
             "records": self.records,
@@ -53,7 +53,7 @@ class _Stored:
 
 
 class StreamReport:
-    """Result of a stream; `problem` is the reason why it ended, at the earliest line that it concerns."""
+    """Result of a stream; `problem` is the reason for its end, that of the earliest line."""
 
     def __init__(self) -> None:
         self.problem: HttpProblem | RaftlogError | None = None
@@ -72,28 +72,28 @@ class StreamReport:
                 stored.last = share.base_offset + len(share.places) - 1
             return
         stored.error, stored.line = share.error, block.line_of(share.places[0])
-        self.append_failed(share.error, stored.line)
+        self.note_failure(share.error, stored.line)
 
-    def append_failed(self, error: RaftlogError, line: int) -> None:
-        """Record that a block that begins at this line (or a partition's share) failed or has an unknown outcome."""
+    def note_failure(self, error: RaftlogError, line: int) -> None:
+        """Record that an append from this line on failed or has an unknown outcome; the stream ends."""
         self.has_failed = True
         self.stop(error, line)
 
     def stop(self, problem: HttpProblem | RaftlogError, line: int) -> None:
-        """Record why the stream ends; the earliest line counts."""
+        """Record the reason for which the stream ends; the reason of the earliest line is kept."""
         if self.problem is None or line < self._line:
             self.problem, self._line = problem, line
 
-    def shown(self) -> dict[str, Any]:
-        """Return the report as an answer's body."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as an object of an answer's body."""
         records = sum(stored.records for stored in self._stored.values())
         shown: dict[str, Any] = {
             "records": records,
-            "partitions": [stored.shown(partition) for partition, stored in sorted(self._stored.items())],
+            "partitions": [stored.as_json(partition) for partition, stored in sorted(self._stored.items())],
         }
         if self.problem is None:
             return shown
-        _, code, outcome = _described(self.problem)
+        _, code, outcome = _error_fields(self.problem)
         errors = (stored.error for stored in self._stored.values())
         if any(error is not None and error.outcome == "unknown" for error in errors):
             outcome = "unknown"
@@ -104,12 +104,12 @@ class StreamReport:
 
     @property
     def status(self) -> int:
-        """Status of an answer that begins at the end of the stream."""
-        return 200 if self.problem is None else _described(self.problem)[0]
+        """HTTP status of an answer that is sent only at the end of the stream."""
+        return 200 if self.problem is None else _error_fields(self.problem)[0]
 
 
 class StreamAnswer:
-    """Answer to one stream: a line after each block when `Accept` asks for lines, and always one at the end."""
+    """Answer to one stream: one line after each block if `Accept` allows lines, and always one at the end."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
@@ -118,7 +118,7 @@ class StreamAnswer:
         self._writing: asyncio.Task[None] | None = None
 
     def write_progress(self, report: StreamReport) -> None:
-        """Write the present report, unless the line before is still being written."""
+        """Write the present report, unless an earlier line is still being written."""
         if not self._wants_lines or (self._writing is not None and not self._writing.done()):
             return
         if self._response is None:
@@ -131,7 +131,7 @@ class StreamAnswer:
         try:
             if not response.prepared:
                 await response.prepare(self._request)
-            await response.write(orjson.dumps(report.shown()) + b"\n")
+            await response.write(orjson.dumps(report.as_json()) + b"\n")
         except ConnectionError as error:
             logger.debug("the sender of a stream disconnected: %s", error)
 
@@ -139,7 +139,7 @@ class StreamAnswer:
         """Write the final report and return the response."""
         response = self._response
         if response is None:
-            response = json_answer(report.shown(), report.status)
+            response = json_answer(report.as_json(), report.status)
         else:
             if self._writing is not None:
                 await self._writing
@@ -155,7 +155,7 @@ class StreamAnswer:
             self._writing.cancel()
 
 
-def _described(problem: HttpProblem | RaftlogError) -> tuple[int, int, str]:
+def _error_fields(problem: HttpProblem | RaftlogError) -> tuple[int, int, str]:
     if isinstance(problem, HttpProblem):
         return problem.status, problem.code, "failed"
     return *status_and_code(problem), problem.outcome

@@ -28,7 +28,7 @@ _PRODUCER: Final = ProducerFields.__struct_fields__
 
 
 class ParsedRecords(NamedTuple):
-    """Records of a request; the partition of each when any names one; numbers of an idempotent producer."""
+    """Records of a request, their partitions if any record names one, and the numbers of an idempotent producer."""
 
     records: list[NewRecord]
     partitions: list[int | None] | None
@@ -45,7 +45,7 @@ def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
 
 
 def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
-    """Return the three members of an idempotent producer, or None without them.
+    """Return the producer id, epoch and sequence in a body; None if it has none of them.
 
     Raises `HttpProblem` for members that a body of records cannot have."""
     refuse_unknown(body, ("records", *_PRODUCER, *SCHEMAS_OF_RECORDS))
@@ -57,7 +57,7 @@ def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
 
 
 class RecordList:
-    """The records of one request, and the partitions that they name, in their order."""
+    """Builder of the list of records of one request and of the partitions that they name."""
 
     __slots__ = ("_partitions", "_records", "encode")
 
@@ -75,7 +75,7 @@ class RecordList:
         if type(objects) is not list:
             raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
         if len(self._records) + len(objects) > RECORDS_MAX:
-            raise _too_many(len(self._records) + len(objects))
+            raise _too_many_error(len(self._records) + len(objects))
         encode, parsed = self.encode, self._records
         for record in objects:
             try:
@@ -93,11 +93,11 @@ class RecordList:
     def add(self, record: NewRecord, partition: int | None) -> None:
         """Add one record. Raises `HttpProblem` 413."""
         if len(self._records) == RECORDS_MAX:
-            raise _too_many(RECORDS_MAX + 1)
+            raise _too_many_error(RECORDS_MAX + 1)
         self._append(record, partition)
 
     def result(self) -> tuple[list[NewRecord], list[int | None] | None]:
-        """Return the records, and the partition of each when any names one.
+        """Return the records, and the partition of each; None for the partitions if no record names one.
 
         Raises `HttpProblem` 422 without records."""
         if not self._records:
@@ -112,5 +112,5 @@ class RecordList:
             self._partitions.append(partition)
 
 
-def _too_many(count: int) -> HttpProblem:
+def _too_many_error(count: int) -> HttpProblem:
     return HttpProblem(TOO_LARGE, f"{count} records or more in one request; send at most {RECORDS_MAX} at once")

@@ -1,4 +1,4 @@
-"""Octet-stream body: the value of one record, all or nothing.
+"""Ingest of an octet-stream body: the value of one record, all or nothing.
 
 Bytes beyond `SPOOLED_FROM_BYTES` go to a temporary file until the body is complete, so a slow sender of a large
 record holds no memory. A body that ends early, stalls or is too large leaves nothing. Key and timestamp are in
@@ -15,7 +15,7 @@ import orjson
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, TOO_LARGE
-from raftlog.api.http.records.produce_answers import described
+from raftlog.api.http.records.produce_answers import describe_result
 from raftlog.api.http.records.produce_options import ProduceOptions
 from raftlog.api.http.server.answers import value_answer
 from raftlog.api.http.server.held_memory import HeldMemory
@@ -38,7 +38,7 @@ HEADERS_HEADER = "X-Raftlog-Headers"
 
 
 class OctetStream:
-    """`memory` is for the bytes of all bodies."""
+    """Ingest of octet-stream bodies; `memory` is the budget of all bodies."""
 
     def __init__(self, broker: Broker, memory: MemoryBudget) -> None:
         self._broker, self._memory = broker, memory
@@ -47,11 +47,11 @@ class OctetStream:
         self, request: web.BaseRequest, target: Target, options: ProduceOptions, body: StreamedBody
     ) -> web.Response:
         """Append the body as one record; raises `HttpProblem`, and errors of the append."""
-        bare = _without_value(request, target)
+        bare = _record_without_value(request, target)
         deadline = deadline_in(options.timeout_ms)
         stream = await self._broker.open_stream(options.topic, options.partition, deadline=deadline)
         limit = stream.bounds.record_bytes_max
-        _check(request.content_length or 0, limit)
+        _check_size(request.content_length or 0, limit)
         # The file is anonymous, so it disappears with the process.
         with tempfile.SpooledTemporaryFile(max_size=SPOOLED_FROM_BYTES) as spool:
             with _spool_errors():
@@ -60,22 +60,22 @@ class OctetStream:
             with HeldMemory(self._memory) as held:
                 await held.cover(size, deadline)
                 with _spool_errors():
-                    record = bare._replace(value=await asyncio.to_thread(_content, spool))
+                    record = bare._replace(value=await asyncio.to_thread(_read_all, spool))
                 (stored,) = await self._broker.produce_records(
                     options.topic, options.partition, [record], acks=options.acks, deadline=deadline
                 )
         if stored.error is not None:
             raise stored.error
-        return value_answer(ProducedRecords(offsets=[described(stored)]))
+        return value_answer(ProducedRecords(offsets=[describe_result(stored)]))
 
 
 async def _receive(body: StreamedBody, spool: IO[bytes], limit: int) -> int:
-    """Return the number of bytes received; raises `HttpProblem` as soon as they exceed the limit."""
+    """Write the body to `spool` and return its size; raises `HttpProblem` as soon as that exceeds `limit`."""
     size = 0
     while not body.at_end:
         piece = await body.piece()
         size += len(piece)
-        _check(size, limit)
+        _check_size(size, limit)
         if size <= SPOOLED_FROM_BYTES:
             spool.write(piece)
         else:
@@ -86,7 +86,7 @@ async def _receive(body: StreamedBody, spool: IO[bytes], limit: int) -> int:
 
 @contextmanager
 def _spool_errors() -> Iterator[None]:
-    """Map errors of the file system to errors of raftlog: nothing of the record was appended yet."""
+    """Convert errors of the file system to errors of raftlog; the record was not appended yet."""
     try:
         yield
     except OSError as error:
@@ -96,20 +96,20 @@ def _spool_errors() -> Iterator[None]:
         raise Unavailable(f"{why}: {error}") from error
 
 
-def _content(spool: IO[bytes]) -> bytes:
+def _read_all(spool: IO[bytes]) -> bytes:
     spool.seek(0)
     return spool.read()
 
 
-def _check(size: int, limit: int) -> None:
+def _check_size(size: int, limit: int) -> None:
     if size > limit:
         raise HttpProblem(
             TOO_LARGE, f"the record has {size} bytes or more; the topic's max.message.bytes allows {limit}"
         )
 
 
-def _without_value(request: web.BaseRequest, target: Target) -> NewRecord:
-    """Return key, timestamp and headers."""
+def _record_without_value(request: web.BaseRequest, target: Target) -> NewRecord:
+    """Return a record with key, timestamp and headers of the request, and no value."""
     # A key is any bytes, percent-encoded; only the raw path still has them.
     text = request.raw_path.partition("?")[2].partition("#")[0]
     if not text.isascii():

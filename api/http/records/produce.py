@@ -1,4 +1,4 @@
-"""Handlers of POST of records and of stored batches. Hot path: all but streamed bodies runs for every single record."""
+"""Handlers of POST of records and of stored batches. Hot path: most of it runs for every record."""
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE
@@ -33,7 +33,7 @@ _STREAMED = (Format.NDJSON, Format.OCTETS)
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 
 
-def _options(target: Target) -> ProduceOptions:
+def _parse_options(target: Target) -> ProduceOptions:
     acks = target.query.get("acks", "all")
     if acks not in _ACKS:
         raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; it can be all, 1 or 0")
@@ -48,14 +48,14 @@ def _options(target: Target) -> ProduceOptions:
 
 
 class ProduceHandlers(Handlers):
-    """POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
+    """Handlers of POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
 
     kind, tag = "produce", "records"
 
     @TO_TOPIC
     @TO_PARTITION
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        options: ProduceOptions = target.options or _options(target)
+        options: ProduceOptions = target.options or _parse_options(target)
         format_ = content_format(header(request, CONTENT_TYPE))
         response: web.StreamResponse
         if format_ in _STREAMED:
@@ -72,13 +72,13 @@ class ProduceHandlers(Handlers):
             async with self._bodies.receive(request) as body:
                 response = await self._produce_body(request, options, format_, body.data, body.held)
         if options.partition is not None and not response.prepared:
-            response.headers.update(self._leader(options))
+            response.headers.update(self._leader_header(options))
         return response
 
     async def _produce_stream(
         self, request: web.BaseRequest, target: Target, options: ProduceOptions, format_: Format
     ) -> web.StreamResponse:
-        """Append an NDJSON body of any length, or octets that are one record, as they arrive.
+        """Append an NDJSON body of any length as it arrives, or an octet stream as one record.
 
         Raises errors of the request as a whole, before anything is stored."""
         body = StreamedBody(request, self._bodies.timeout_ms)
@@ -89,7 +89,7 @@ class ProduceHandlers(Handlers):
         ingest = NdjsonIngest(stream, options, StreamAnswer(request), self._bodies.memory, self._ends.stopping)
         return await ingest.run(body)
 
-    def _leader(self, options: ProduceOptions) -> dict[str, str]:
+    def _leader_header(self, options: ProduceOptions) -> dict[str, str]:
         if options.partition is None:
             return {}
         return leader_header(self._broker, self._broker.leader_of(options.topic, options.partition))
@@ -102,7 +102,7 @@ class ProduceHandlers(Handlers):
         data: bytes | bytearray,
         held: HeldMemory | None = None,
     ) -> web.StreamResponse:
-        """Produce the records of a body; `held` is its memory, when the body is charged to a budget."""
+        """Produce the records of a whole body; `held` is the memory of a body that is charged to the budget."""
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, data, held)
         topic, choice, acks, timeout, _ = options
@@ -128,7 +128,7 @@ class ProduceHandlers(Handlers):
         )
         if len(results) == 1 and (done := single_record_answer(results[0])) is not None:
             return done
-        return await records_answer(request, results, self._leader(options))
+        return await records_answer(request, results, self._leader_header(options))
 
     async def _produce_batches(
         self, options: ProduceOptions, body: bytes | bytearray, held: HeldMemory | None

@@ -1,4 +1,4 @@
-"""Answers to produce requests: a row for each record, in their order."""
+"""Answers to produce requests: a row for each record, in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ _SENT_AT_ONCE_MAX: Final = 1_000
 
 
 def single_record_answer(result: RecordResult) -> web.Response | None:
-    """Return the answer to a request of one record that is stored now; None for any other result."""
+    """Return the answer for one newly stored record; None for any other result."""
     partition, offset, error, is_duplicate = result
     if error is None and offset is not None and not is_duplicate:
         return answer(_ONE_DONE % (partition, offset))
@@ -35,7 +35,7 @@ def single_record_answer(result: RecordResult) -> web.Response | None:
 async def records_answer(
     request: web.BaseRequest, results: Sequence[RecordResult], headers: dict[str, str]
 ) -> web.StreamResponse:
-    """Answer with the result of each record; a very long answer is being sent when this returns.
+    """Answer with the result of each record; a very long answer is already being sent on return.
 
     The status is 200 when any record is stored, otherwise that of an error, unknown before failed."""
     errors = [result.error for result in results if result.error is not None]
@@ -50,7 +50,7 @@ async def records_answer(
     if len(results) > _SENT_AT_ONCE_MAX:
         parts = _parts(results, fields)
         return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers, **retry}, parts)
-    rows = [described(result) for result in results]
+    rows = [describe_result(result) for result in results]
     if status == 200:
         return value_answer(ProducedRecords(offsets=rows))
     refused = value_answer({**fields, "offsets": rows}, status=status)
@@ -59,18 +59,18 @@ async def records_answer(
 
 
 async def _parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:
-    """Yield the answer in parts of a few milliseconds each."""
+    """Yield the encoded answer in parts, each encoded in a few milliseconds."""
     start = b'{"offsets":['
     for first in range(0, len(results), _SENT_AT_ONCE_MAX):
-        rows = to_json([described(result) for result in results[first : first + _SENT_AT_ONCE_MAX]])
+        rows = to_json([describe_result(result) for result in results[first : first + _SENT_AT_ONCE_MAX]])
         yield start + rows[1:-1]
         start = b","
         await asyncio.sleep(0)
     yield b"]," + orjson.dumps(fields)[1:]
 
 
-def described(result: RecordResult) -> ProducedRecord:
-    """Return the row of one record."""
+def describe_result(result: RecordResult) -> ProducedRecord:
+    """Return the row of an answer for one record."""
     partition, offset, error, is_duplicate = result
     if error is None:
         return ProducedRecord(partition, offset, duplicate=is_duplicate or UNSET)

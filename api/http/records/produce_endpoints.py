@@ -1,4 +1,4 @@
-"""Endpoints that append records."""
+"""Endpoint declarations of the requests that append records."""
 
 from functools import partial
 from typing import Final
@@ -41,7 +41,7 @@ _LINES: Final[Json] = {
 
 
 def _body(suffix: str, **more: Json) -> Json:
-    """Return the bodies by content type; the schemas' names end with `suffix`."""
+    """Return the schemas of the body by content type; their names end with `suffix`."""
     json = {"schema": ref(f"JsonRecords{suffix}")}
     content = {
         JSON_TYPE: json,

@@ -1,4 +1,4 @@
-"""Options of a produce request in its path and query, the same for every format of the body."""
+"""Options of a produce request from its path and query, the same for every content type."""
 
 from typing import NamedTuple
 

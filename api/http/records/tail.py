@@ -1,4 +1,4 @@
-"""Records of a partition as lines, as long as the client reads: the log is read at the speed of the client.
+"""Streams of a partition's records as lines, at the reader's speed, until the client disconnects.
 
     bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch decompressed, charged to
                                 the share for answers, + one slice of lines + the socket's buffer
@@ -22,7 +22,7 @@ from raftlog.api.http.records.json_records import JsonRecords
 from raftlog.api.http.server.answer_memory import AnswerMemory
 from raftlog.api.http.server.connections import ConnectionEnds
 from raftlog.api.http.server.media import Format
-from raftlog.api.http.server.paced_answer import copied_parts
+from raftlog.api.http.server.paced_answer import copy_in_parts
 from raftlog.api.http.server.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.server.routing import Target, flag, query_int, whole_number
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
@@ -49,7 +49,9 @@ HELD_S: Final = 5.0
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
-class _Wanted(NamedTuple):
+class _Parameters(NamedTuple):
+    """Parameters of a tail."""
+
     topic: str
     partition: int
     start: int | str
@@ -62,7 +64,7 @@ class _Wanted(NamedTuple):
     """Time that the partition may be unavailable."""
 
 
-def _wanted(target: Target, partition: int) -> _Wanted:
+def _parse_parameters(target: Target, partition: int) -> _Parameters:
     """Return the parameters of a tail. Raises `HttpProblem` 400.
 
     They are `?offset=N|beginning|end` or `?timestamp=`, `&follow=&heartbeat=&timeout=`."""
@@ -74,7 +76,7 @@ def _wanted(target: Target, partition: int) -> _Wanted:
         start = whole_number(str(start), "the query parameter 'offset' (or beginning, end)", 0, _NUMBER_MAX)
     elif "offset" in query and not start:
         raise HttpProblem(BAD_REQUEST, "the query parameter 'offset' is empty; it can be a number, beginning or end")
-    return _Wanted(
+    return _Parameters(
         target.args[0],
         partition,
         start,
@@ -86,7 +88,7 @@ def _wanted(target: Target, partition: int) -> _Wanted:
 
 
 class Tails:
-    """All tails of one broker."""
+    """Tails of one broker, whose number is limited."""
 
     def __init__(self, broker: Broker, ends: ConnectionEnds, answers: MemoryBudget) -> None:
         self._broker, self._ends, self._answers = broker, ends, answers
@@ -95,8 +97,8 @@ class Tails:
     async def serve(
         self, request: web.BaseRequest, target: Target, partition: int, headers: dict[str, str]
     ) -> web.StreamResponse:
-        """Stream records; errors before the first line are raised, and become the answer's status."""
-        wanted = _wanted(target, partition)
+        """Stream records as lines; an error before the first line is raised and sets the answer's status."""
+        wanted = _parse_parameters(target, partition)
         if self._count >= TAILS_MAX:
             raise Overloaded(f"{TAILS_MAX} tails are open on this broker; use another broker, or retry later")
         self._count += 1
@@ -108,7 +110,9 @@ class Tails:
 
 
 class _Tail:
-    def __init__(self, broker: Broker, ends: ConnectionEnds, wanted: _Wanted, memory: AnswerMemory) -> None:
+    """Tail of one client: reads the log and writes its records as lines."""
+
+    def __init__(self, broker: Broker, ends: ConnectionEnds, wanted: _Parameters, memory: AnswerMemory) -> None:
         self._broker, self._ends, self._wanted, self._memory = broker, ends, wanted, memory
         self._loop = asyncio.get_running_loop()
         self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.opener, memory)
@@ -156,7 +160,7 @@ class _Tail:
     async def _run(
         self, response: web.StreamResponse, fetched: Fetched | None, disconnected: "asyncio.Future[None]"
     ) -> bytes | None:
-        """Write lines to the end; the last one, when it ends because it cannot go on."""
+        """Write lines until the tail ends; return the last line, an error, if it cannot continue."""
         unreached_since: float | None = None
         try:
             while True:
@@ -169,7 +173,7 @@ class _Tail:
                             await writing
                     if self._end is not None and self._offset >= self._end:
                         return None
-                    fetched = await self._more(disconnected)
+                    fetched = await self._fetch_next(disconnected)
                 except Unavailable as error:
                     unreached_since = self._loop.time() if unreached_since is None else unreached_since
                     if self._loop.time() - unreached_since >= self._wanted.patience_ms / 1000:
@@ -185,21 +189,21 @@ class _Tail:
                 if fetched is not None and not fetched.batches and self._wanted.heartbeat_ms:
                     await response.write(b"\n")
         except (RaftlogError, HttpProblem) as error:
-            return self._last_line(error_body(error)[1])
+            return self._error_line(error_body(error)[1])
         except ConnectionError:
             raise
         except Exception:
             logger.exception("the tail of %s/%s failed", self._wanted.topic, self._wanted.partition)
-            return self._last_line(INTERNAL_ERROR_BODY)
+            return self._error_line(INTERNAL_ERROR_BODY)
 
-    def _last_line(self, body: bytes) -> bytes:
+    def _error_line(self, body: bytes) -> bytes:
         shown: dict[str, Any] = orjson.loads(body)
         return orjson.dumps(shown | {"next_offset": self._offset})
 
     async def _write(self, response: web.StreamResponse, fetched: Fetched) -> "asyncio.Task[None] | None":
-        """Write the lines of these batches; returns a write that the reader delays for too long, still pending.
+        """Write the batches as lines; return the pending write if the reader takes it too slowly, else None.
 
-        Batches after it have to be fetched again."""
+        The batches after a pending write have to be fetched again."""
         for batch in fetched.batches:
             async with aclosing(self._encoder.lines(batch, self._offset, self._end)) as slices:
                 async for lines in slices:
@@ -222,8 +226,8 @@ class _Tail:
             writing.result()
         return writing.done()
 
-    async def _more(self, disconnected: "asyncio.Future[None]") -> Fetched | None:
-        """Return the next batches; None when the reader or the server ends first."""
+    async def _fetch_next(self, disconnected: "asyncio.Future[None]") -> Fetched | None:
+        """Return the next batches; None if the client disconnects or the server stops first."""
         fetching = self._loop.create_task(self._fetch(self._wanted.heartbeat_ms or _POLL_MS, min_bytes=1))
         try:
             await asyncio.wait((fetching, disconnected, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -232,7 +236,7 @@ class _Tail:
             fetching.cancel()
 
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
-        """Fetch batches; raises `MemoryBudgetExceeded` as well, when there is no memory for the first one."""
+        """Fetch batches; raises `MemoryBudgetExceeded` as well, if the first one finds no memory."""
         wanted = self._wanted
         fetched = await self._broker.fetch(
             wanted.topic,
@@ -247,6 +251,6 @@ class _Tail:
 
 
 async def _write_in_parts(response: web.StreamResponse, lines: Buffer) -> None:
-    """Write lines without a long hold of the loop: one line can be as long as a batch."""
-    async for part in copied_parts((lines,)):
+    """Write lines in parts, because one line can be as long as a batch and would hold the loop."""
+    async for part in copy_in_parts((lines,)):
         await response.write(part)

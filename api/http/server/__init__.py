@@ -1,1 +1,1 @@
-"""HTTP itself: connections, bodies, routes, answers, origins."""
+"""HTTP server: connections, bodies, routes, answers, origins."""

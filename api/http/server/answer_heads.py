@@ -1,4 +1,4 @@
-"""Heads of answers: status line and headers, up to the length of the body.
+"""Heads of answers: status line and headers, up to the value of `Content-Length`.
 
 Answers of one second with the same status and headers have the same head, so it is built once and kept until the
 second in `Date` ends."""
@@ -18,7 +18,7 @@ _heads: dict[tuple[object, ...], bytes] = {}
 
 
 def head_of(status: int, reason: str, headers: Mapping[str, str]) -> bytes:
-    """Return the head of an answer after which the connection stays open, up to the value of `Content-Length`."""
+    """Return the head of an answer on a connection that stays open, up to the value of `Content-Length`."""
     second = int(time.time())
     key = (second, status, *headers.items())
     head = _heads.get(key)

@@ -1,4 +1,4 @@
-"""Memory of one answer: fetched batches, decompressed ones and encoded records, from the share for answers.
+"""Memory of one answer (fetched and decompressed batches, encoded records), from the budget for answers.
 
     charged: 0 up to `UNCHARGED_BYTES`, then all of `size`
 
@@ -16,7 +16,7 @@ UNCHARGED_BYTES: Final = 64 * 1024
 
 
 class AnswerMemory:
-    """Memory of one answer; a context manager that releases all of it."""
+    """Memory of one answer, charged to a budget; a context manager that releases all of it."""
 
     __slots__ = ("_budget", "_charged", "_is_forced", "_promised", "size")
 
@@ -35,15 +35,15 @@ class AnswerMemory:
         return self._budget.free > 0
 
     def room(self, wanted: int) -> int:
-        """Return the bytes that an answer may have now: half of the free memory, and at least 1."""
+        """Return the bytes that an answer may use now: `wanted`, at most half of the free memory, and at least 1."""
         if wanted <= UNCHARGED_BYTES:
             return wanted
         return max(1, min(wanted, self._budget.free // 2))
 
     def promise(self, wanted: int) -> int:
-        """Reserve bytes for an answer during its long poll, until `end_promise`; returns their number.
+        """Reserve bytes for an answer during its long poll, until `end_promise`; return their number.
 
-        It is that of `room`, but such answers share the free memory, so that all of them find memory when
+        The number is that of `room`, but reservations share the free memory, so that all find memory when
         records arrive for them at the same time."""
         assert not self._promised, "two promises"
         if wanted <= UNCHARGED_BYTES:
@@ -54,12 +54,12 @@ class AnswerMemory:
         return self._promised
 
     def end_promise(self) -> None:
-        """Release the reservation: the answer's memory is taken next, or its long poll has ended."""
+        """Release the reservation, before the answer takes its memory or at the end of its long poll."""
         self._budget.promised -= self._promised
         self._promised = 0
 
     def maybe_add(self, size: int) -> bool:
-        """Take `size` bytes more, if they are free or no other answer holds any."""
+        """Take `size` more bytes if they are free, or if no other answer holds memory; return whether it did."""
         after = self.size + size
         missing = after - self._charged if after > UNCHARGED_BYTES else 0
         if missing > 0:
@@ -72,7 +72,7 @@ class AnswerMemory:
         return True
 
     def add(self, size: int) -> None:
-        """Take `size` bytes more. Raises `MemoryBudgetExceeded`."""
+        """Take `size` more bytes. Raises `MemoryBudgetExceeded`."""
         if not self.maybe_add(size):
             budget = self._budget
             budget.refused += 1
@@ -82,7 +82,7 @@ class AnswerMemory:
             )
 
     def remove(self, size: int) -> None:
-        """Give back `size` bytes."""
+        """Release `size` bytes."""
         self.size -= size
         assert self.size >= 0, f"gave back {-self.size} bytes more than were taken"
         left = self.size if self.size > UNCHARGED_BYTES else 0
@@ -91,7 +91,7 @@ class AnswerMemory:
             self._charged = left
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release all memory, and the reservation."""
         self.end_promise()
         if self._charged:
             self._budget.release(self)

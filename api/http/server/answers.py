@@ -1,4 +1,4 @@
-"""Making responses."""
+"""Constructors of responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,7 +58,7 @@ def value_answer(
 
 
 def answer_with(body: bytes, content_type: str, headers: dict[str, str]) -> web.Response:
-    """Return a response with more headers."""
+    """Return a response with this body and additional headers."""
     return WholeAnswer(body=body, headers={"Content-Type": content_type, **headers})
 
 

@@ -1,4 +1,4 @@
-"""HTTP application: finds the handler of a request, runs it, and turns its errors into answers."""
+"""HTTP application: finds the handler of a request, calls it, and converts its errors to answers."""
 
 import logging
 from typing import Final
@@ -79,7 +79,7 @@ class HttpApp:
             handlers(context).add_to(self.router)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; every error becomes an answer."""
+        """Return the answer to one request; every error becomes an answer."""
         began, kind = stopwatch(), UNKNOWN
         try:
             self.origins.check(request)
@@ -89,7 +89,7 @@ class HttpApp:
                 await self._bodies.refuse(request, parameters or ())
             response = await handler(request, target)
         except (RaftlogError, HttpProblem) as error:
-            response = self._refusal(request, error)
+            response = self._error_answer(request, error)
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
@@ -98,7 +98,7 @@ class HttpApp:
         self.request_metrics.note(kind, began, response)
         return response
 
-    def _refusal(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:
+    def _error_answer(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:
         status, body = error_body(error)
         response = answer(body, status=status)
         if isinstance(error, HttpProblem):

@@ -1,4 +1,4 @@
-"""Reading request bodies within bounds: of one body, of all bodies that are in memory, and of time.
+"""Reader of request bodies with bounds on one body, on all bodies in memory, and on time.
 
 Memory is taken as bytes arrive, never for a length that is announced. A body that comes slower than the least rate, or
 stops half way, is never handed on, so nothing of it is done.
@@ -37,14 +37,14 @@ _WINDOW_S = 5.0
 
 
 class ReceivedBody(NamedTuple):
-    """Body, and the memory that is held for it and for the objects made from it."""
+    """Body, and the memory that is held for the body and the objects made from it."""
 
     data: bytes | bytearray
     held: HeldMemory
 
 
 class BodyReader:
-    """Reader of bodies, shared by all connections of a server; `memory` is their budget."""
+    """Reader of bodies for all connections of a server; `memory` is their budget."""
 
     def __init__(self, body_bytes_max: int, memory: MemoryBudget, body_timeout_ms: int, bytes_per_s_min: int) -> None:
         self.body_bytes_max = body_bytes_max
@@ -54,23 +54,23 @@ class BodyReader:
         self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
-        """Return the body if it is not encoded and has arrived together with the head. Raises `HttpProblem` 413."""
+        """Return a body that is not encoded and arrived with the head; None for others. Raises `HttpProblem` 413."""
         content = request.content
         if not content.is_eof() or CONTENT_ENCODING in request.headers:
             return None
         body = content.read_nowait(-1)
         if len(body) > self.body_bytes_max:
-            raise _too_large(self.body_bytes_max)
+            raise _too_large_error(self.body_bytes_max)
         return body
 
     @asynccontextmanager
     async def receive(self, request: web.BaseRequest, bytes_max: int | None = None) -> AsyncIterator[ReceivedBody]:
-        """Receive the whole body, and hold its memory until the block ends.
+        """Receive a whole body; a context manager that holds the body's memory until the block ends.
 
         Raises `HttpProblem`, and `MemoryBudgetExceeded` when no memory was released in time."""
         bytes_max = self.body_bytes_max if bytes_max is None else min(bytes_max, self.body_bytes_max)
         if (request.content_length or 0) > bytes_max:
-            raise _too_large(bytes_max)
+            raise _too_large_error(bytes_max)
         deadline = deadline_in(self.timeout_ms)
         with HeldMemory(self.memory) as held:
             content = request.content
@@ -78,7 +78,7 @@ class BodyReader:
             if content.is_eof() and CONTENT_ENCODING not in request.headers:
                 body = content.read_nowait(-1)
                 if len(body) > bytes_max:
-                    raise _too_large(bytes_max)
+                    raise _too_large_error(bytes_max)
                 await held.cover(len(body), deadline)
             else:
                 body = await self._read(request, bytes_max, held, deadline)
@@ -95,7 +95,7 @@ class BodyReader:
                 piece = await pace.next_piece(content)
                 for part in (piece,) if decoder is None else decoder.pieces(piece):
                     if len(body) + len(part) > bytes_max:
-                        raise _too_large(bytes_max)
+                        raise _too_large_error(bytes_max)
                     if not held.maybe_cover(len(body) + len(part)):
                         await held.cover(len(body) + len(part), deadline)
                         pace.restart()
@@ -112,22 +112,22 @@ class BodyReader:
 
     async def json_object(self, request: web.BaseRequest) -> dict[str, Any]:
         """Read a body that is one JSON object; raises `HttpProblem` 415 or 422."""
-        return await self._parsed(request, json_object)
+        return await self._read_and_parse(request, json_object)
 
     async def json_object_if_any(self, request: web.BaseRequest) -> dict[str, Any] | None:
-        """Read a body that is one JSON object; None without a body. Raises `HttpProblem` 415 or 422."""
+        """Read a body that is one JSON object; return None without a body. Raises `HttpProblem` 415 or 422."""
         return await self.json_object(request) if request.body_exists else None
 
     async def read(self, request: web.BaseRequest, kind: type[B], **codes: tuple[int, int]) -> B:
         """Read a JSON body as its declaration; raises `HttpProblem` with these codes, as `json_body.read` does."""
-        return read(await self._parsed(request, _json), kind, **codes)
+        return read(await self._read_and_parse(request, _parse_json), kind, **codes)
 
     async def read_if_any(self, request: web.BaseRequest, kind: type[B]) -> B | None:
-        """Read a JSON body as its declaration; None without a body. Raises `HttpProblem`."""
+        """Read a JSON body as its declaration; return None without a body. Raises `HttpProblem`."""
         return await self.read(request, kind) if request.body_exists else None
 
     async def refuse(self, request: web.BaseRequest, parameters: Sequence[str]) -> None:
-        """Raise `HttpProblem` 400 for a body with content, naming the query parameters to use in its place.
+        """Raise `HttpProblem` 400 if the body has content; the error names the query parameters to use instead.
 
         Clients that always send a body may send `{}` or `null`."""
         async with self.receive(request, JSON_BODY_BYTES_MAX) as body:
@@ -136,7 +136,7 @@ class BodyReader:
         query = f"; the query can have {', '.join(parameters)}" if parameters else ""
         raise HttpProblem(BAD_REQUEST, f"this request takes no body and would ignore it{query}")
 
-    async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
+    async def _read_and_parse(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
         content_type = header(request, "Content-Type")
         if request.body_exists or content_type is not None:
             require_json(content_type)
@@ -145,7 +145,7 @@ class BodyReader:
 
 
 class _BodyPace:
-    """The least rate at which a body has to arrive: it holds memory that others wait for."""
+    """Check of the rate at which a body arrives, because slow bodies hold memory that other requests need."""
 
     def __init__(self, window_bytes_min: int, deadline: Deadline) -> None:
         self._window_bytes_min, self._deadline = window_bytes_min, deadline
@@ -153,11 +153,11 @@ class _BodyPace:
         self.restart()
 
     def restart(self) -> None:
-        """Restart the window, without time in which the broker itself did not read."""
+        """Begin a new window; time in which the broker did not read does not count."""
         self._arrived, self._window_ends = 0, self._loop.time() + _WINDOW_S
 
     async def next_piece(self, content: StreamReader) -> bytes:
-        """Return the next bytes; raises `HttpProblem` 408 when a window brings too little, or the time is over."""
+        """Return the next bytes; raises `HttpProblem` 408 if too few arrive in a window, or at the deadline."""
         while True:
             try:
                 async with asyncio.timeout_at(min(self._window_ends, self._deadline)):
@@ -173,19 +173,19 @@ class _BodyPace:
                 return piece
 
 
-def _too_large(bytes_max: int) -> HttpProblem:
+def _too_large_error(bytes_max: int) -> HttpProblem:
     return HttpProblem(TOO_LARGE, f"the body is larger than {bytes_max} bytes; send it in parts")
 
 
 def json_object(body: bytes | bytearray) -> dict[str, Any]:
     """Parse a JSON object; raises `HttpProblem` 422."""
-    parsed = _json(body)
+    parsed = _parse_json(body)
     if type(parsed) is not dict:
         raise HttpProblem(INVALID_JSON, "the body is JSON, but not an object")
     return parsed
 
 
-def _json(body: bytes | bytearray) -> Any:
+def _parse_json(body: bytes | bytearray) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Ends of client connections and of the server, for requests that last long.
+"""Connections of aiohttp, and futures of their ends and of the server's stop, for requests that last long.
 
 aiohttp does not report them to a handler that writes nothing. Owned by the server, used by streams and tails."""
 
@@ -23,9 +23,9 @@ _RECEIVE: Final = web.RequestHandler.data_received
 
 
 class ConnectionEnds:
-    """Futures of the end of each connection and of the server; `stopping` is that of the server.
+    """Futures of the end of each connection; `stopping` is the future of the server's stop.
 
-    It is done once the server accepts no more requests."""
+    `stopping` is done once the server accepts no more requests."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -33,7 +33,7 @@ class ConnectionEnds:
         self._disconnected: dict[web.RequestHandler, asyncio.Future[None]] = {}
 
     def disconnected(self, request: web.BaseRequest) -> "asyncio.Future[None]":
-        """Return a future that is done when the client has closed the connection of this request."""
+        """Return a future that is done once the client has closed the connection of this request."""
         connection = request.protocol
         future = self._disconnected.get(connection)
         if future is None:
@@ -43,13 +43,13 @@ class ConnectionEnds:
         return future
 
     def note_disconnected(self, connection: web.RequestHandler) -> None:
-        """Complete the future of a connection that is closed."""
+        """Complete the future of a closed connection."""
         future = self._disconnected.pop(connection, None)
         if future is not None and not future.done():
             future.set_result(None)
 
     def stop(self) -> None:
-        """Complete `stopping`, to end the connections."""
+        """Complete `stopping`, so that long requests end."""
         if not self.stopping.done():
             self.stopping.set_result(None)
 
@@ -68,7 +68,7 @@ _TOO_MANY: Final = (
 
 
 class Connections(web.Server):
-    """Connections of aiohttp, with a bound on their number, the end of each reported, and errors in the usual JSON.
+    """Factory of connections, with a maximum of their number and the usual JSON errors; reports the end of each.
 
     A request that is not HTTP gets an error in the same format as every other one. `listener` is the name of
     their listener."""
@@ -107,7 +107,7 @@ class Connections(web.Server):
         self._lost_one.set()
 
     async def wait_until_empty(self, seconds: float) -> None:
-        """Wait until no connection is left, at most `seconds`."""
+        """Wait at most `seconds` until no connection is open."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._open:
@@ -115,7 +115,7 @@ class Connections(web.Server):
                     await self._lost_one.wait()
 
     async def close_idle(self, seconds: float) -> None:
-        """Close idle connections, and wait until the others end with their answers.
+        """Close idle connections, and wait at most `seconds` until the others end after their answers.
 
         A connection on which a request is arriving is not idle, even when none of the request was read yet."""
         for connection, transport in list(self._open.items()):
@@ -125,7 +125,7 @@ class Connections(web.Server):
 
 
 def _has_arrived(transport: asyncio.Transport) -> bool:
-    """Return whether the system holds bytes of this connection that were not read."""
+    """Return whether the kernel holds received bytes of this connection that were not read."""
     socket = transport.get_extra_info("socket")
     if socket is None or transport.is_closing():
         return False
@@ -134,13 +134,15 @@ def _has_arrived(transport: asyncio.Transport) -> bool:
 
 
 def caller_of(request: web.BaseRequest) -> Caller:
-    """Return the caller of a request: that of its connection."""
+    """Return the caller of a request, which is kept with its connection."""
     connection = request.protocol
     assert isinstance(connection, _Connection), f"{connection} was not made here"
     return connection.caller
 
 
 class _Connection(web.RequestHandler):
+    """Connection of aiohttp that reports broken bodies and its end."""
+
     __slots__ = ("caller",)
 
     caller: Caller
@@ -148,25 +150,25 @@ class _Connection(web.RequestHandler):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for the head of a request."""
+        """Whether the connection waits for the head of a request."""
         return self._waiter is not None
 
     def data_received(self, data: bytes) -> None:
-        """Receive data as aiohttp does; broken chunks of a body also fail the handler that waits for the body."""
+        """Receive data as aiohttp does; invalid chunks of a body also fail the handler that waits for the body."""
         _RECEIVE(self, data)
         request = self._current_request
         if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
             body = request.content
             if not body.is_eof() and body.exception() is None:
-                body.set_exception(web.RequestPayloadError(_cause(self._messages[-1][0].message)))
+                body.set_exception(web.RequestPayloadError(_parser_error(self._messages[-1][0].message)))
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Resume reading; aiohttp calls this twice for each body, also when reading is not paused."""
+        """Resume reading; aiohttp calls this twice for each body, also if reading is not paused."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
     def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
-        """Log an exception; a broken body, which was answered, only at debug level."""
+        """Log an exception; an invalid body, which was answered with an error, only at debug level."""
         if isinstance(exc_info, web.RequestPayloadError):
             self.log_debug("The rest of a body cannot be read: %s", exc_info)
         else:
@@ -179,16 +181,18 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that the parser refuses before a handler sees it: invalid or too long."""
+        """Answer a request that is invalid or too long, and that the parser therefore refuses."""
         if status >= INTERNAL[0]:
             return super().handle_error(request, status, exc, message)
-        why = HttpProblem((status, BAD_REQUEST[1]), f"the request is not valid HTTP: {_cause(message or str(exc))}")
+        why = HttpProblem(
+            (status, BAD_REQUEST[1]), f"the request is not valid HTTP: {_parser_error(message or str(exc))}"
+        )
         response = answer(error_body(why)[1], status=status)
         response.force_close()
         return response
 
 
-def _cause(message: str | None) -> str:
-    """Return the first line of an error of aiohttp's parser; later lines are bytes of the request."""
+def _parser_error(message: str | None) -> str:
+    """Return the first line of an error of aiohttp's parser; later lines quote bytes of the request."""
     line, _, _ = (message or "").partition("\n")
     return ascii(line[:_CAUSE_MAX])[1:-1].rstrip(":")

@@ -1,4 +1,4 @@
-"""Request bodies with `Content-Encoding: gzip` or `deflate`, decoded here and not by aiohttp.
+"""Decoder of request bodies with `Content-Encoding: gzip` or `deflate`, in place of aiohttp's.
 
     fed in pieces → pieces of at most `PIECE_BYTES_MAX` → end: complete, or refused
 
@@ -27,7 +27,7 @@ _ZLIB_METHOD: Final = 8
 
 
 class ContentDecoder:
-    """One body. `encoding` is gzip or deflate."""
+    """Decoder of one body; `encoding` is gzip or deflate."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -35,9 +35,9 @@ class ContentDecoder:
         """The member that has begun and not ended; of deflate, which has one, it stays."""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes. Raises `HttpProblem` 400 at bytes that cannot be decoded."""
+        """Yield decoded bytes in pieces. Raises `HttpProblem` 400 for bytes that cannot be decoded."""
         for start in range(0, len(data), _FED_BYTES_MAX):
-            yield from self._opened(data[start : start + _FED_BYTES_MAX])
+            yield from self._decode(data[start : start + _FED_BYTES_MAX])
 
     def end(self) -> None:
         """Raise `HttpProblem` 400 unless the body is complete at its end. An empty body is complete."""
@@ -47,19 +47,19 @@ class ContentDecoder:
                 f"the {self._encoding} body is truncated; send all of it again",
             )
 
-    def _opened(self, data: bytes) -> Iterator[bytes]:
+    def _decode(self, data: bytes) -> Iterator[bytes]:
         while data:
-            stream = self._stream = self._stream or zlib.decompressobj(self._kind(data))
-            piece = self._open(stream, data)
+            stream = self._stream = self._stream or zlib.decompressobj(self._window_bits(data))
+            piece = self._decompress(stream, data)
             while piece:
                 yield piece
                 # Output can wait inside although all input was taken.
-                piece = self._open(stream, stream.unconsumed_tail) if not stream.eof else b""
+                piece = self._decompress(stream, stream.unconsumed_tail) if not stream.eof else b""
             data = stream.unused_data if stream.eof else b""
             if stream.eof and self._encoding == "gzip":
                 self._stream = None
 
-    def _open(self, stream: Any, data: bytes) -> bytes:
+    def _decompress(self, stream: Any, data: bytes) -> bytes:
         try:
             if stream.eof:
                 raise zlib.error("bytes behind the end")
@@ -68,7 +68,7 @@ class ContentDecoder:
             raise HttpProblem(BAD_REQUEST, f"the body is not {self._encoding}: {error}") from None
         return opened
 
-    def _kind(self, data: bytes) -> int:
+    def _window_bits(self, data: bytes) -> int:
         if self._encoding == "gzip":
             return _GZIP
         return _ZLIB if data[0] & 0xF == _ZLIB_METHOD else _DEFLATE

@@ -27,7 +27,7 @@ ORDERED = "Ordered, now or before."
 
 
 class HttpEndpoint(Struct, frozen=True):
-    """One method of one path; a decorator of its handler. A handler can have several."""
+    """Declaration of one method of one path, used as a decorator of the handler; a handler can have several."""
 
     route: str
     """Method and pattern, such as `GET /topics/{topic}`; the handler gets arguments by place."""
@@ -67,7 +67,7 @@ class HttpEndpoint(Struct, frozen=True):
     summary: str = ""
 
     def __call__(self, handler: Declared) -> Declared:
-        """Declare the endpoint of a handler."""
+        """Add this endpoint to a handler, and return the handler."""
         first, *others = handler.__name__.split("_")
         name = self.name or first + "".join(map(str.capitalize, others))
         summary = self.summary or (handler.__doc__ or "").partition("\n")[0]
@@ -85,7 +85,7 @@ class HttpEndpoint(Struct, frozen=True):
 
     @property
     def parameters(self) -> tuple[str, ...] | None:
-        """Allowed parameters of the query; None when all are."""
+        """Names of the allowed query parameters; None if all are allowed."""
         if self.is_open:
             return None
         declared = [{"name": each, "in": "query"} if isinstance(each, str) else each for each in self.query]
@@ -93,10 +93,10 @@ class HttpEndpoint(Struct, frozen=True):
 
 
 def parameter(place: str, name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
-    """Return a parameter in `path`, `query` or `header`."""
+    """Return an OpenAPI parameter in `path`, `query` or `header`."""
     return {"name": name, "in": place, "required": is_required, "schema": schema, "description": text}
 
 
 def in_query(name: str, schema: Json, text: str, *, is_required: bool = False) -> Json:
-    """Return a parameter of the query."""
+    """Return an OpenAPI parameter of the query."""
     return parameter("query", name, schema, text, is_required=is_required)

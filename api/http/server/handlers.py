@@ -1,4 +1,4 @@
-"""Base of the handlers of requests: classes whose methods have endpoints."""
+"""Base classes of request handlers, whose methods have endpoints."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
@@ -19,7 +19,7 @@ from raftlog.values.value import Value
 
 
 class HandlerContext(NamedTuple):
-    """Parts of one listener that its handlers use."""
+    """Parts of one listener that all handlers share."""
 
     broker: Broker
     bodies: BodyReader
@@ -33,7 +33,7 @@ class HandlerContext(NamedTuple):
 
 
 class Handlers:
-    """Handlers of the requests for one resource."""
+    """Base of the handlers of one resource."""
 
     kind: ClassVar[str] = "operators"
     """Class of the requests in the metrics."""
@@ -53,21 +53,21 @@ class Handlers:
 
     def add_to(self, router: HttpRouter) -> None:
         for name, endpoint in self.endpoints():
-            router.add(endpoint, self.wrapped(getattr(self, name)), self.kind)
+            router.add(endpoint, self.wrap_handler(getattr(self, name)), self.kind)
 
-    def wrapped(self, handler: Handler) -> Handler:
+    def wrap_handler(self, handler: Handler) -> Handler:
         """Return the handler with the checks that all endpoints of the class share."""
         return handler
 
 
 class GroupAnswers(Handlers):
-    """Base of handlers for consumer groups, whose answers name the coordinator: clients go there directly."""
+    """Base of handlers for consumer groups, whose answers name the coordinator, so that clients can connect to it."""
 
     def _with_coordinator(self, response: web.Response, group: str) -> web.Response:
-        """Add the address of the group's coordinator, when that is another broker."""
+        """Add the address of the group's coordinator if it is another broker."""
         response.headers.update(leader_header(self._broker, self._broker.groups.leader_of(group)))
         return response
 
     def _answer(self, group: str, found: Value | Sequence[Value] | None = None) -> web.Response:
-        """Answer with a value, or without one."""
+        """Return an answer with a value, or with status 204 without one."""
         return self._with_coordinator(no_content() if found is None else value_answer(found), group)

@@ -20,7 +20,7 @@ WAITING_MAX = 64
 
 
 class HeldMemory:
-    """Held memory; a context manager that releases all of it."""
+    """Memory taken from a budget; a context manager that releases all of it."""
 
     __slots__ = ("_budget", "size")
 
@@ -30,7 +30,7 @@ class HeldMemory:
         """Bytes that are taken."""
 
     def maybe_cover(self, size: int) -> bool:
-        """Hold `size` bytes at least, if they are free now."""
+        """Hold at least `size` bytes if they are free now; return whether it does."""
         missing = size - self.size
         if missing <= 0:
             return True
@@ -41,7 +41,7 @@ class HeldMemory:
         return True
 
     async def cover(self, size: int, deadline: Deadline) -> None:
-        """Hold at least `size` bytes, waiting for them until the deadline. Raises `MemoryBudgetExceeded`.
+        """Hold at least `size` bytes; wait for them until the deadline. Raises `MemoryBudgetExceeded`.
 
         Requests do not deadlock: the one that has held memory for the longest always gets more."""
         missing = size - self.size
@@ -52,12 +52,12 @@ class HeldMemory:
         if not budget.take(self, missing, lambda: _grant(granted)):
             try:
                 if budget.waiting_count > WAITING_MAX:
-                    raise self._exceeded()
+                    raise self._count_refusal()
                 async with asyncio.timeout_at(deadline):
                     await granted
             except TimeoutError:
                 if not granted.done() or granted.cancelled():
-                    raise self._exceeded() from None
+                    raise self._count_refusal() from None
             finally:
                 # Memory that was granted at the same moment goes back with everything else.
                 budget.stop_waiting(self)
@@ -70,11 +70,12 @@ class HeldMemory:
             self.size = size
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release all memory."""
         self._budget.release(self)
         self.size = 0
 
-    def _exceeded(self) -> MemoryBudgetExceeded:
+    def _count_refusal(self) -> MemoryBudgetExceeded:
+        """Count a refusal, and return its error."""
         budget = self._budget
         budget.refused += 1
         return MemoryBudgetExceeded(

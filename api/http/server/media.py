@@ -1,4 +1,4 @@
-"""Content types: which embedded format a request's body has, and which one its sender wants back."""
+"""Content types: format of a request's body, and format of the answer that `Accept` prefers."""
 
 from enum import Enum
 
@@ -33,7 +33,7 @@ _BY_ACCEPT = {
 
 
 def media_type(header: str | None) -> str:
-    """Return a `Content-Type` without its parameters, in lower case."""
+    """Return the media type of a `Content-Type`, in lower case and without parameters."""
     return (header or "").partition(";")[0].strip().lower()
 
 
@@ -43,7 +43,7 @@ def content_format(header: str | None) -> Format:
     if found is None and header:
         found = _BY_CONTENT_TYPE.get(media_type(header))
     if found is None:
-        raise _wrong_type(header, ", ".join(_BY_CONTENT_TYPE))
+        raise _wrong_type_error(header, ", ".join(_BY_CONTENT_TYPE))
     return found
 
 
@@ -54,10 +54,10 @@ def require_json(header: str | None) -> None:
     request."""
     kind = media_type(header)
     if kind != JSON_TYPE and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise _wrong_type(header, f"{JSON_TYPE}, or application/…+json")
+        raise _wrong_type_error(header, f"{JSON_TYPE}, or application/…+json")
 
 
-def _wrong_type(header: str | None, possible: str) -> HttpProblem:
+def _wrong_type_error(header: str | None, possible: str) -> HttpProblem:
     what = f"Content-Type {header!r} is not possible here" if header else "the body has no Content-Type"
     return HttpProblem(WRONG_CONTENT_TYPE, f"{what}; it can be {possible}")
 
@@ -66,7 +66,7 @@ def accepted_format(header: str | None) -> tuple[Format, str]:
     """Return the format that `Accept` prefers, and the content type of the answer; raises `HttpProblem` 406."""
     if not header:
         return Format.JSON, JSON_TYPE
-    for name in _by_preference(header):
+    for name in _sort_by_preference(header):
         found = _BY_ACCEPT.get(name)
         if found is not None:
             return found, name if name in _EXACT else JSON_TYPE
@@ -78,7 +78,7 @@ def accepted_embedded(header: str | None) -> dict[Format, str]:
 
     Raises `HttpProblem` 406 when it allows neither."""
     embedded = (Format.BINARY, Format.JSON)
-    names = _by_preference(header) if header else ["*/*"]
+    names = _sort_by_preference(header) if header else ["*/*"]
     is_general = any(_BY_ACCEPT.get(name) is Format.JSON and name != Format.JSON.value for name in names)
     found: dict[Format, str] = {}
     for format_ in embedded:
@@ -92,8 +92,8 @@ def accepted_embedded(header: str | None) -> dict[Format, str]:
     return found
 
 
-def _by_preference(header: str) -> list[str]:
-    """Return media types by falling quality, without excluded ones (`q=0`)."""
+def _sort_by_preference(header: str) -> list[str]:
+    """Return the media types of `Accept` by falling quality, without excluded ones (`q=0`)."""
     weighted: list[tuple[float, int, str]] = []
     for part in header.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))

@@ -1,4 +1,4 @@
-"""Check of origins and host names: a web page of another site must not use a broker through a browser.
+"""Check of origins and host names, so that web pages of other sites cannot use a broker through a browser.
 
     request → Host is a name of this broker → Origin, if any, is that host → Sec-Fetch-Site is same-origin, or none
 
@@ -51,17 +51,17 @@ class OriginPolicy:
             host = authority  # RFC 9112, 3.2.2: it takes the place of the header
         site = headers.get(_SEC_FETCH_SITE)
         if site is not None and site.lower() in _OTHER_SITES:
-            raise _cross_origin(f"Sec-Fetch-Site is {shown(site)}")
+            raise _cross_origin_error(f"Sec-Fetch-Site is {quote_header(site)}")
         origin = headers.get(ORIGIN)
         if origin is not None and not _is_same(origin, host):
-            raise _cross_origin(f"Origin is {shown(origin)}, and the host is {shown(host or '')}")
+            raise _cross_origin_error(f"Origin is {quote_header(origin)}, and the host is {quote_header(host or '')}")
 
     def _check_host(self, host: str) -> None:
         name, _ = split_host(host)
         if self._is_host_checked and not self._is_known(name):
             raise HttpProblem(
                 UNKNOWN_HOST,
-                f"the host {shown(host)} is not one of this broker; it has {', '.join(sorted(self._names))} and "
+                f"the host {quote_header(host)} is not one of this broker; it has {', '.join(sorted(self._names))} and "
                 "loopback addresses. If clients use this name, start the broker with --allowed-host "
                 f"{name[:_SHOWN_MAX]}",
             )
@@ -73,11 +73,11 @@ class OriginPolicy:
 
 
 def allowed_host(text: str) -> str:
-    """Return a host in the form for comparison. Raises `InvalidArgument`.
+    """Return a host in the form that is used for comparison. Raises `InvalidArgument`.
 
     It is in lower case, without a trailing dot or brackets."""
     try:
-        name, port = split_host(f"[{text}]" if _address(text) else text)
+        name, port = split_host(f"[{text}]" if _shortest_ipv6(text) else text)
     except HttpProblem:
         name, port = "", None
     if not name or port is not None:
@@ -99,19 +99,19 @@ def split_host(authority: str) -> tuple[str, int | None]:
     """Return host and port of `HOST`, `HOST:PORT`, `[IPv6]` or `[IPv6]:PORT`. Raises `HttpProblem` 400."""
     host, bracket, rest = authority.partition("]")
     if bracket:
-        name = _address(host.removeprefix("[")) if host.startswith("[") else None
+        name = _shortest_ipv6(host.removeprefix("[")) if host.startswith("[") else None
         colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = authority.partition(":")
         name = host.removesuffix(".").lower()
     is_port = port.isascii() and port.isdecimal() and int(port[:6]) <= 65_535 if port else True
     if not name or not _is_name(name) or colon not in ("", ":") or not is_port:
-        raise HttpProblem(BAD_REQUEST, f"the host {shown(authority)} is not HOST or HOST:PORT")
+        raise HttpProblem(BAD_REQUEST, f"the host {quote_header(authority)} is not HOST or HOST:PORT")
     return name, int(port) if port else None
 
 
-def shown(text: str) -> str:
-    """Return a value of a header for a message: short, and in ASCII."""
+def quote_header(text: str) -> str:
+    """Return a header's value for use in a message: shortened, and in ASCII."""
     text = ascii(text)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
 
@@ -120,8 +120,8 @@ def _is_name(name: str) -> bool:
     return name.isascii() and all(letter.isalnum() or letter in "-._:" for letter in name)
 
 
-def _address(text: str) -> str | None:
-    """Return an IPv6 address in its shortest form, or None."""
+def _shortest_ipv6(text: str) -> str | None:
+    """Return an IPv6 address in its shortest form; None for other texts."""
     try:
         return str(ipaddress.IPv6Address(text))
     except ValueError:
@@ -137,7 +137,7 @@ def _authority(target: str) -> str | None:
 
 
 def _is_same(origin: str, host: str | None) -> bool:
-    """Return whether an origin has this host and port. Behind a proxy with TLS the schemes differ."""
+    """Return whether an origin has this host and port; the scheme may differ, as behind a proxy with TLS."""
     scheme, separator, authority = origin.partition("://")
     default = _DEFAULT_PORTS.get(scheme.lower())
     if not separator or default is None or not host:
@@ -149,7 +149,7 @@ def _is_same(origin: str, host: str | None) -> bool:
     return (one, one_port or default) == (other, other_port or default)
 
 
-def _cross_origin(why: str) -> HttpProblem:
+def _cross_origin_error(why: str) -> HttpProblem:
     return HttpProblem(
         CROSS_ORIGIN,
         f"a web page of another origin may not use this broker ({why}); programs send neither header, nor does a "

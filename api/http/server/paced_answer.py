@@ -1,4 +1,4 @@
-"""Answers that are written in parts, as the reader takes them.
+"""Answers that are written in parts, at the reader's speed.
 
     bytes in the connection's buffer ≤ one part + the mark at which writing waits (64 KiB)
 
@@ -27,7 +27,7 @@ STALL_S: Final = 30.0
 
 
 class PacedResponse(web.StreamResponse):
-    """An answer whose parts are written as the reader takes them."""
+    """Response whose parts are written at the reader's speed."""
 
     def __init__(self, status: int, headers: dict[str, str]) -> None:
         super().__init__(status=status, headers=CIMultiDict(headers))
@@ -43,7 +43,7 @@ class PacedResponse(web.StreamResponse):
 async def send_parts(
     request: web.BaseRequest, status: int, headers: dict[str, str], parts: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    """Answer with these parts, one after another; the answer to HEAD ends after the headers.
+    """Answer with these parts, one after another; return the response. An answer to HEAD ends after the headers.
 
     The parts add up to the `Content-Length`, when the headers have one."""
     response = PacedResponse(status, headers)
@@ -65,7 +65,7 @@ async def send_parts(
 
 
 def _abort(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Abort the connection, which marks the answer as incomplete when its status was sent already."""
+    """Abort the connection; if the status was sent already, this shows the client that the answer is incomplete."""
     response.force_close()
     if request.transport is not None:
         request.transport.abort()
@@ -74,18 +74,18 @@ def _abort(request: web.BaseRequest, response: web.StreamResponse) -> None:
 async def send_body(
     request: web.BaseRequest, buffers: Sequence[Buffer], content_type: str, headers: dict[str, str]
 ) -> web.StreamResponse:
-    """Answer 200 with these buffers as the body.
+    """Return an answer 200 with these buffers as the body.
 
     A body of one part is not sent yet when this returns; a longer one is, except for the connection's buffer."""
     size = sum(map(len, buffers))
     if size <= PART_BYTES:
         return answer_with(b"".join(buffers), content_type, headers)
     all_headers = {"Content-Type": content_type, "Content-Length": str(size), **headers}
-    return await send_parts(request, 200, all_headers, copied_parts(buffers))
+    return await send_parts(request, 200, all_headers, copy_in_parts(buffers))
 
 
-async def copied_parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
-    """Yield copies of at most `_WRITTEN_AT_ONCE_BYTES`.
+async def copy_in_parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
+    """Yield copies of the buffers in parts of at most `_WRITTEN_AT_ONCE_BYTES`.
 
     The connection's buffer then keeps no whole buffer alive."""
     waiting: list[Buffer] = []

@@ -1,4 +1,4 @@
-"""Errors of requests, and the format of every error in answers.
+"""Errors of HTTP requests, and the format of all errors in answers.
 
 `{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of
 range, with `"topic_exists": true` when that is the reason, and with `"undecodable": {"base_offset", "offset",
@@ -24,7 +24,7 @@ _RETRY_AFTER_S = "1"
 
 
 class HttpProblem(Exception):
-    """A request that HTTP itself, or its parsing, refuses. Nothing of it was done."""
+    """Error of a request that the HTTP layer or its parsers refuse; it had no effect."""
 
     def __init__(self, status_and_code: tuple[int, int], message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -33,9 +33,9 @@ class HttpProblem(Exception):
 
 
 def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
-    """Return status and JSON body of an error."""
+    """Return the HTTP status and the JSON body of an error."""
     if isinstance(error, HttpProblem):
-        return error.status, _body(error.code, str(error), "failed")
+        return error.status, _encode_error(error.code, str(error), "failed")
     status, code = status_and_code(error)
     more: dict[str, Any] = {}
     if isinstance(error, OffsetOutOfRange):
@@ -44,20 +44,22 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
         more = {"undecodable": UndecodableRange(error.base_offset, error.offset, error.next_offset)}
     elif isinstance(error, TopicExists):
         more = {"topic_exists": True}  # it shares its code with every bad request
-    return status, _body(code, str(error), error.outcome, **more)
+    return status, _encode_error(code, str(error), error.outcome, **more)
 
 
 def retry_headers(error: BaseException) -> dict[str, str]:
-    """Return `Retry-After`, in seconds, for errors of a shortage that ends with other requests."""
+    """Return `Retry-After`, in seconds, for errors of a shortage that ends with other requests; else nothing."""
     is_shortage = isinstance(error, MemoryBudgetExceeded | DescriptorsExhausted)
     return {"Retry-After": _RETRY_AFTER_S} if is_shortage else {}
 
 
-def _body(code: int, message: str, outcome: Outcome, **more: Any) -> bytes:
+def _encode_error(code: int, message: str, outcome: Outcome, **more: Any) -> bytes:
     if not message.isascii():  # it may hold what a client sent
         message = message.encode("utf-8", "backslashreplace").decode()
     return to_json(ErrorBody(error_code=code, message=message, outcome=outcome, **more))
 
 
-INTERNAL_ERROR_BODY = _body(INTERNAL[1], "the broker failed to process this request; its log has the cause", "unknown")
+INTERNAL_ERROR_BODY = _encode_error(
+    INTERNAL[1], "the broker failed to process this request; its log has the cause", "unknown"
+)
 """Body for unexpected errors; the request may have taken effect."""

@@ -10,7 +10,7 @@ from raftlog.api.http.server.problems import HttpProblem
 
 
 def header(request: web.BaseRequest, name: str) -> str | None:
-    """Return the value, or None without such a header; raises `HttpProblem` 400 for a value that is not ASCII.
+    """Return the value of a header, None without it; raises `HttpProblem` 400 for a value that is not ASCII.
 
     An `istr` is found faster."""
     value = request.headers.get(name)
@@ -20,7 +20,7 @@ def header(request: web.BaseRequest, name: str) -> str | None:
 
 
 def text_header(request: web.BaseRequest, name: str) -> str | None:
-    """Return the value of a header with UTF-8 text; None without such a header. Raises `HttpProblem` 400."""
+    """Return the value of a header with UTF-8 text, None without it. Raises `HttpProblem` 400."""
     value = request.headers.get(name)
     if value is not None:
         try:
@@ -37,7 +37,7 @@ def expects_continue(request: web.BaseRequest) -> bool:
 
 
 def base_url(request: web.BaseRequest) -> str:
-    """Return the base of links, with the host in the request, or (HTTP/1.0) the address of the connection."""
+    """Return the base URL of links: with the request's host, or (HTTP/1.0) the address of the connection."""
     return f"{request.scheme}://{header(request, 'Host') or _own_address(request)}"
 
 

@@ -1,4 +1,4 @@
-"""Router from paths to handlers: a tree of path segments, and a cache of recent targets.
+"""Router from paths to handlers: a tree of path segments, and a cache of recent request targets.
 
 It replaces aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
 arguments and parsed query at once. A pattern's segment in braces matches any one segment."""
@@ -24,7 +24,7 @@ _ANY = "{}"
 
 
 class Route(NamedTuple):
-    """A method of a path."""
+    """Route of one method of a path to its handler."""
 
     handler: Handler
     takes_body: bool
@@ -36,7 +36,7 @@ class Route(NamedTuple):
 
 
 class Target:
-    """Target of a request line. `options` is a place for options that the handler parsed from the query."""
+    """Parsed target of a request line. `options` is for options that the handler parsed from the query."""
 
     __slots__ = ("args", "options", "query", "routes")
 
@@ -58,7 +58,7 @@ class Target:
                 METHOD_NOT_ALLOWED, f"method {method} is not possible here; it can be {allowed}", {"Allow": allowed}
             )
         if self.query and found.parameters is not None:
-            _only(self.query, found.parameters)
+            _refuse_other_parameters(self.query, found.parameters)
         return found
 
     def timeout_ms(self) -> int:
@@ -71,6 +71,8 @@ class Target:
 
 
 class _Node:
+    """Node of the tree of path segments."""
+
     __slots__ = ("children", "routes")
 
     def __init__(self) -> None:
@@ -101,7 +103,7 @@ class HttpRouter:
         self.endpoints.append(endpoint)
 
     def find(self, raw_path: str) -> Target:
-        """Return the target of a request line.
+        """Return the parsed target of a request line, with its routes.
 
         Raises `HttpProblem`: 404 for an unknown path, 400 for an ambiguous query."""
         target = self._cache.get(raw_path)
@@ -114,7 +116,7 @@ class HttpRouter:
         return target
 
     def _resolve(self, raw_path: str) -> Target:
-        path, _, query = _path_of(raw_path).partition("?")
+        path, _, query = _split_target(raw_path).partition("?")
         node = self._root
         args: list[str] = []
         for raw_segment in path.strip("/").split("/"):
@@ -124,15 +126,15 @@ class HttpRouter:
                 child = node.children.get(_ANY)
                 args.append(segment)
             if child is None:
-                raise _not_found(path)
+                raise _not_found_error(path)
             node = child
         if not node.routes:
-            raise _not_found(path)
-        return Target(node.routes, tuple(args), _query(query))
+            raise _not_found_error(path)
+        return Target(node.routes, tuple(args), _parse_query(query))
 
 
-def _path_of(target: str) -> str:
-    """Return path and query of a request target in origin form or in absolute form.
+def _split_target(target: str) -> str:
+    """Return the path and the query of a request target in origin form or absolute form.
 
     Raises `HttpProblem` 400 for others: there are no tunnels (CONNECT), and no options of the server as a whole
     (`*`)."""
@@ -149,18 +151,18 @@ def _path_of(target: str) -> str:
     return target.partition("#")[0]
 
 
-def _not_found(path: str) -> HttpProblem:
+def _not_found_error(path: str) -> HttpProblem:
     return HttpProblem(NOT_FOUND, f"there is nothing at {path}")
 
 
-def _only(query: Mapping[str, str], names: Sequence[str]) -> None:
+def _refuse_other_parameters(query: Mapping[str, str], names: Sequence[str]) -> None:
     unknown = next((name for name in query if name not in names), None)
     if unknown is not None:
         there_are = f"it can have {', '.join(names)}" if names else "it has no parameters here"
         raise HttpProblem(BAD_REQUEST, f"the query has {unknown!r}; {there_are}")
 
 
-def _query(text: str) -> dict[str, str]:
+def _parse_query(text: str) -> dict[str, str]:
     query: dict[str, str] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
         if query.setdefault(name, value) != value:  # ?dry_run=true&dry_run=false
@@ -169,7 +171,7 @@ def _query(text: str) -> dict[str, str]:
 
 
 def query_int(target: Target, name: str, default: int | None, low: int, high: int) -> int:
-    """Return a whole number from the query; `None` as default makes it required. Raises `HttpProblem` 400."""
+    """Return a whole number from the query; it is required if `default` is None. Raises `HttpProblem` 400."""
     text = target.query.get(name)
     if text is None:
         if default is None:
@@ -179,7 +181,7 @@ def query_int(target: Target, name: str, default: int | None, low: int, high: in
 
 
 def flag(target: Target, name: str, *, default: bool = False) -> bool:
-    """Return true or false from the query. Raises `HttpProblem` 400."""
+    """Return a boolean query parameter. Raises `HttpProblem` 400."""
     text = target.query.get(name, "true" if default else "false")
     if text not in ("true", "false"):
         raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {text!r}; it can be true or false")
@@ -187,7 +189,7 @@ def flag(target: Target, name: str, *, default: bool = False) -> bool:
 
 
 def whole_number(text: str, what: str, low: int, high: int) -> int:
-    """Return a number from its text; raises `HttpProblem` 400 with the allowed range."""
+    """Parse a whole number; raises `HttpProblem` 400 with the allowed range."""
     digits = text[1:] if text.startswith("-") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
         raise HttpProblem(BAD_REQUEST, f"{what} is {text!r}; it must be a whole number in {low} … {high}")
@@ -195,5 +197,5 @@ def whole_number(text: str, what: str, low: int, high: int) -> int:
 
 
 def partition_number(text: str) -> int:
-    """Return the partition number in a path; raises `HttpProblem` 400."""
+    """Parse the partition number of a path; raises `HttpProblem` 400."""
     return whole_number(text, "the partition", 0, (1 << 31) - 1)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from raftlog.api.client_listener import connections_within
+from raftlog.api.client_listener import limit_connections
 from raftlog.api.http.server.app import HttpApp
 from raftlog.api.http.server.bodies import BodyReader
 from raftlog.api.http.server.connections import ConnectionEnds, Connections
@@ -24,7 +24,7 @@ _CUT_OFF_S = 0.05
 
 
 class HttpSettings(NamedTuple):
-    """Bounds of an HTTP server, and hosts that clients may use; each is an option of `raftlog serve`."""
+    """Bounds of an HTTP server, and allowed hosts; each is an option of `raftlog serve`."""
 
     body_bytes_max: int = 64 * MIB
     """Maximum size of a request body."""
@@ -46,7 +46,7 @@ DEFAULTS: Final = HttpSettings()
 
 
 class HttpServer:
-    """Serves one broker on one address. The broker is opened before `start` and closed after `stop`."""
+    """HTTP server of one broker at one address. The broker is opened before `start` and closed after `stop`."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class HttpServer:
         self.bodies = BodyReader(bytes_max, memory, timeout_ms, rate_min)
         self._app = HttpApp(broker, self.bodies, self._ends, settings.metrics_partitions_max)
         self.answers = self._app.answers
-        self.connections_max = connections_within(settings.http_connections_max, broker.settings.open_files_max)
+        self.connections_max = limit_connections(settings.http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = settings.keepalive_timeout_s
         self._sockets: asyncio.Server | None = None
         self._connections: Connections | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; port 0 takes a free one. Returns the address. Raises `InvalidArgument` when it cannot be had."""
+        """Listen (port 0: a free port) and return the address. Raises `InvalidArgument` when that is impossible."""
         loop = asyncio.get_running_loop()
         self._connections = Connections(
             self._ends,
@@ -94,14 +94,14 @@ class HttpServer:
                 self._connections, host, port, backlog=_BACKLOG, start_serving=False
             )
             addresses = [socket.getsockname() for socket in self._sockets.sockets]
-            self._app.origins = self._origins(host, [address[0] for address in addresses])
+            self._app.origins = self._origin_policy(host, [address[0] for address in addresses])
             await self._sockets.start_serving()
         except OSError as error:
-            raise _cannot_listen(host, port, error) from error
+            raise _listen_error(host, port, error) from error
         return addresses[0][0], addresses[0][1]
 
-    def _origins(self, host: str, listening: Sequence[str]) -> OriginPolicy:
-        """Return the policy of hosts: any on addresses that other machines reach, unless some are set.
+    def _origin_policy(self, host: str, listening: Sequence[str]) -> OriginPolicy:
+        """Return the policy of hosts: all hosts if other machines can connect, unless allowed hosts are set.
 
         Clients there use names that the server cannot list."""
         own = [name for name in (host, *listening) if name and name not in _WILDCARDS]
@@ -109,7 +109,7 @@ class HttpServer:
         return OriginPolicy((*self._allowed_hosts, *self._advertised, *own), is_host_checked=is_host_checked)
 
     async def stop(self, grace_s: float = 3.0, last_s: float = 0.0) -> None:
-        """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end.
+        """Stop accepting connections, answer waiting fetches now, and give other requests `grace_s` to end.
 
         For `last_s` before that, open connections accept requests, and each answer is the last of its
         connection: a client that writes all the time moves to another broker without a pending request. A
@@ -127,11 +127,11 @@ class HttpServer:
 
 
 def requests_budget(broker: Broker) -> MemoryBudget:
-    """Make the budget that bodies of requests share, over all listeners of a broker."""
+    """Return a new budget for request bodies, which all listeners of a broker share."""
     return MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:
+def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
     if error.errno == errno.EADDRINUSE:
         why = "another program listens there; stop it, or choose another port"
     elif error.errno == errno.EACCES:

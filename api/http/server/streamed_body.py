@@ -1,4 +1,4 @@
-"""Request body that is read piece by piece, of any length.
+"""Request body of any length that is read piece by piece.
 
 The rest stays with the sender: at most two of aiohttp's buffers (512 KiB) are received ahead. Only silence is
 bounded, and only while a reader waits for the next piece. Used by `ndjson_ingest` and `octet_stream`."""
@@ -15,7 +15,7 @@ from raftlog.api.http.server.request_headers import expects_continue
 
 
 class StreamedBody:
-    """`at_end` once everything was received and taken."""
+    """Reader of one request body; `at_end` is true once everything was received and returned."""
 
     def __init__(self, request: web.BaseRequest, silence_ms: int) -> None:
         """Create a reader of a body; raises `HttpProblem` 415 for an unsupported `Content-Encoding`."""
@@ -33,17 +33,17 @@ class StreamedBody:
         Raises `HttpProblem`: 408 after silence, 400 when the body ended early or cannot be decoded."""
         decoder = self._decoder
         if decoder is None:
-            return await self._received()
+            return await self._receive()
         while (piece := next(self._opened, None)) is None:
             if self._content.at_eof():
                 decoder.end()
                 self.at_end = True
                 return b""
-            self._opened = decoder.pieces(await self._received())
+            self._opened = decoder.pieces(await self._receive())
             self.at_end = False
         return piece
 
-    async def _received(self) -> bytes:
+    async def _receive(self) -> bytes:
         try:
             if not self._is_asked_for:
                 self._is_asked_for = True

@@ -17,7 +17,7 @@ import orjson
 import uvloop
 
 import raftlog
-from raftlog.api.client_listener import shared_connections
+from raftlog.api.client_listener import divide_connections
 from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import HttpSettings, requests_budget
@@ -295,7 +295,7 @@ async def _run(
 def _listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
     """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
     requests = requests_budget(broker)
-    http_connections, kafka_connections = shared_connections(
+    http_connections, kafka_connections = divide_connections(
         http_settings.http_connections_max,
         kafka.settings.connections_max,
         len(kafka.listeners),
