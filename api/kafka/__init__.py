@@ -1,4 +1,4 @@
-"""Kafka protocol: the listener for Kafka's clients.
+"""Kafka protocol: the listener for Kafka clients.
 
 `listener.KafkaListener` serves a `raftlog.partitions.broker.Broker`. `connection` splits a connection's bytes into
 frames and sends answers in the order of the requests, `dispatcher` decodes a request, calls its handler and encodes the

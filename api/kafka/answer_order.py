@@ -14,7 +14,7 @@ from raftlog.types import Buffer
 
 
 class Exchange:
-    """One request and its answer; also the owner of the request's memory, unless that is `owner`."""
+    """One request and its answer; it owns the request's memory in the budget, unless `owner` does."""
 
     __slots__ = (
         "answer",
@@ -46,7 +46,7 @@ class Exchange:
 
 
 class AnswerOrder:
-    """Begun requests in their order."""
+    """Requests that have begun and whose answers were not sent yet, in their order."""
 
     __slots__ = ("_is_pipelined", "pending")
 
@@ -57,21 +57,21 @@ class AnswerOrder:
         """Whether all of them are pipelined."""
 
     def may_begin(self, route: KafkaRoute) -> bool:
-        """Return whether one more request may begin."""
+        """Return whether a further request may begin now."""
         return not self.pending or (route.is_pipelined and self._is_pipelined)
 
     def begin(self, exchange: Exchange) -> None:
-        """Add a request."""
+        """Add a request at the end."""
         self.pending.append(exchange)
         self._is_pipelined = exchange.route.is_pipelined
 
     @property
     def is_broken(self) -> bool:
-        """Whether the next answer will never come."""
+        """Whether the request at the front failed, so that no further answer can be sent."""
         return bool(self.pending) and self.pending[0].is_failed
 
     def take_ready(self) -> list[Buffer]:
-        """Remove the requests at the front that have ended; return their answers with headers."""
+        """Remove the ended requests at the front; return their answers with headers."""
         done = 0
         ready: list[Buffer] = []
         for each in self.pending:

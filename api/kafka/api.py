@@ -12,7 +12,7 @@ from raftlog.types import Buffer
 
 
 class ApiKey(IntEnum):
-    """Keys of Kafka's requests, by Kafka's names."""
+    """API keys of Kafka's requests, with Kafka's names."""
 
     PRODUCE = 0
     FETCH = 1
@@ -83,7 +83,7 @@ request's schema where it has a top-level error code, otherwise the connection e
 
 
 class KafkaApi(NamedTuple):
-    """One API as this listener serves it."""
+    """Declaration of one API that this listener serves."""
 
     key: ApiKey
     versions: tuple[int, int]

@@ -1,4 +1,4 @@
-"""One connection of a Kafka client: splits its bytes into frames, and sends the answers in the order of the requests.
+"""One connection of a Kafka client: splits received bytes into frames, and sends answers in request order.
 
     begun requests without an answer ≤ pipelined_requests_max,   requests that were read and may not begin yet ≤ 1
     uncharged bytes of requests ≤ UNCHARGED_TOTAL_MAX,           larger ones hold memory of the shared budget
@@ -42,7 +42,7 @@ _CANCELLED_AT_DISCONNECT: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, Ap
 
 
 class ConnectionOwner(Protocol):
-    """Shared state of the connections of a listener."""
+    """Interface of the shared state of a listener's connections."""
 
     name: str
     settings: KafkaSettings
@@ -53,16 +53,16 @@ class ConnectionOwner(Protocol):
     """Memory into which bytes are read; nothing of it is kept after a callback."""
     is_stopping: bool
 
-    def made(self, connection: "KafkaConnection") -> bool:
-        """Register a connection; return whether it may stay."""
+    def register(self, connection: "KafkaConnection") -> bool:
+        """Register a connection; return false if it has to be closed because there are too many."""
         ...
 
-    def lost(self, connection: "KafkaConnection") -> None:
+    def remove(self, connection: "KafkaConnection") -> None:
         """Remove a connection."""
         ...
 
     def report(self, connection: "KafkaConnection", why: str) -> None:
-        """Count a connection that is closed because of the client, and write its event."""
+        """Count a connection that is closed because of the client's fault, and write its event."""
         ...
 
 
@@ -134,7 +134,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and peer:
             self.caller = self.caller._replace(address=str(peer[0]))
-        if not self._owner.made(self):
+        if not self._owner.register(self):
             transport.abort()  # type: ignore[attr-defined]
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,13 +146,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._frame = None
         self._owner.answers.release(self)
         if self._next is not None:
-            self._drop(self._next)
+            self._release_memory(self._next)
             self._next = None
         self._rest = None
         for exchange in self._order.pending:
             if exchange.task is not None and exchange.route.key in _CANCELLED_AT_DISCONNECT:
                 exchange.task.cancel()
-        self._owner.lost(self)
+        self._owner.remove(self)
 
     def eof_received(self) -> bool:
         return False
@@ -163,7 +163,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_unread = False
         self._owner.answers.release(self)
-        self._go_on()
+        self._resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._owner.scratch if self._frame is None else self._frame.room
@@ -185,7 +185,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def _may_read(self) -> bool:
-        """Whether one more request may be read."""
+        """Whether one more request may be read from the socket."""
         return (
             self._next is None
             and not self._is_unread
@@ -194,7 +194,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def _split(self, data: memoryview, end: int) -> None:
-        """Take the frames in `data[:end]`, keep the rest, and write the answers that are ready."""
+        """Process the frames in `data[:end]`, keep the incomplete rest, and write the answers that are ready."""
         self._is_splitting = True
         self._take_frames(data, end)
         self._is_splitting = False
@@ -209,7 +209,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         position = 0
         while position < end:
             if not self._may_read:
-                self._hold(data[position:end])
+                self._keep_rest(data[position:end])
                 return
             begin = position + _LENGTH.size
             if end < begin:
@@ -217,7 +217,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
             size = _LENGTH.unpack_from(data, position)[0]
             if not HEAD_BYTES <= size <= self._owner.settings.request_bytes_max:
-                self._refuse(self._size_problem(size))
+                self._refuse(self._describe_wrong_size(size))
                 return
             position = begin + size
             if position <= end and size <= UNCHARGED_BYTES_MAX and self._uncharged + size <= UNCHARGED_TOTAL_MAX:
@@ -227,10 +227,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             frame = self._frame = IncomingFrame(size, data[begin : min(position, end)], is_charged=is_charged)
             if not self._continue_frame(frame):
                 if position < end:
-                    self._hold(data[position:end])
+                    self._keep_rest(data[position:end])
                 return
 
-    def _size_problem(self, size: int) -> str:
+    def _describe_wrong_size(self, size: int) -> str:
         if size < 0:
             return f"a frame of {size} bytes"
         if size < HEAD_BYTES:
@@ -241,17 +241,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def _continue_frame(self, frame: IncomingFrame) -> bool:
-        """Enlarge a frame, or take it when it is complete; return whether its bytes end here, and it was taken."""
+        """Enlarge an incomplete frame, or take a complete one; return whether it was taken."""
         missing = frame.missing
         if missing:
-            if not self._owner.requests.take(frame, missing, self._memory_granted):
+            if not self._owner.requests.take(frame, missing, self._note_memory):
                 self._is_waiting_for_memory = True
                 self._pause_reading()
                 return False
             frame.held += missing
-        return self._continue_held(frame)
+        return self._grow_or_take(frame)
 
-    def _continue_held(self, frame: IncomingFrame) -> bool:
+    def _grow_or_take(self, frame: IncomingFrame) -> bool:
         if not frame.is_complete:
             frame.grow()
             return False
@@ -259,20 +259,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._take(frame.content, 0 if frame.held else frame.size, frame if frame.held else None)
         return True
 
-    def _memory_granted(self) -> None:
-        """Note that the frame got its memory; another request's end calls this, so that the rest waits for a turn."""
+    def _note_memory(self) -> None:
+        """Note that the frame got its memory; continue in a later turn, as the end of another request calls this."""
         frame = self._frame
         assert frame is not None, "memory for no frame"
         frame.held += frame.missing
-        self._loop.call_soon(self._continue_granted, frame)
+        self._loop.call_soon(self._continue_with_memory, frame)
 
-    def _continue_granted(self, frame: IncomingFrame) -> None:
+    def _continue_with_memory(self, frame: IncomingFrame) -> None:
         if self._frame is frame:
             self._is_waiting_for_memory = False
-            self._continue_held(frame)
-            self._go_on()
+            self._grow_or_take(frame)
+            self._resume()
 
-    def _hold(self, rest: memoryview) -> None:
+    def _keep_rest(self, rest: memoryview) -> None:
         self._rest = bytes(rest)
         self._pause_reading()
 
@@ -281,8 +281,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._is_read_paused = True
             self._transport.pause_reading()
 
-    def _go_on(self) -> None:
-        """Begin the waiting request, split the bytes at hand, and resume reading, as far as each is allowed now."""
+    def _resume(self) -> None:
+        """Begin the waiting request, process kept bytes, and resume reading, each if it is allowed now."""
         waiting = self._next
         if waiting is not None and self._order.may_begin(waiting.route) and not self._is_unread and not self.is_ending:
             self._next = None
@@ -298,7 +298,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # ---- requests
 
     def _take(self, frame: memoryview, uncharged: int, owner: IncomingFrame | None) -> None:
-        """Take a complete frame: begin its request, or let it wait for earlier ones."""
+        """Take a complete frame: begin its request, or keep it until earlier requests have ended."""
         dispatcher = self._owner.dispatcher
         try:
             key, version, correlation_id, client_id = read_head(frame)
@@ -327,7 +327,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         exchange.task = self._loop.create_task(run) if exchange.route.is_pipelined else start(run, self._loop)
 
     async def _run(self, exchange: Exchange) -> None:
-        """Answer one request; never raises, except when it is cancelled."""
+        """Answer one request; raises only `CancelledError`."""
         try:
             exchange.answer = await self._owner.dispatcher.answer(exchange.route, exchange.body, exchange.caller)
         except ConnectionRefused as error:
@@ -335,23 +335,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._refuse(str(error))
         except Exception as error:  # noqa: BLE001 - an error of one handler ends its connection only
             exchange.is_failed = True
-            self._owner.dispatcher.failed(exchange.route, error)
+            self._owner.dispatcher.report_failure(exchange.route, error)
             self._refuse(f"{exchange.route!r} failed: {type(error).__name__}")
         finally:
             exchange.route.times.observe_since(exchange.began)
-            self._end(exchange)
+            self._end_exchange(exchange)
 
-    def _drop(self, exchange: Exchange) -> None:
+    def _release_memory(self, exchange: Exchange) -> None:
         """Release the memory of a request."""
         self._uncharged -= exchange.charged
         if exchange.owner is not None:
             self._owner.requests.release(exchange.owner)
 
-    def _end(self, exchange: Exchange) -> None:
+    def _end_exchange(self, exchange: Exchange) -> None:
         exchange.is_done = True
         exchange.task = None
         exchange.body = memoryview(b"")
-        self._drop(exchange)
+        self._release_memory(exchange)
         self._out += self._order.take_ready()
         if not self._is_splitting:
             self._flush()
@@ -363,10 +363,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             elif self._owner.is_stopping and self.is_idle and not self._is_splitting:
                 self.finish()
         if self._is_read_paused or self._next is not None:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._resume)
 
     def _flush(self) -> None:
-        """Write the answers that are ready, all at once."""
+        """Write all answers that are ready, in one write."""
         out = self._out
         if not out or self._transport is None:
             return
@@ -381,7 +381,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # ---- ends
 
     def _refuse(self, why: str) -> None:
-        """Close the connection because of the client, after the answers to the requests that were begun."""
+        """Close the connection because of the client's fault, after the answers to the begun requests."""
         if not self.is_ending and self._transport is not None:
             self.is_ending = True
             self._owner.report(self, why)
@@ -390,7 +390,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._close()
 
     def _close(self) -> None:
-        """Close after the answers that are ready."""
+        """Close the connection after the answers that are ready."""
         self.is_ending = True
         self._flush()
         if self._transport is not None:
@@ -398,11 +398,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is begun, waits or is arriving."""
+        """Whether no request has begun, waits or is arriving."""
         return not (self._order.pending or self._next or self._rest or self._frame or self._head)
 
     def finish(self) -> None:
-        """End an idle connection: send an end of file, and drop further input until the client closes.
+        """End an idle connection: send an end of file, and discard further input until the client closes.
 
         A socket that is closed with unread bytes can lose answers that the client has not read yet."""
         if self._transport is not None and not self.is_ending:
@@ -423,11 +423,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """Transport; None once the connection is lost."""
+        """Transport of the connection; None once it is lost."""
         return self._transport
 
     def sweep(self, now: float) -> None:
-        """Close the connection when it is idle for too long, or does not read or send as it should."""
+        """Close the connection if it was idle for too long, or if the client reads or sends too slowly."""
         if self._transport is None:
             return
         unsent, frame = self._transport.get_write_buffer_size(), self._frame

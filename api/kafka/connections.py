@@ -1,4 +1,4 @@
-"""Connections of one Kafka listener: their number, their sweep, their events and their end."""
+"""Connections of one Kafka listener: their number, periodic checks, events and end."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _SCRATCH_BYTES: Final = 64 * 1024
 
 
 class KafkaConnections:
-    """Factory of the protocols of a listener, and their shared state."""
+    """Factory of the protocols of a listener's connections, and their shared state."""
 
     def __init__(
         self, name: str, settings: KafkaSettings, dispatcher: Dispatcher, requests: MemoryBudget, answers: MemoryBudget
@@ -41,8 +41,8 @@ class KafkaConnections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def made(self, connection: KafkaConnection) -> bool:
-        """Register a connection; return whether it may stay."""
+    def register(self, connection: KafkaConnection) -> bool:
+        """Register a connection; return false if it has to be closed because there are too many."""
         counters = self.dispatcher.counters
         self._open.add(connection)
         counters.connections += 1
@@ -52,14 +52,14 @@ class KafkaConnections:
         counters.connections_accepted += 1
         return True
 
-    def lost(self, connection: KafkaConnection) -> None:
+    def remove(self, connection: KafkaConnection) -> None:
         """Remove a connection."""
         self._open.discard(connection)
         self.dispatcher.counters.connections -= 1
         self._lost_one.set()
 
     def report(self, connection: KafkaConnection, why: str) -> None:
-        """Count a connection that is closed because of the client, and write its event."""
+        """Count a connection that is closed because of the client's fault, and write its event."""
         self.dispatcher.counters.closed += 1
         caller = connection.caller
         event(
@@ -77,14 +77,14 @@ class KafkaConnections:
             await self.sweep(self._loop.time())
 
     async def sweep(self, now: float) -> None:
-        """Look at all connections, in slices."""
+        """Check all connections, a slice of them in each turn of the loop."""
         for number, connection in enumerate(list(self._open), 1):
             connection.sweep(now)
             if number % _SWEPT_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     async def stop(self, grace_s: float, last_s: float) -> None:
-        """Take requests for `last_s`, end idle connections, and all of them after `grace_s`.
+        """Take requests for `last_s`, then end idle connections, and close all of them after `grace_s`.
 
         Each answer is the last of its connection unless further requests were read."""
         self.is_stopping = True

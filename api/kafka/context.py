@@ -1,4 +1,4 @@
-"""Environment shared by the handlers of one Kafka listener."""
+"""Environment that all handlers of one Kafka listener share."""
 
 import asyncio
 from typing import NamedTuple

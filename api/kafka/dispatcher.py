@@ -1,4 +1,4 @@
-"""Table of the served APIs: decodes a request, calls its handler, encodes the answer.
+"""Table of served APIs: decodes a request, calls its handler, and encodes the answer.
 
     unknown API, or a version that is not served   ApiVersions: its answer v0 with error 35; others: the connection ends
     MalformedRequest                               the connection ends
@@ -34,11 +34,11 @@ Answer: TypeAlias = Sequence[Buffer] | None
 
 
 class ConnectionRefused(Exception):
-    """The connection ends because of a request; the message is the reason for operators."""
+    """Error that ends the connection because of its request; the message is the reason for operators."""
 
 
 class KafkaRoute:
-    """One version of one API, with all that depends on it."""
+    """Codec, handler and counters of one version of one API."""
 
     __slots__ = (
         "decode",
@@ -77,7 +77,7 @@ def name_of(key: ApiKey) -> str:
 
 
 class Dispatcher:
-    """Routes of one listener. `counters` are those of all listeners."""
+    """Routes of one listener; `counters` are shared by all listeners."""
 
     def __init__(self, apis: Sequence[KafkaApi], counters: KafkaCounters) -> None:
         self.counters = counters
@@ -114,12 +114,12 @@ class Dispatcher:
         raise ConnectionRefused(f"{name} v{version} is not served")
 
     async def warm_up(self) -> None:
-        """Import the schemas in a thread: it takes 0.1 s, which neither a start nor a request should pay for."""
+        """Import the schemas in a thread, because it takes 0.1 s and would delay the start or a request."""
         if not schemas.is_loaded():
             await asyncio.to_thread(schemas.load)
 
     async def answer(self, route: KafkaRoute, body: memoryview, caller: Caller) -> Answer:
-        """Return the encoded body of the answer; None when the client expects none. Raises `ConnectionRefused`."""
+        """Return the encoded body of the answer; None if the client expects none. Raises `ConnectionRefused`."""
         if route.needs_schemas and not schemas.is_loaded():
             await self.warm_up()
         version = route.version
@@ -133,10 +133,10 @@ class Dispatcher:
             raise ConnectionRefused(f"{route!r} is malformed: {error}") from None
         except RaftlogError as error:
             self.counters.errors[route.name] += 1
-            return await self._failure(route, error)
+            return await self._error_answer(route, error)
 
     async def _answer_by_schema(self, route: KafkaRoute, body: memoryview, caller: Caller) -> Answer:
-        """Answer a request; large messages are decoded and encoded in a thread, since they would hold the loop."""
+        """Answer a request; large messages are decoded and encoded in a thread, so that they do not hold the loop."""
         version = route.version
         if len(body) > _LARGE_BYTES:
             message = await asyncio.to_thread(route.decode, body, version)
@@ -149,8 +149,8 @@ class Dispatcher:
             return await asyncio.to_thread(route.encode, answer, version)
         return route.encode(answer, version)
 
-    def failed(self, route: KafkaRoute, error: Exception) -> None:
-        """Log an error that no handler may raise; a broken invariant is the process's, as everywhere."""
+    def report_failure(self, route: KafkaRoute, error: Exception) -> None:
+        """Log an error that no handler may raise; pass a broken invariant to the loop's exception handler."""
         self.counters.errors[route.name] += 1
         if isinstance(error, AssertionError):
             context = {"message": f"a handler of {route!r} found a broken invariant", "exception": error}
@@ -158,17 +158,17 @@ class Dispatcher:
         else:
             logger.error("a handler of %r failed", route, exc_info=error)
 
-    async def _failure(self, route: KafkaRoute, error: RaftlogError) -> Answer:
-        """Return an answer that consists of an error code. Raises `ConnectionRefused` where the schema has none."""
+    async def _error_answer(self, route: KafkaRoute, error: RaftlogError) -> Answer:
+        """Return an answer of an error code only. Raises `ConnectionRefused` if the schema has no error code."""
         await self.warm_up()
-        answer = schemas.failure(route.key, route.version, code_of(error))
+        answer = schemas.error_answer(route.key, route.version, code_of(error))
         if answer is None:
             raise ConnectionRefused(f"{route!r} failed, and its answer has no error code: {error}") from error
         return schemas.encode(answer, route.version)
 
 
 async def refuse_version(request: KafkaRequest) -> Any:
-    """Answer Produce 0 to 2 with UNSUPPORTED_VERSION for each partition; None with acks 0.
+    """Return an answer to Produce 0 to 2, UNSUPPORTED_VERSION for each partition; None with acks 0.
 
     ApiVersions lists these versions, because librdkafka does not compress for brokers without them."""
     assert request.key is ApiKey.PRODUCE, f"{request.key.name} has versions that are listed and refused"

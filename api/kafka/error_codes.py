@@ -1,4 +1,4 @@
-"""The one table from errors to Kafka's error codes.
+"""Table from errors of raftlog to error codes of Kafka.
 
 An error without a row of its own has that of its nearest base class. A definite refusal of a produced batch is a code
 that clients retry (6, 19, 56) or a permanent one; an unknown outcome is 7, which clients retry as well, with the same
@@ -137,7 +137,7 @@ CODES: Final[Mapping[type[RaftlogError], ErrorCode]] = {
 
 
 def code_of(error: RaftlogError) -> ErrorCode:
-    """Return the code of an error."""
+    """Return Kafka's error code of an error."""
     for kind in type(error).__mro__:
         found = CODES.get(kind)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Start of a handler's coroutine without a task: most requests end in their first step, or only wait for a commit.
+"""Start of a coroutine without a task: most handlers end in their first step, or only wait for a commit.
 
     first step: runs at once, within the callback that read the request → done: no task was made
                                                                         → waits: a task continues it
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class FirstStep:
-    """Stand-in for the task of a coroutine that was not needed so far."""
+    """Replacement of a task during the first step of a coroutine."""
 
     __slots__ = ("__weakref__", "_cancels", "_task")
 
@@ -25,24 +25,24 @@ class FirstStep:
         """Cancellations before there was a task."""
 
     def continue_in(self, task: "asyncio.Task[None]") -> None:
-        """Pass everything on to this task."""
+        """Forward all further calls to this task."""
         self._task = task
         for _ in range(self._cancels):
             task.cancel()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel the coroutine at the place where it waits."""
+        """Cancel the coroutine at its present wait."""
         if self._task is not None:
             return self._task.cancel(msg)
         self._cancels += 1
         return True
 
     def cancelling(self) -> int:
-        """Return the number of cancellations that are pending."""
+        """Return the number of pending cancellations."""
         return self._cancels if self._task is None else self._task.cancelling()
 
     def uncancel(self) -> int:
-        """Take a cancellation back; return the number of those that are left."""
+        """Withdraw a cancellation; return the number of remaining ones."""
         if self._task is not None:
             return self._task.uncancel()
         self._cancels = max(0, self._cancels - 1)
@@ -58,7 +58,7 @@ class FirstStep:
 
 
 def start(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "asyncio.Task[None] | None":
-    """Run a coroutine up to its first wait; return the task that continues it, None when it has ended.
+    """Run a coroutine up to its first wait; return the task that continues it, or None if it has ended.
 
     An exception of the first step is raised here."""
     outer = asyncio.current_task(loop)
@@ -74,18 +74,18 @@ def start(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> "
         _leave_task(loop, step)  # type: ignore[arg-type]
         if outer is not None:
             _enter_task(loop, outer)
-    task = loop.create_task(_rest(work, waits_for))
+    task = loop.create_task(_run_rest(work, waits_for))
     step.continue_in(task)
     return task
 
 
-async def _rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
-    await _continued(work, waits_for)
+async def _run_rest(work: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _continue_after_wait(work, waits_for)
 
 
 @awaitable_generator
-def _continued(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Continue the coroutine at the end of its first wait; errors are raised at the place of the wait."""
+def _continue_after_wait(work: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Continue the coroutine after its first wait; an error of the wait is raised inside the coroutine."""
     while True:
         try:
             yield waits_for

@@ -1,4 +1,4 @@
-"""Frame whose bytes arrive in more than one piece, or that waits for memory.
+"""Frame that arrives in more than one piece, or that waits for memory.
 
     filled ≤ capacity ≤ size,   held ≥ capacity, except for small frames
 
@@ -12,7 +12,7 @@ UNCHARGED_BYTES_MAX: Final = 4 * 1024
 
 
 class IncomingFrame:
-    """A frame without its length prefix; also the owner of its memory in the budget."""
+    """Frame without its length prefix; it owns its memory in the budget."""
 
     __slots__ = ("_bytes", "filled", "held", "is_charged", "size", "swept_at", "swept_bytes")
 
@@ -30,22 +30,22 @@ class IncomingFrame:
 
     @property
     def capacity(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory that are allocated."""
         return len(self._bytes)
 
     @property
     def room(self) -> memoryview:
-        """Return the memory for further bytes."""
+        """Memory for further bytes."""
         return self._bytes[self.filled :]
 
     @property
     def next_capacity(self) -> int:
-        """Capacity that the frame needs before more of it can arrive."""
+        """Capacity that the frame needs before further bytes can arrive."""
         return self.capacity if self.filled < self.capacity else min(self.size, 2 * self.capacity)
 
     @property
     def missing(self) -> int:
-        """Bytes to take from the budget before `grow`."""
+        """Bytes that have to be taken from the budget before `grow`."""
         needed = self.next_capacity
         return max(0, needed - self.held) if self.is_charged or needed > UNCHARGED_BYTES_MAX else 0
 
@@ -57,18 +57,18 @@ class IncomingFrame:
             self._bytes = larger
 
     def is_slow(self, now: float, bytes_per_s_min: int) -> bool:
-        """Return whether less arrived since the last sweep than has to; called at each sweep."""
+        """Return whether bytes arrived at less than `bytes_per_s_min` since the last call; called at each sweep."""
         before, since = self.swept_bytes, self.swept_at
         self.swept_bytes, self.swept_at = self.filled, now
         return since > 0 and self.filled - before < bytes_per_s_min * (now - since)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all bytes arrived."""
+        """Whether all bytes have arrived."""
         return self.filled == self.size
 
     @property
     def content(self) -> memoryview:
-        """Return the bytes of a complete frame; its memory is not used again."""
+        """Bytes of a complete frame; the memory is not reused."""
         assert self.is_complete, f"{self.filled} of {self.size} bytes"
         return self._bytes

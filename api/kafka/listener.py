@@ -1,4 +1,4 @@
-"""Kafka's protocol as a listener of a broker."""
+"""Kafka listener of a broker."""
 
 import asyncio
 import errno
@@ -24,7 +24,7 @@ _BACKLOG: Final = 1024
 
 
 class KafkaListener:
-    """A `ClientListener`. `advertised` is empty where clients reach the address that it listens on."""
+    """A `ClientListener` for Kafka's protocol. Pass `advertised` as "" if the listening address is reachable."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class KafkaListener:
             self._sockets = await loop.create_server(connections, self._host, self._port, backlog=_BACKLOG)
         except OSError as error:
             await connections.stop(0, 0)
-            raise _cannot_listen(self._host, self._port, error) from error
+            raise _listen_error(self._host, self._port, error) from error
         self._connections = connections
         self.address = join_host_port(*self._sockets.sockets[0].getsockname()[:2])
         self._warming = loop.create_task(dispatcher.warm_up(), name="import of Kafka's schemas")
@@ -81,11 +81,11 @@ class KafkaListener:
 
 
 def served_apis(context: KafkaContext) -> Sequence[KafkaApi]:
-    """Return the APIs of all rooms of handlers; `dispatcher` adds ApiVersions."""
+    """Return the APIs of all packages of handlers; `dispatcher` adds ApiVersions."""
     return [api for apis in ROOMS for api in apis(context)]
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:
+def _listen_error(host: str, port: int, error: OSError) -> InvalidArgument:
     if isinstance(error, socket.gaierror):
         why = "this host name has no address"
     elif error.errno == errno.EADDRINUSE:

@@ -6,7 +6,7 @@ from raftlog.topic_config import MIB
 
 
 class KafkaSettings(NamedTuple):
-    """Bounds of a listener; the defaults hold unless a flag of `raftlog serve` sets them."""
+    """Bounds of a Kafka listener; flags of `raftlog serve` replace the defaults."""
 
     request_bytes_max: int = 100 * MIB
     """Largest frame, as Kafka's `socket.request.max.bytes`; a larger one ends the connection."""

@@ -122,7 +122,7 @@ def test_the_number_of_elements_of_a_request_is_bounded() -> None:
 
 @pytest.mark.parametrize(("key", "version", "is_there"), [(ApiKey.HEARTBEAT, 0, True), (ApiKey.FETCH, 4, False)])
 def test_failures_exist_where_the_answer_has_an_error_code(key: ApiKey, version: int, is_there: bool) -> None:
-    answer: Any = schemas.failure(key, version, 7)
+    answer: Any = schemas.error_answer(key, version, 7)
     assert (answer is not None) == is_there
     if is_there:
         found = schemas.answer_class(key).decode(b"".join(map(bytes, schemas.encode(answer, version))), version=version)

@@ -1,1 +1,1 @@
-"""Handlers of Kafka's APIs by resource; each package has `apis(context)`, which `listener` calls."""
+"""Handlers of Kafka's APIs by resource; each package has a function `apis(context)`, which `listener` calls."""

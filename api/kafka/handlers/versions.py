@@ -1,4 +1,4 @@
-"""ApiVersions: the APIs and versions that this listener serves.
+"""Handler of ApiVersions: the APIs and versions that this listener serves.
 
 It is the first request of every connection, so that it has a codec of its own and its answers are encoded once. A
 version that is not served is answered in version 0 with error 35 and the range of ApiVersions, by which the client
@@ -25,7 +25,7 @@ _VARINT_1_BYTE_MAX: Final = 127
 
 
 class ClientSoftware(NamedTuple):
-    """Name and version of a client's library; both empty before version 3."""
+    """Name and version of a client's library; both are empty before version 3."""
 
     name: str
     version: str
@@ -36,17 +36,17 @@ Rows = Sequence[tuple[int, int, int]]
 
 
 class ApiVersionsHandler:
-    """Handler of ApiVersions; `set_apis` is called once all APIs are known, its own among them."""
+    """Handler of ApiVersions; `set_apis` is called once all APIs, including ApiVersions, are declared."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[int, ErrorCode], bytes] = {}
 
     def api(self) -> KafkaApi:
-        """Return the declaration."""
+        """Return the declaration of ApiVersions."""
         return KafkaApi(ApiKey.API_VERSIONS, VERSIONS, self.handle, decode=decode_request, encode=self.encode)
 
     def set_apis(self, apis: Sequence[KafkaApi]) -> None:
-        """Encode the answers for these APIs."""
+        """Encode the answers in advance for these APIs."""
         rows = [(int(api.key), *api.versions) for api in sorted(apis)]
         own = [row for row in rows if row[0] == ApiKey.API_VERSIONS]
         for version in range(VERSIONS[0], VERSIONS[1] + 1):
@@ -55,7 +55,7 @@ class ApiVersionsHandler:
         self._answers[0, ErrorCode.UNSUPPORTED_VERSION] = encode_answer(0, ErrorCode.UNSUPPORTED_VERSION, own)
 
     async def handle(self, request: KafkaRequest) -> ErrorCode:
-        """Check the client's software, and return the code of the answer."""
+        """Check the client's software name and version, and return the error code of the answer."""
         software: ClientSoftware = request.message
         if is_flexible(request.key, request.version):
             if not all(map(_SOFTWARE.fullmatch, software)):
@@ -65,11 +65,11 @@ class ApiVersionsHandler:
         return ErrorCode.NONE
 
     async def refuse(self, request: KafkaRequest) -> ErrorCode:
-        """Return the code for a version that is not served."""
+        """Return the error code for a version of ApiVersions that is not served."""
         return ErrorCode.UNSUPPORTED_VERSION
 
     def encode(self, code: ErrorCode, version: int) -> tuple[bytes]:
-        """Return the answer for a code."""
+        """Return the encoded answer for an error code."""
         return (self._answers[version, code],)
 
 
@@ -85,7 +85,7 @@ def decode_request(body: memoryview, version: int) -> ClientSoftware:
 
 
 def encode_answer(version: int, code: ErrorCode, rows: Rows) -> bytes:
-    """Encode an answer; features are none, which tagged fields without content say."""
+    """Encode an answer; it announces no features, which empty tagged fields express."""
     assert len(rows) < _VARINT_1_BYTE_MAX, f"{len(rows)} APIs need a longer varint"
     if is_flexible(ApiKey.API_VERSIONS, version):
         body = code.to_bytes(2, "big", signed=True) + bytes((len(rows) + 1,))

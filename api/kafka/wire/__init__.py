@@ -1,1 +1,1 @@
-"""Codecs of Kafka's protocol: bytes in, values out, no I/O; called by `dispatcher` and the handlers."""
+"""Codecs of Kafka's protocol, from bytes to values and back, without I/O; used by `dispatcher` and the handlers."""

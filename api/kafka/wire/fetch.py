@@ -1,4 +1,4 @@
-"""Codec of Fetch 4 to 12: the rows of a topic's partitions are unpacked at once, stored batches are not copied.
+"""Codec of Fetch 4 to 12: rows of a topic are unpacked in one step, and stored batches are not copied.
 
     row of a request   v4: partition, offset, max bytes      v5: and log start     v9: and leader epoch
                        v12: and last fetched epoch, tagged fields
@@ -35,7 +35,7 @@ PartitionRow = tuple[int, int, int, int]
 
 
 class PartitionsRequest(NamedTuple):
-    """Decoded request. `topics` are names with rows of partitions."""
+    """Decoded request; `topics` are names, each with the rows of its partitions."""
 
     max_wait_ms: int
     min_bytes: int
@@ -47,7 +47,7 @@ class PartitionsRequest(NamedTuple):
 
 
 class AnsweredPartition(NamedTuple):
-    """Answer for one partition; the last stable offset is the high watermark."""
+    """Answer for one partition; its last stable offset is the high watermark."""
 
     partition: int
     error_code: int
@@ -57,7 +57,7 @@ class AnsweredPartition(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """Answer; it never has a session. `has_aborted_list`: an empty list of aborted transactions, otherwise null."""
+    """Answer without a session. `has_aborted_list`: the aborted transactions are an empty list, not null."""
 
     error_code: int
     has_aborted_list: bool
@@ -72,7 +72,7 @@ def decode(body: memoryview, version: int) -> PartitionsRequest:
     topics = []
     for _ in range(reader.count(is_compact=is_compact) or 0):
         name = reader.string(is_compact=is_compact) or ""
-        topics.append((name, _rows(reader, version)))
+        topics.append((name, _read_rows(reader, version)))
         if is_compact:
             reader.skip_tagged_fields()
     if version >= _SESSIONS_FROM:
@@ -84,9 +84,9 @@ def decode(body: memoryview, version: int) -> PartitionsRequest:
     return PartitionsRequest(max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics)
 
 
-def _rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:
+def _read_rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:
     if version >= FLEXIBLE_FROM:
-        return _flexible_rows(reader)
+        return _read_flexible_rows(reader)
     layout = _ROW_9 if version >= _EPOCH_FROM else _ROW_5 if version >= _LOG_START_FROM else _ROW_4
     count = reader.count(is_compact=False, element_bytes_min=layout.size) or 0
     rows = layout.iter_unpack(reader.view(count * layout.size))
@@ -97,8 +97,8 @@ def _rows(reader: RequestReader, version: int) -> Sequence[PartitionRow]:
     return [(partition, _NO_EPOCH, offset, size) for partition, offset, size in rows]
 
 
-def _flexible_rows(reader: RequestReader) -> Sequence[PartitionRow]:
-    """Read rows with tagged fields; normally none has any, and all have the same size."""
+def _read_flexible_rows(reader: RequestReader) -> Sequence[PartitionRow]:
+    """Read rows with tagged fields; faster if none has any, because all rows then have the same size."""
     count = reader.count(is_compact=True, element_bytes_min=_ROW_12_TAGGED.size) or 0
     begin = reader.position
     rows = list(_ROW_12_TAGGED.iter_unpack(reader.view(count * _ROW_12_TAGGED.size)))
@@ -122,7 +122,7 @@ def _skip_forgotten(reader: RequestReader, is_compact: bool) -> None:
 
 
 def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
-    """Encode the body of an answer: heads, and between them the stored batches as they are."""
+    """Encode the body of an answer: encoded fields, and between them the stored batches without a copy."""
     is_flexible = version >= FLEXIBLE_FROM
     writer = FlexibleWriter() if is_flexible else PlainWriter()
     pieces: list[Buffer] = []
@@ -156,7 +156,7 @@ def encode(answer: FetchAnswer, version: int) -> Sequence[Buffer]:
 
 
 def _constant_fields(has_aborted_list: bool, version: int) -> tuple[bytes, bytes]:
-    """Return the bytes between the numbers and the records of a partition, and those of one without records."""
+    """Return the bytes before a partition's records, and the bytes that end a partition without records."""
     writer = FlexibleWriter() if version >= FLEXIBLE_FROM else PlainWriter()
     if has_aborted_list:
         writer.count(0)

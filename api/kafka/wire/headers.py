@@ -81,7 +81,7 @@ def is_flexible(key: ApiKey, version: int) -> bool:
 
 
 def read_head(frame: memoryview) -> tuple[int, int, int, bytes]:
-    """Read the fields that have the same place in headers v1 and v2. Raises `MalformedRequest`.
+    """Read the fields that have the same position in headers v1 and v2. Raises `MalformedRequest`.
 
     Returns key, version, correlation id and the bytes of the client id, none if it is null."""
     try:

@@ -1,4 +1,4 @@
-"""Codec of Produce 3 to 9: record batches of requests are views of the frame, nothing is copied.
+"""Codec of Produce 3 to 9: record batches of requests are views of the frame and are not copied.
 
 Version 9 has compact lengths and tagged fields. The records of a partition are not looked at. Called by `dispatcher`;
 no I/O."""
@@ -35,7 +35,7 @@ ProducedRecords = tuple[int, memoryview | None]
 
 
 class ProduceRequest(NamedTuple):
-    """Decoded request: topics with the records for their partitions, in the client's order."""
+    """Decoded request: topics with the records of their partitions, in the client's order."""
 
     transactional_id: str | None
     acks: int
@@ -44,7 +44,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """Answer for one partition; offsets are -1 with an error."""
+    """Answer for one partition; offsets are -1 if it has an error."""
 
     partition: int
     error_code: int
@@ -60,7 +60,7 @@ def decode(body: memoryview, version: int) -> ProduceRequest:
     """Decode the body of a request. Raises `MalformedRequest`."""
     is_flexible = version >= FLEXIBLE_FROM
     if not is_flexible:
-        alone = _alone(body)
+        alone = _decode_single(body)
         if alone is not None:
             return alone
     reader = RequestReader(body)
@@ -84,8 +84,8 @@ def decode(body: memoryview, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _alone(body: memoryview) -> ProduceRequest | None:
-    """Decode a request for one partition, before version 9 and without a transactional id; None for any other.
+def _decode_single(body: memoryview) -> ProduceRequest | None:
+    """Decode a request for one partition, before version 9 and without transactional id; None for other requests.
 
     A small request costs a few calls instead of thirty."""
     try:

@@ -1,4 +1,4 @@
-"""Reader of the primitive types of Kafka's protocol from the bytes of one request.
+"""Reader of the primitive types of Kafka's protocol from one request.
 
     0 ≤ position ≤ end,  elements_left ≥ 0
 
@@ -24,7 +24,7 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 class RequestReader:
-    """Position in the bytes of one request; every method raises `MalformedRequest`."""
+    """Reader of one request from its current position; every method raises `MalformedRequest`."""
 
     __slots__ = ("data", "elements_left", "end", "position")
 
@@ -36,7 +36,7 @@ class RequestReader:
         """Elements that further arrays may have."""
 
     def numbers(self, layout: Struct) -> tuple[Any, ...]:
-        """Read the numbers of a layout with fixed size."""
+        """Read the numbers of a fixed-size layout."""
         try:
             found = layout.unpack_from(self.data, self.position)
         except struct_error:
@@ -76,11 +76,11 @@ class RequestReader:
         return self.data[begin : begin + size]
 
     def length(self, *, is_compact: bool) -> int:
-        """Read the length of bytes or an array; -1 for null."""
+        """Read the length of bytes or of an array; -1 stands for null."""
         return self.uvarint() - 1 if is_compact else self.int32()
 
     def string(self, *, is_compact: bool, is_nullable: bool = False) -> str | None:
-        """Read a string; None only where it may be null."""
+        """Read a string; None for null, if it is nullable."""
         size = self.uvarint() - 1 if is_compact else self.int16()
         if size < 0:
             _check_null(size, "string", is_nullable)
@@ -93,7 +93,7 @@ class RequestReader:
             raise MalformedRequest("a string is not UTF-8") from None
 
     def byte_string(self, *, is_compact: bool, is_nullable: bool = False) -> bytes | None:
-        """Read bytes; None only where they may be null."""
+        """Read bytes; None for null, if they are nullable."""
         size = self.length(is_compact=is_compact)
         if size < 0:
             _check_null(size, "bytes", is_nullable)
@@ -101,12 +101,12 @@ class RequestReader:
         return bytes(self.view(size))
 
     def uuid(self) -> UUID | None:
-        """Read a UUID; None for the one of zeros."""
+        """Read a UUID; None if all of its bytes are zero."""
         raw = bytes(self.view(_UUID_BYTES))
         return UUID(bytes=raw) if any(raw) else None
 
     def count(self, *, is_compact: bool, is_nullable: bool = False, element_bytes_min: int = 1) -> int | None:
-        """Read the number of elements of an array; None only where it may be null."""
+        """Read the number of elements of an array; None for null, if it is nullable."""
         count = self.length(is_compact=is_compact)
         if count < 0:
             _check_null(count, "array", is_nullable)
@@ -115,7 +115,7 @@ class RequestReader:
         return count
 
     def take_elements(self, count: int, element_bytes_min: int) -> None:
-        """Check that `count` elements fit into the rest and into the bound of the request."""
+        """Check that `count` elements fit into the remaining bytes and into the request's limit of elements."""
         if count * element_bytes_min > self.end - self.position:
             raise MalformedRequest(f"{count} elements in {self.end - self.position} bytes")
         self.elements_left -= count
@@ -123,7 +123,7 @@ class RequestReader:
             raise MalformedRequest(f"more than {ELEMENTS_MAX} elements")
 
     def skip_tagged_fields(self) -> None:
-        """Skip a section of tagged fields."""
+        """Skip the section of tagged fields."""
         count = self.uvarint()
         if count:
             self.take_elements(count, 2)
@@ -132,7 +132,7 @@ class RequestReader:
                 self.view(self.uvarint())
 
     def finish(self) -> None:
-        """Check that nothing follows, in a tagged field."""
+        """Raise unless all bytes were read; used for the content of a tagged field."""
         if self.position != self.end:
             raise MalformedRequest(f"{self.end - self.position} bytes follow a tagged field")
 

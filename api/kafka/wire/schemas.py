@@ -1,4 +1,4 @@
-"""Messages of Kafka's protocol by the schemas of kafka-python (`kafka.protocol`).
+"""Codec of messages of Kafka's protocol by the schemas of kafka-python (`kafka.protocol`).
 
 Requests are decoded here, into the library's classes: its own decoder is made for answers of a trusted broker, and
 accepts strings that end early, null for any field, negative counts and varints without end. Answers are encoded by the
@@ -25,6 +25,8 @@ Read = Callable[[RequestReader], Any]
 
 
 class _Classes(NamedTuple):
+    """Classes of the library by API key."""
+
     requests: dict[int, Any]
     answers: dict[int, Any]
 
@@ -47,24 +49,24 @@ def is_loaded() -> bool:
 
 
 def load() -> None:
-    """Import the library, once; may be called in any thread."""
+    """Import the library, if it is not imported yet; may be called in any thread."""
     with _loading:
         if not _loaded:
-            _loaded.append(_import())
+            _loaded.append(_import_library())
 
 
 def request_class(key: ApiKey) -> Any:
-    """Return the library's class of an API's requests."""
+    """Return the library's class of the requests of an API."""
     return _classes().requests[key]
 
 
 def answer_class(key: ApiKey) -> Any:
-    """Return the library's class of an API's answers; call it with `version=` and the fields."""
+    """Return the library's class of the answers of an API; its constructor takes `version=` and the fields."""
     return _classes().answers[key]
 
 
 def decode(key: ApiKey, body: memoryview, version: int) -> Any:
-    """Decode the body of a request; the result holds no reference to it. Raises `MalformedRequest`.
+    """Decode the body of a request; the result does not refer to the body. Raises `MalformedRequest`.
 
     Bytes after the last field are ignored, as Kafka does: librdkafka's Metadata v9 for all topics has one."""
     return _message_reader(key, version)(RequestReader(body))
@@ -76,7 +78,7 @@ def encode(answer: Any, version: int) -> Sequence[Buffer]:
 
 
 def is_large(answer: Any) -> bool:
-    """Return whether an answer has many elements; only arrays and those in their elements are counted."""
+    """Return whether an answer has many elements, counting its arrays and those in their elements."""
     count = 0
     for elements in _arrays(answer):
         count += len(elements)
@@ -88,7 +90,7 @@ def is_large(answer: Any) -> bool:
 
 
 def _arrays(message: Any) -> list[list[Any]]:
-    """Return the arrays of a message of the library; none for other values."""
+    """Return the arrays in a message of the library; none for other values."""
     found = [getattr(message, name, None) for name in getattr(type(message), "__slots__", ())]
     return [each for each in found if isinstance(each, list)]
 
@@ -99,7 +101,7 @@ def _classes() -> _Classes:
     return _loaded[0]
 
 
-def _import() -> _Classes:
+def _import_library() -> _Classes:
     classes = _Classes({}, {})
     for name in _MODULES:
         module = importlib.import_module(name)
@@ -116,14 +118,14 @@ def _is_message(found: Any) -> bool:
 
 @lru_cache(maxsize=512)
 def _message_reader(key: ApiKey, version: int) -> Read:
-    """Return the reader of a request; there is one for each version of each API."""
+    """Return the reader of an API's requests of one version; it is built once."""
     request = request_class(key)
     return _struct_reader(request._struct, request, version, is_flexible(key, version)).read
 
 
 def _struct_reader(struct: Any, data_class: Any, version: int, flexible: bool) -> _FieldReader:
-    parts = _parts(struct.untagged_fields(version), version, flexible)
-    tags = {field.tag: _field_part(field, version, flexible) for field in struct.tagged_fields(version)._fields}
+    parts = _field_readers(struct.untagged_fields(version), version, flexible)
+    tags = {field.tag: _field_reader(field, version, flexible) for field in struct.tagged_fields(version)._fields}
     new = object.__new__
 
     def read(reader: RequestReader) -> Any:
@@ -160,8 +162,8 @@ def _read_tags(reader: RequestReader, tags: dict[int, _FieldReader], message: An
             reader.elements_left = inner.elements_left
 
 
-def _parts(fields: Sequence[Any], version: int, flexible: bool) -> list[_FieldReader]:
-    """Return the readers of fields; adjacent numbers are read together."""
+def _field_readers(fields: Sequence[Any], version: int, flexible: bool) -> list[_FieldReader]:
+    """Return the readers of these fields; adjacent numbers get one reader."""
     parts: list[_FieldReader] = []
     run: list[Any] = []
     for field in (*fields, None):
@@ -169,14 +171,14 @@ def _parts(fields: Sequence[Any], version: int, flexible: bool) -> list[_FieldRe
             run.append(field)
             continue
         if run:
-            parts.append(_numbers(run))
+            parts.append(_number_reader(run))
             run = []
         if field is not None:
-            parts.append(_field_part(field, version, flexible))
+            parts.append(_field_reader(field, version, flexible))
     return parts
 
 
-def _numbers(fields: Sequence[Any]) -> _FieldReader:
+def _number_reader(fields: Sequence[Any]) -> _FieldReader:
     layout = Struct(">" + "".join(field._type.fmt for field in fields))
     names = tuple(field.name for field in fields)
     if len(names) == 1:
@@ -184,17 +186,17 @@ def _numbers(fields: Sequence[Any]) -> _FieldReader:
     return _FieldReader(names, lambda reader: reader.numbers(layout), layout.size)
 
 
-def _field_part(field: Any, version: int, flexible: bool, *, is_element: bool = False) -> _FieldReader:
+def _field_reader(field: Any, version: int, flexible: bool, *, is_element: bool = False) -> _FieldReader:
     names, is_nullable = (field.name,), not is_element and field.nullable_for_version_q(version)
     if field.is_array():
-        return _array(field, version, flexible, is_nullable)
+        return _array_reader(field, version, flexible, is_nullable)
     if field.is_struct():
         inner = _struct_reader(field, field.data_class, version, flexible)
         if not is_nullable:
             return _FieldReader(names, inner.read, inner.bytes_min)
         return _FieldReader(names, lambda reader: None if reader.view(1)[0] == 0xFF else inner.read(reader), 1)
     if field.is_batchable():
-        return _numbers((field,))
+        return _number_reader((field,))
     kind = field._type_str
     length_bytes = 1 if flexible else 2 if kind == "string" else 4
     if kind == "string":
@@ -209,12 +211,12 @@ def _field_part(field: Any, version: int, flexible: bool, *, is_element: bool = 
     return _FieldReader(names, RequestReader.uuid, 16)
 
 
-def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _FieldReader:
+def _array_reader(field: Any, version: int, flexible: bool, is_nullable: bool) -> _FieldReader:
     element = field.array_of
     part = (
         _struct_reader(element, element.data_class, version, flexible)
         if element.is_struct()
-        else _field_part(element, version, flexible, is_element=True)
+        else _field_reader(element, version, flexible, is_element=True)
     )
     read_element, bytes_min = part.read, max(1, part.bytes_min)
 
@@ -225,8 +227,8 @@ def _array(field: Any, version: int, flexible: bool, is_nullable: bool) -> _Fiel
     return _FieldReader((field.name,), read, 1 if flexible else 4)
 
 
-def failure(key: ApiKey, version: int, code: int) -> Any:
-    """Return an answer of which only the top-level error code is set; None if the version has no such field."""
+def error_answer(key: ApiKey, version: int, code: int) -> Any:
+    """Return an answer with only the top-level error code; None if this version has no such field."""
     answer = answer_class(key)
     field = answer._struct.fields.get("error_code")
     if field is None or not field.for_version_q(version):

@@ -1,4 +1,4 @@
-"""Writers of the primitive types of Kafka's protocol for answers that have a codec of their own.
+"""Writers of the primitive types of Kafka's protocol, for answers that do not use the schemas.
 
 `PlainWriter` is for versions before the flexible ones, `FlexibleWriter` for compact lengths and tagged fields, of which
 none are written. Called by the codecs of hot requests; no I/O."""
@@ -12,7 +12,7 @@ _VARINT_1: Final = 0x80
 
 
 class PlainWriter:
-    """Bytes of an answer; `out` may also be appended to directly."""
+    """Writer of an answer before the flexible versions; `out` may also be appended to directly."""
 
     __slots__ = ("out",)
 
@@ -41,11 +41,11 @@ class PlainWriter:
             self.string(text)
 
     def tags(self) -> None:
-        """Write nothing: these versions have no tagged fields."""
+        """Do nothing, because these versions have no tagged fields."""
 
 
 class FlexibleWriter(PlainWriter):
-    """Bytes of an answer in a flexible version."""
+    """Writer of an answer in a flexible version."""
 
     __slots__ = ()
 
@@ -75,5 +75,5 @@ class FlexibleWriter(PlainWriter):
             self.string(text)
 
     def tags(self) -> None:
-        """Write a section of tagged fields without any."""
+        """Write an empty section of tagged fields."""
         self.out.append(0)

@@ -110,7 +110,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _kafka(
         "epoch-without-leader",
-        "api/kafka/handlers/data/metadata:_partition",
+        "api/kafka/handlers/data/metadata:_describe_partition",
         "leader_epoch=partition.leader_epoch if has_leader else _NOTHING,",
         "leader_epoch=partition.leader_epoch,",
         _METADATA,

@@ -8,8 +8,8 @@ from raftlog.api.kafka.handlers.admin.config_catalogue import LONG_MAX
 from raftlog.api.kafka.handlers.admin.outcomes import AdminRefusal
 from raftlog.api.kafka.handlers.admin.topic_config_names import (
     TOPIC_NAMES,
-    checked_overrides,
     from_kafka,
+    parse_overrides,
     to_kafka,
     topic_name,
 )
@@ -63,7 +63,7 @@ def test_described_values_can_be_set_again(config: TopicConfig) -> None:
     described = {name: to_kafka(name, value) for name, value in config.as_strings().items()}
     described |= {name: known.fixed for name, known in TOPIC_NAMES.items() if known.fixed is not None}
     assert set(described) == set(TOPIC_NAMES)
-    assert checked_overrides(described.items()) == config.as_strings()
+    assert parse_overrides(described.items()) == config.as_strings()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_kafkas_values_are_converted_to_settings(name: str, value: str, text: st
     ],
 )
 def test_values_with_the_same_meaning_are_accepted(name: str, value: str) -> None:
-    assert checked_overrides([(name, value)]) == {}
+    assert parse_overrides([(name, value)]) == {}
 
 
 def test_the_error_for_an_unknown_name_has_the_nearest() -> None:

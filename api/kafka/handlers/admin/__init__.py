@@ -1,4 +1,4 @@
-"""Administration: topics, configurations, placement and descriptions of the cluster. Called by the listener."""
+"""Handlers of administrative APIs: topics, configurations, placement and descriptions of the cluster."""
 
 from raftlog.api.kafka.api import KafkaApi
 from raftlog.api.kafka.context import KafkaContext
@@ -6,7 +6,7 @@ from raftlog.api.kafka.handlers.admin.acls import AclRefusals
 from raftlog.api.kafka.handlers.admin.cluster import ClusterDescriptions
 from raftlog.api.kafka.handlers.admin.config_changes import ConfigChanges
 from raftlog.api.kafka.handlers.admin.configs import ConfigDescriptions
-from raftlog.api.kafka.handlers.admin.placement import PlacementOrders
+from raftlog.api.kafka.handlers.admin.placement import PlacementRequests
 from raftlog.api.kafka.handlers.admin.topics import TopicAdministration
 
 
@@ -16,7 +16,7 @@ def apis(context: KafkaContext) -> list[KafkaApi]:
         TopicAdministration(context),
         ConfigDescriptions(context),
         ConfigChanges(context),
-        PlacementOrders(context),
+        PlacementRequests(context),
         ClusterDescriptions(context),
         AclRefusals(),
     )

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: there are no ACLs, and MirrorMaker expects SECURITY_DISABLED then."""
+"""Handlers of DescribeAcls, CreateAcls and DeleteAcls: SECURITY_DISABLED, as MirrorMaker expects without ACLs."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ _NO_ACLS: Final = "Brokers check no permissions, so there are no ACLs; bind the 
 
 
 class AclRefusals:
-    """Handlers of all requests about ACLs."""
+    """Handlers that refuse all requests about ACLs."""
 
     def apis(self) -> list[KafkaApi]:
         """Return the APIs that this class serves."""
@@ -26,13 +26,13 @@ class AclRefusals:
         return answer(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_ACLS, resources=[])
 
     async def create(self, request: KafkaRequest) -> Any:
-        """Refuse each ACL."""
+        """Refuse to create each ACL."""
         answer = answer_class(request.key)
         refused = answer.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_ACLS)
         return answer(results=[refused] * len(request.message.creations))
 
     async def delete(self, request: KafkaRequest) -> Any:
-        """Refuse each filter."""
+        """Refuse to delete the ACLs of each filter."""
         answer = answer_class(request.key)
         refused = answer.DeleteAclsFilterResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_ACLS, matching_acls=[]

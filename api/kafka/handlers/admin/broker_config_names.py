@@ -1,4 +1,4 @@
-"""Broker configurations: the names of Kafka's that tools read, with the values that hold here.
+"""Broker configurations: Kafka's names that tools read, with their values in raftlog.
 
 Only the settings of the cluster can be altered while brokers run. Pure; called by the handlers of configurations."""
 
@@ -31,7 +31,7 @@ _B, _S, _I, _L, _D, _LIST, _CLASS = (
 
 
 class BrokerFacts(NamedTuple):
-    """Values of one broker from which its configurations are described."""
+    """Facts about one broker from which the values of its configurations are computed."""
 
     settings: BrokerSettings
     kafka: KafkaSettings
@@ -43,7 +43,7 @@ class BrokerFacts(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """One configuration with its value. `default` is the value without a change."""
+    """One configuration with its value. `default` is the value that it has without a change."""
 
     known: ConfigName
     value: str | None
@@ -55,7 +55,7 @@ _Value = Callable[[BrokerFacts], object]
 
 
 class _BrokerName(NamedTuple):
-    """Configuration of a broker. `field` is that of the settings, which a flag of `raftlog serve` sets."""
+    """Configuration of a broker; `field` is the field of the settings that has its value, if a flag sets it."""
 
     known: ConfigName
     value: _Value
@@ -63,10 +63,12 @@ class _BrokerName(NamedTuple):
 
 
 def _constant(name: str, kind: ConfigType, value: str, doc: str) -> _BrokerName:
+    """Return a configuration with the same value on every broker."""
     return _BrokerName(ConfigName(name, kind, doc, value, "It is the same on every broker."), lambda facts: value)
 
 
-def _computed(name: str, kind: ConfigType, value: _Value, doc: str, reason: str) -> _BrokerName:
+def _formula(name: str, kind: ConfigType, value: _Value, doc: str, reason: str) -> _BrokerName:
+    """Return a configuration whose value is computed from the facts about a broker."""
     return _BrokerName(ConfigName(name, kind, doc, "", reason), value)
 
 
@@ -78,14 +80,14 @@ def _flag(
     convert: Callable[[Any], object] = lambda value: value,
     flag: str | None = None,
 ) -> _BrokerName:
-    """Return a configuration that has the value of a field of the settings."""
+    """Return a configuration whose value is a field of the settings, set by a flag of `raftlog serve`."""
     shown = flag or "--" + field.replace("_", "-")
     known = ConfigName(name, kind, doc, "", f"Start the broker with `raftlog serve {shown}`.")
     return _BrokerName(known, lambda facts: convert(getattr(facts.settings, field)), field)
 
 
 def _topic_default(name: str, of_topic: str) -> _BrokerName:
-    """Return the broker's name of a default for topics."""
+    """Return the broker configuration that is the default of the topic configuration `of_topic`."""
     topic = TOPIC_NAMES[of_topic]
     reason = f"Start brokers with `raftlog serve --topic-config {of_topic}=…`, or set {of_topic} on the topic."
 
@@ -95,7 +97,7 @@ def _topic_default(name: str, of_topic: str) -> _BrokerName:
     return _BrokerName(ConfigName(name, topic.type, f"Default for topics. {topic.doc}", "", reason), value)
 
 
-def _minutes(milliseconds: int) -> int:
+def _to_minutes(milliseconds: int) -> int:
     return milliseconds // _MINUTE_MS
 
 
@@ -103,17 +105,17 @@ _START: Final = "It is given when the broker starts; see `raftlog serve --help`.
 _KAFKA: Final = "It is given when the listener starts; see `raftlog serve --help`."
 _NAMES: Final = (
     # identity and listeners
-    _computed("broker.id", _I, lambda facts: facts.node_id, "Number of the broker.", "A data directory belongs to it."),
-    _computed("node.id", _I, lambda facts: facts.node_id, "Number of the broker.", "A data directory belongs to it."),
+    _formula("broker.id", _I, lambda facts: facts.node_id, "Number of the broker.", "A data directory belongs to it."),
+    _formula("node.id", _I, lambda facts: facts.node_id, "Number of the broker.", "A data directory belongs to it."),
     _flag("broker.rack", _S, "rack", "Location of the broker, shown to operators.", lambda rack: rack or None),
-    _computed(
+    _formula(
         "advertised.listeners",
         _S,
         lambda facts: f"{facts.listener}://{facts.address}" if facts.address else None,
         "Address that clients of this listener are given.",
         _KAFKA,
     ),
-    _computed(
+    _formula(
         "listeners",
         _S,
         lambda facts: f"{facts.listener}://{facts.address}" if facts.address else None,
@@ -126,14 +128,14 @@ _NAMES: Final = (
     _constant("sasl.enabled.mechanisms", _LIST, "", "Mechanisms of authentication: none."),
     # topics and their placement
     _flag("num.partitions", _I, "default_partitions", "Partitions of a topic that is created without a number."),
-    _computed(
+    _formula(
         "default.replication.factor",
         _I,
         lambda facts: max(1, min(REPLICATION_FACTOR_MAX, facts.broker_count)),
         "Replicas of a topic that is created without a number: 3, or as many as there are brokers.",
         "Give the replication factor when the topic is created.",
     ),
-    _computed(
+    _formula(
         "auto.create.topics.enable",
         _B,
         lambda facts: facts.kafka.auto_create_topics,
@@ -167,14 +169,14 @@ _NAMES: Final = (
     _topic_default("log.segment.bytes", "segment.bytes"),
     _topic_default("log.index.size.max.bytes", "segment.index.bytes"),
     _topic_default("log.roll.ms", "segment.ms"),
-    _computed(
+    _formula(
         "log.retention.hours",
         _I,
-        lambda facts: _hours(facts.settings.topic_config.retention_ms),
+        lambda facts: _to_hours(facts.settings.topic_config.retention_ms),
         "The same in hours; log.retention.ms counts.",
         "Set log.retention.ms.",
     ),
-    _computed(
+    _formula(
         "log.retention.minutes",
         _I,
         lambda facts: None,
@@ -198,17 +200,15 @@ _NAMES: Final = (
     _constant("log.segment.delete.delay.ms", _L, "0", "Files are deleted with their segment."),
     _constant("remote.log.storage.system.enable", _B, "false", "There is no tiered storage."),
     # connections and requests
-    _computed(
+    _formula(
         "connections.max.idle.ms",
         _L,
         lambda facts: facts.kafka.idle_ms_max,
         "Time without a request after which a connection is closed.",
         _KAFKA,
     ),
-    _computed(
-        "max.connections", _I, lambda facts: facts.kafka.connections_max, "Connections of this listener.", _KAFKA
-    ),
-    _computed("socket.request.max.bytes", _I, lambda facts: facts.kafka.request_bytes_max, "Largest request.", _KAFKA),
+    _formula("max.connections", _I, lambda facts: facts.kafka.connections_max, "Connections of this listener.", _KAFKA),
+    _formula("socket.request.max.bytes", _I, lambda facts: facts.kafka.request_bytes_max, "Largest request.", _KAFKA),
     _flag("fetch.max.bytes", _I, "fetch_bytes_max", "Largest answer to a fetch."),
     _constant("num.network.threads", _I, "1", "One event loop serves all connections."),
     _constant("num.io.threads", _I, "1", "One event loop serves all requests."),
@@ -230,7 +230,7 @@ _NAMES: Final = (
     _flag("group.max.size", _I, "group_members_max", "Most members of one consumer group."),
     _constant("group.coordinator.rebalance.protocols", _LIST, "classic", "Protocols of consumer groups."),
     _flag("offsets.topic.num.partitions", _I, "offsets_partitions", "Partitions of __consumer_offsets at creation."),
-    _computed(
+    _formula(
         "offsets.topic.replication.factor",
         _I,
         lambda facts: max(1, min(REPLICATION_FACTOR_MAX, facts.broker_count)),
@@ -242,14 +242,14 @@ _NAMES: Final = (
         _I,
         "offsets_retention_ms",
         "Time after which offsets of unused consumer groups expire.",
-        _minutes,
+        _to_minutes,
     ),
     _constant("offsets.commit.required.acks", _I, "-1", "Commits are answered when a majority has synced them."),
     _constant("offsets.topic.compression.codec", _I, "0", "Commits are stored uncompressed."),
 )
 
 
-def _hours(retention_ms: int | None) -> int:
+def _to_hours(retention_ms: int | None) -> int:
     return -1 if retention_ms is None else retention_ms // (60 * _MINUTE_MS)
 
 
@@ -266,19 +266,19 @@ _KAFKA_FIELDS: Final = {
 _TYPES: Final = {"string": _S, "integer": _L, "boolean": _B}
 
 
-def described_broker(facts: BrokerFacts) -> list[DescribedConfig]:
-    """Return the configurations of a broker, by name; all are read-only."""
-    return [_described(_BY_NAME[name], facts) for name in BROKER_NAMES]
+def describe_broker_configs(facts: BrokerFacts) -> list[DescribedConfig]:
+    """Return the configurations of a broker, sorted by name; all are read-only."""
+    return [_describe(_BY_NAME[name], facts) for name in BROKER_NAMES]
 
 
-def _described(each: _BrokerName, facts: BrokerFacts) -> DescribedConfig:
+def _describe(each: _BrokerName, facts: BrokerFacts) -> DescribedConfig:
     value = text_of(each.value(facts))
     source = ConfigSource.STATIC_BROKER if _is_changed(each, facts) else ConfigSource.DEFAULT
     return DescribedConfig(each.known._replace(fixed=value or ""), value, source)
 
 
 def _is_changed(each: _BrokerName, facts: BrokerFacts) -> bool:
-    """Return whether a flag set the value."""
+    """Return whether a flag changed the value from its default."""
     if each.field is not None:
         return bool(getattr(facts.settings, each.field) != _DEFAULTS[each.field])
     kafka_field = _KAFKA_FIELDS.get(each.known.name)
@@ -294,12 +294,12 @@ _DEFAULTS_OF_TOPICS: Final = {
 """Names of topic configurations by that of the broker's default."""
 
 
-def described_cluster(
+def describe_cluster_configs(
     values: Mapping[str, SettingValue],
     properties: Mapping[str, SettingDescription],
     changed: Collection[str],
 ) -> list[DescribedConfig]:
-    """Return the settings of the cluster, which can be altered."""
+    """Return the settings of the cluster as configurations that can be altered."""
     return [
         DescribedConfig(
             ConfigName(name, _TYPES[about.type], f"{about.description} Allowed: {about.allowed}."),
@@ -311,10 +311,10 @@ def described_cluster(
     ]
 
 
-def described_topic(
+def describe_topic_configs(
     config: Mapping[str, str], overrides: Mapping[str, str], defaults: TopicConfig
 ) -> list[DescribedConfig]:
-    """Return all configurations of a topic, by name. `defaults` are those of this broker."""
+    """Return all configurations of a topic, sorted by name. `defaults` are those of this broker."""
     here = defaults.as_strings()
     described = []
     for name, known in TOPIC_NAMES.items():
@@ -335,7 +335,7 @@ def default_source(described: DescribedConfig, defaults: TopicConfig) -> ConfigS
 
 
 def text_of(value: object) -> str | None:
-    """Return a value as Kafka writes it."""
+    """Return a value as text in Kafka's format; None for None."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeLogDirs, DescribeProducers and DescribeClientQuotas."""
+"""Handlers of DescribeCluster, DescribeLogDirs, DescribeProducers and DescribeClientQuotas."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -7,7 +7,7 @@ from typing import Any, Final
 from raftlog.api.kafka.api import NO_DEADLINE_MS, ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.api.kafka.handlers.admin.outcomes import DONE, in_parallel, outcome_of
+from raftlog.api.kafka.handlers.admin.outcomes import DONE, outcome_of, run_in_parallel
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -19,7 +19,7 @@ _BROKERS: Final = 1
 
 
 class ClusterDescriptions:
-    """Handlers of requests that describe the cluster, and this broker's disk and producers."""
+    """Handlers of requests for descriptions of the cluster, and of this broker's disk and producers."""
 
     def __init__(self, context: KafkaContext) -> None:
         self._broker, self._listener = context.broker, context.listener
@@ -34,7 +34,7 @@ class ClusterDescriptions:
         ]
 
     async def describe_cluster(self, request: KafkaRequest) -> Any:
-        """Return the brokers that this listener advertises, and the controller among them."""
+        """Return the brokers that this listener advertises, and which of them is the controller."""
         broker, answer = self._broker, answer_class(request.key)
         broker.check_ready()
         if request.version >= 1 and request.message.endpoint_type != _BROKERS:
@@ -63,7 +63,7 @@ class ClusterDescriptions:
     # this broker's disk
 
     async def describe_log_dirs(self, request: KafkaRequest) -> Any:
-        """Return the sizes of the replicas on this broker, and the space of its disk; all partitions for null."""
+        """Return the replica sizes on this broker and its disk space; null in the request means all partitions."""
         message, answer = request.message, answer_class(request.key)
         replicas = await self._broker.operations.replicas.local_replicas(deadline=deadline_in(NO_DEADLINE_MS))
         if message.topics is not None:
@@ -88,10 +88,10 @@ class ClusterDescriptions:
         deadline = deadline_in(NO_DEADLINE_MS)
         result = answer.TopicResponse.PartitionResponse
 
-        async def of_partition(place: tuple[str, int]) -> Any:
+        async def describe_partition_producers(place: tuple[str, int]) -> Any:
             outcome, producers = DONE, []
             try:
-                producers = await self._producers(result, *place, deadline)
+                producers = await self._list_producers(result, *place, deadline)
             except RaftlogError as error:
                 outcome = outcome_of(error, {})
             return result(
@@ -102,7 +102,7 @@ class ClusterDescriptions:
             )
 
         places = [(topic.name, number) for topic in message.topics for number in topic.partition_indexes]
-        found = iter(await in_parallel(places, of_partition))
+        found = iter(await run_in_parallel(places, describe_partition_producers))
         return answer(
             topics=[
                 answer.TopicResponse(name=topic.name, partitions=[next(found) for _ in topic.partition_indexes])
@@ -110,7 +110,7 @@ class ClusterDescriptions:
             ]
         )
 
-    async def _producers(self, result: Any, topic: str, partition: int, deadline: Deadline) -> list[Any]:
+    async def _list_producers(self, result: Any, topic: str, partition: int, deadline: Deadline) -> list[Any]:
         return [
             result.ProducerState(
                 producer_id=each.producer_id,
@@ -124,12 +124,12 @@ class ClusterDescriptions:
         ]
 
     async def describe_client_quotas(self, request: KafkaRequest) -> Any:
-        """Return no quotas: there are none."""
+        """Return an empty list, because raftlog has no client quotas."""
         return answer_class(request.key)(error_code=ErrorCode.NONE, error_message=None, entries=[])
 
 
 def _sizes(result: Any, replicas: Iterable[LocalReplica]) -> list[Any]:
-    """Return the rows of replicas, which are sorted by topic."""
+    """Return the rows with the sizes of replicas; `replicas` are sorted by topic."""
     return [
         result(
             name=topic,

@@ -1,4 +1,4 @@
-"""Catalogue of Kafka's configuration names: which are served, and which have one fixed value here.
+"""Catalogue of Kafka's configuration names: served ones, and those that have one fixed value here.
 
     served    a setting of raftlog under the same name; its value can be changed
     fixed     a value that always holds; setting it to this value, or to one that means the same here, changes nothing,
@@ -20,7 +20,7 @@ LONG_MAX: Final = 9_223_372_036_854_775_807
 
 
 class ConfigType(IntEnum):
-    """Types of values, by Kafka's numbers."""
+    """Types of configuration values, with Kafka's numbers."""
 
     BOOLEAN = 1
     STRING = 2
@@ -32,7 +32,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Sources of values, by Kafka's numbers."""
+    """Sources of configuration values, with Kafka's numbers."""
 
     TOPIC = 1
     DEFAULT_BROKER = 3
@@ -44,7 +44,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigName(NamedTuple):
-    """One name of the catalogue."""
+    """Configuration name of the catalogue, with its type, documentation and fixed value."""
 
     name: str
     type: ConfigType
@@ -64,7 +64,7 @@ class ConfigName(NamedTuple):
         return self.fixed is None
 
     def check_fixed(self, value: str) -> None:
-        """Raise `AdminRefusal` unless this value of a fixed name changes nothing."""
+        """Raise `AdminRefusal` if `value` differs from the fixed value of this name."""
         assert self.fixed is not None
         if not is_same(self.type, value, self.fixed) and not (self.also is not None and self.also(value.strip())):
             raise AdminRefusal(
@@ -73,13 +73,13 @@ class ConfigName(NamedTuple):
             )
 
 
-def one_of(*values: str) -> Callable[[str], bool]:
-    """Return whether a value is one of these."""
+def is_one_of(*values: str) -> Callable[[str], bool]:
+    """Return a predicate that is true for these values, in any case."""
     return lambda value: value.lower() in values
 
 
 def is_same(kind: ConfigType, one: str, other: str) -> bool:
-    """Return whether two texts are the same value."""
+    """Return whether two texts stand for the same value of this type."""
     one, other = one.strip(), other.strip()
     if kind is ConfigType.BOOLEAN:
         return one.lower() == other.lower()
@@ -94,17 +94,17 @@ def is_same(kind: ConfigType, one: str, other: str) -> bool:
 
 
 def list_of(value: str) -> list[str]:
-    """Return the elements of a list, each once, in order."""
+    """Return the elements of a comma-separated list, each once, in order."""
     return list(dict.fromkeys(element for each in value.split(",") if (element := each.strip())))
 
 
 def unknown_name(name: str, kind: str, known: Iterable[str]) -> AdminRefusal:
-    """Return the refusal of an unknown name, with the nearest known one."""
+    """Return the error for an unknown configuration name, with the nearest known name."""
     nearest = difflib.get_close_matches(name[:100], list(known), 1, 0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return AdminRefusal(ErrorCode.INVALID_CONFIG, f"There is no {kind} configuration {name!r:.100}{hint}")
 
 
 def by_name(names: Iterable[ConfigName]) -> Mapping[str, ConfigName]:
-    """Return the names as a table, sorted."""
+    """Return the configuration names as a mapping, sorted by name."""
     return {each.name: each for each in sorted(names)}

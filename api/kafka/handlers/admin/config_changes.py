@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: changes of configurations, each resource all or nothing.
+"""Handlers of AlterConfigs and IncrementalAlterConfigs; the changes of each resource are all or nothing.
 
     topic             settings of the topic; names with a fixed value accept this value
     broker, no name   settings of the cluster (docs/SETTINGS.md); the others are given when a broker starts
@@ -28,7 +28,7 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
     Meanings,
     Outcome,
     attempt,
-    in_parallel,
+    run_in_parallel,
 )
 from raftlog.api.kafka.handlers.admin.topic_config_names import from_kafka
 from raftlog.api.kafka.wire.schemas import answer_class
@@ -38,7 +38,7 @@ _MEANINGS: Final[Meanings] = MappingProxyType({**CONTROLLER, errors.InvalidArgum
 
 
 class _Operation(IntEnum):
-    """Operations of IncrementalAlterConfigs, by Kafka's numbers."""
+    """Operations of IncrementalAlterConfigs, with Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -50,6 +50,8 @@ _OPERATIONS: Final = frozenset(map(int, _Operation))
 
 
 class _Change(NamedTuple):
+    """Change of one configuration."""
+
     name: str
     operation: int
     value: str | None
@@ -81,7 +83,7 @@ class ConfigChanges:
         counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
         deadline = deadline_in(NO_DEADLINE_MS)
 
-        async def changed(resource: Any) -> Any:
+        async def change_resource(resource: Any) -> Any:
             kind, name = resource.resource_type, resource.resource_name
             if counts[kind, name] > 1:
                 outcome = Outcome(ErrorCode.INVALID_REQUEST, "The request names this resource twice; name it once")
@@ -96,7 +98,7 @@ class ConfigChanges:
                 error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name
             )
 
-        return answer(responses=await in_parallel(message.resources, changed))
+        return answer(responses=await run_in_parallel(message.resources, change_resource))
 
     async def _alter(
         self, kind: int, name: str, changes: Sequence[_Change], is_whole: bool, validate_only: bool, deadline: Deadline
@@ -104,9 +106,9 @@ class ConfigChanges:
         _check_shape(changes)
         described = {each.known.name: each for each in await self._reader.read(kind, name, deadline)}
         if kind == ResourceType.BROKER_LOGGER:
-            _alter_loggers({each.name: _level(each) for each in changes}, validate_only)
+            _alter_loggers({each.name: _logger_level(each) for each in changes}, validate_only)
             return
-        wanted = _wanted(changes, described, "topic" if kind == ResourceType.TOPIC else "broker")
+        wanted = _new_values(changes, described, "topic" if kind == ResourceType.TOPIC else "broker")
         if kind == ResourceType.BROKER and name != ANY_BROKER:
             _check_unchanged(wanted, described)
             return
@@ -126,7 +128,7 @@ class ConfigChanges:
 
 
 def _check_shape(changes: Sequence[_Change]) -> None:
-    """Raise `AdminRefusal` for a name given twice, an unknown operation, and a missing value."""
+    """Raise `AdminRefusal` for a name given twice, an unknown operation, or a missing value."""
     twice = [name for name, count in Counter(each.name for each in changes).items() if count > 1]
     if twice:
         raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"{', '.join(twice)} is given twice; change it once")
@@ -140,8 +142,10 @@ def _check_shape(changes: Sequence[_Change]) -> None:
             raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"{each.name} has no value; delete it to restore the default")
 
 
-def _wanted(changes: Sequence[_Change], described: Mapping[str, DescribedConfig], kind: str) -> dict[str, str | None]:
-    """Return the new values of served names, None for the default; check fixed ones, which do not change."""
+def _new_values(
+    changes: Sequence[_Change], described: Mapping[str, DescribedConfig], kind: str
+) -> dict[str, str | None]:
+    """Return the new values of served names, None for the default; check that fixed values do not change."""
     wanted: dict[str, str | None] = {}
     for change in changes:
         here = described.get(change.name)
@@ -169,7 +173,7 @@ def _new_value(change: _Change, here: DescribedConfig) -> str | None:
 
 
 def _check_unchanged(wanted: Mapping[str, str | None], described: Mapping[str, DescribedConfig]) -> None:
-    """Raise `AdminRefusal` unless one broker would keep the settings of the cluster."""
+    """Raise `AdminRefusal` if changes for one broker would change a setting of the cluster."""
     for name, value in wanted.items():
         here = described[name]
         is_kept = not _is_set(here) if value is None else is_same(here.known.type, value, here.value or "")
@@ -184,7 +188,7 @@ def _is_set(described: DescribedConfig) -> bool:
     return described.known.is_served and described.source in (ConfigSource.TOPIC, ConfigSource.DEFAULT_BROKER)
 
 
-def _level(change: _Change) -> str | None:
+def _logger_level(change: _Change) -> str | None:
     if change.operation in (_Operation.APPEND, _Operation.SUBTRACT):
         raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"{change.name} is the level of a logger, and not a list; set it")
     return change.value if change.operation == _Operation.SET else None

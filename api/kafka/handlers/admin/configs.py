@@ -1,4 +1,4 @@
-"""DescribeConfigs: configurations of topics, of this broker and of its loggers, with sources and synonyms."""
+"""Handler of DescribeConfigs: configurations of topics, this broker and its loggers, with sources and synonyms."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,12 +13,12 @@ from raftlog.api.kafka.handlers.admin.broker_config_names import (
     BrokerFacts,
     DescribedConfig,
     default_source,
-    described_broker,
-    described_cluster,
-    described_topic,
+    describe_broker_configs,
+    describe_cluster_configs,
+    describe_topic_configs,
 )
 from raftlog.api.kafka.handlers.admin.config_catalogue import ConfigName, ConfigSource, ConfigType
-from raftlog.api.kafka.handlers.admin.outcomes import DONE, AdminRefusal, in_parallel, outcome_of
+from raftlog.api.kafka.handlers.admin.outcomes import DONE, AdminRefusal, outcome_of, run_in_parallel
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.addresses import join_host_port
@@ -27,7 +27,7 @@ from raftlog.topic_config import TopicConfig
 
 
 class ResourceType(IntEnum):
-    """Resources with configurations, by Kafka's numbers."""
+    """Types of resources with configurations, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -41,14 +41,14 @@ ANY_BROKER: Final = ""
 
 
 class ConfigReader:
-    """Reader of all configurations, for their description and their change."""
+    """Reader of the configurations of all resources, used by their description and their change."""
 
     def __init__(self, context: KafkaContext) -> None:
         self._context = context
 
     @property
     def defaults(self) -> TopicConfig:
-        """Defaults of this broker for topics."""
+        """Defaults of topic configurations on this broker."""
         return self._context.broker.settings.topic_config
 
     async def read(self, kind: int, name: str, deadline: Deadline) -> list[DescribedConfig]:
@@ -57,11 +57,13 @@ class ConfigReader:
         Raises `AdminRefusal` for resources of other kinds and of other brokers, and `UnknownTopic`."""
         if kind == ResourceType.TOPIC:
             topic = await self._context.broker.outline_topic(name, deadline=deadline)
-            return described_topic(topic.config, topic.overrides, self.defaults)
+            return describe_topic_configs(topic.config, topic.overrides, self.defaults)
         if kind == ResourceType.BROKER:
             self.check_broker(name, is_any_allowed=True)
-            cluster = await self._cluster(deadline)
-            return cluster if name == ANY_BROKER else sorted([*described_broker(self._facts()), *cluster])
+            cluster = await self._read_cluster(deadline)
+            return (
+                cluster if name == ANY_BROKER else sorted([*describe_broker_configs(self._collect_facts()), *cluster])
+            )
         if kind == ResourceType.BROKER_LOGGER:
             self.check_broker(name)
             return [
@@ -85,11 +87,11 @@ class ConfigReader:
                 ErrorCode.INVALID_REQUEST, f"This is broker {me}, and not {name!r:.40}; send the request to that broker"
             )
 
-    async def _cluster(self, deadline: Deadline) -> list[DescribedConfig]:
+    async def _read_cluster(self, deadline: Deadline) -> list[DescribedConfig]:
         config = await self._context.broker.operations.cluster.cluster_config(deadline=deadline)
-        return described_cluster(config.values, config.properties, config.changed)
+        return describe_cluster_configs(config.values, config.properties, config.changed)
 
-    def _facts(self) -> BrokerFacts:
+    def _collect_facts(self) -> BrokerFacts:
         broker, listener = self._context.broker, self._context.listener
         return BrokerFacts(
             broker.settings,
@@ -119,7 +121,7 @@ class ConfigDescriptions:
         return [KafkaApi(ApiKey.DESCRIBE_CONFIGS, (1, 4), self.describe)]
 
     async def describe(self, request: KafkaRequest) -> Any:
-        """Describe the configurations of each resource, once where it is named twice.
+        """Return the configurations of each resource; a resource that is named twice is returned once.
 
         A change that any broker has acknowledged is in them, unless the controller does not answer."""
         message, answer = request.message, answer_class(request.key)
@@ -127,7 +129,7 @@ class ConfigDescriptions:
         with suppress(Unavailable):
             await self._broker.operations.leadership.refresh(deadline=deadline_in(_CURRENT_MS))
 
-        async def described(resource: Any) -> Any:
+        async def describe_resource(resource: Any) -> Any:
             kind, name = resource.resource_type, resource.resource_name
             outcome, configs = DONE, []
             try:
@@ -145,12 +147,12 @@ class ConfigDescriptions:
                 ],
             )
 
-        row = self._rows(answer.DescribeConfigsResult.DescribeConfigsResourceResult, message)
+        row = self._row_maker(answer.DescribeConfigsResult.DescribeConfigsResourceResult, message)
         resources = {(each.resource_type, each.resource_name): each for each in message.resources}
-        return answer(results=await in_parallel(list(resources.values()), described))
+        return answer(results=await run_in_parallel(list(resources.values()), describe_resource))
 
-    def _rows(self, result: Any, message: Any) -> Callable[[DescribedConfig, bool], Any]:
-        """Return the function that makes a row of the answer; a topic has no read-only names, as in Kafka."""
+    def _row_maker(self, result: Any, message: Any) -> Callable[[DescribedConfig, bool], Any]:
+        """Return a function that makes a row of the answer; topics have no read-only names, as in Kafka."""
 
         def row(described: DescribedConfig, has_read_only: bool) -> Any:
             known = described.known
@@ -171,7 +173,7 @@ class ConfigDescriptions:
         return row
 
     def _synonyms(self, described: DescribedConfig) -> list[tuple[str, str | None, ConfigSource]]:
-        """Return the places that have a value, the one that counts first."""
+        """Return the sources that have a value for this configuration, in order of precedence."""
         name, default = described.known.name, described.default
         if described.source not in (ConfigSource.TOPIC, ConfigSource.DEFAULT_BROKER):
             return [(described.known.synonym or name, described.value, described.source)]

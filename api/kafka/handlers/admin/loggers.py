@@ -1,4 +1,4 @@
-"""Levels of this process's loggers, by the names that Kafka gives to levels."""
+"""Levels of this process's loggers, with Kafka's names of levels."""
 
 import logging
 from typing import Final
@@ -23,14 +23,14 @@ _NAMES: Final = {level: name for name, level in LEVELS.items()}
 
 
 def levels() -> list[tuple[str, str]]:
-    """Return the loggers and their levels, by name."""
-    return [(name, _level_of(name)) for name in _known()]
+    """Return the loggers with their levels, sorted by name."""
+    return [(name, _level_of(name)) for name in _logger_names()]
 
 
 def check(name: str, level: str | None) -> None:
-    """Raise `AdminRefusal` unless this logger can have this level; None restores that of its parent."""
-    if name not in _known():
-        raise unknown_name(name, "logger", _known())
+    """Raise `AdminRefusal` unless the logger exists and the level is valid; None stands for the parent's level."""
+    if name not in _logger_names():
+        raise unknown_name(name, "logger", _logger_names())
     if level is None and name == ROOT:
         raise AdminRefusal(ErrorCode.INVALID_REQUEST, f"Logger {ROOT!r} has no parent; set a level")
     if level is not None and level.strip().upper() not in LEVELS:
@@ -40,13 +40,13 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set the level of a logger, until the process ends; None restores that of its parent."""
+    """Set the level of a logger until the process ends; None restores the parent's level."""
     check(name, level)
     logging.getLogger(name).setLevel(logging.NOTSET if level is None else LEVELS[level.strip().upper()])
     event(_logger, "log_level_changed", modules=name, to=_level_of(name).lower(), expires_s=None)
 
 
-def _known() -> list[str]:
+def _logger_names() -> list[str]:
     return sorted(name for name in logging.root.manager.loggerDict if name == ROOT or name.startswith(f"{ROOT}."))
 
 

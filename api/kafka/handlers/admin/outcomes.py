@@ -1,4 +1,4 @@
-"""Outcomes of the parts of an administrative request: Kafka's error code and a message, for each topic or resource.
+"""Outcomes of the parts of an administrative request: error code and message for each topic or resource.
 
 The one place in which errors of administrative requests become codes: `error_codes.code_of`, except where the request
 itself gives an error another meaning (`Meanings`). Called by all handlers of this package."""
@@ -34,7 +34,7 @@ DONE: Final = Outcome(ErrorCode.NONE, None)
 
 
 class AdminRefusal(RaftlogError):
-    """Refusal of a part of a request, with its code."""
+    """Error that refuses one part of a request, with Kafka's error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ CONTROLLER: Final[Meanings] = MappingProxyType(
 
 
 def outcome_of(error: RaftlogError, meanings: Meanings = CONTROLLER) -> Outcome:
-    """Return the code and the message of an error."""
+    """Return Kafka's error code and message for an error; `meanings` overrides codes."""
     if isinstance(error, AdminRefusal):
         return error.part
     for kind in type(error).__mro__:
@@ -67,7 +67,7 @@ def outcome_of(error: RaftlogError, meanings: Meanings = CONTROLLER) -> Outcome:
 
 
 async def attempt(work: Awaitable[object], meanings: Meanings = CONTROLLER) -> Outcome:
-    """Do one part of a request; return its outcome instead of raising an operating error."""
+    """Wait for one part of a request; return its outcome, also in place of a `RaftlogError`."""
     try:
         await work
     except RaftlogError as error:
@@ -75,8 +75,8 @@ async def attempt(work: Awaitable[object], meanings: Meanings = CONTROLLER) -> O
     return DONE
 
 
-async def in_parallel(items: Sequence[Item], work: Callable[[Item], Awaitable[Result]]) -> list[Result]:
-    """Do the parts of a request, `AT_ONCE` at a time, others in between; return the results in their order."""
+async def run_in_parallel(items: Sequence[Item], work: Callable[[Item], Awaitable[Result]]) -> list[Result]:
+    """Run `work` on all items, at most `AT_ONCE` at a time; return the results in the order of the items."""
     results: dict[int, Result] = {}
     left = iter(enumerate(items))
 
@@ -90,5 +90,5 @@ async def in_parallel(items: Sequence[Item], work: Callable[[Item], Awaitable[Re
 
 
 def deadline_of(timeout_ms: int) -> Deadline:
-    """Return the deadline of a change whose client waits this long."""
+    """Return the deadline of a change from the timeout in its request."""
     return deadline_in(min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX))

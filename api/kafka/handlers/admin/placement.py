@@ -1,4 +1,4 @@
-"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments: where leaders and replicas are.
+"""Handlers of ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
 Only preferred leaders are elected on request: an unclean election would lose acknowledged records."""
 
@@ -19,8 +19,8 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
     Outcome,
     attempt,
     deadline_of,
-    in_parallel,
     outcome_of,
+    run_in_parallel,
 )
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError, UnknownPartition
@@ -49,8 +49,8 @@ class _RequestedPartition(NamedTuple):
     partition: int
 
 
-class PlacementOrders:
-    """Handlers of requests about leaders and about reassignments."""
+class PlacementRequests:
+    """Handlers of requests about leaders and reassignments."""
 
     def __init__(self, context: KafkaContext) -> None:
         self._broker = context.broker
@@ -66,7 +66,7 @@ class PlacementOrders:
     # elections
 
     async def elect_leaders(self, request: KafkaRequest) -> Any:
-        """Transfer leaderships to preferred leaders; of all partitions for null, without those that have theirs."""
+        """Transfer leaderships to preferred leaders that do not lead; null in the request means all partitions."""
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_of(message.timeout_ms)
         is_all = message.topic_partitions is None
@@ -82,15 +82,15 @@ class PlacementOrders:
             ]
         else:
             places = _places((each.topic, each.partitions) for each in message.topic_partitions)
-            described = await self._described({place.topic for place in places}, deadline)
+            described = await self._describe_topics({place.topic for place in places}, deadline)
         states = {
             _RequestedPartition(topic.name, each.partition): each for topic in described for each in topic.partitions
         }
 
-        async def elected(place: _RequestedPartition) -> Outcome:
+        async def elect(place: _RequestedPartition) -> Outcome:
             return await attempt(self._elect(place, states.get(place), is_unclean, deadline), _ELECTING)
 
-        outcomes = await in_parallel(places, elected)
+        outcomes = await run_in_parallel(places, elect)
         results = [
             (place, outcome)
             for place, outcome in zip(places, outcomes, strict=True)
@@ -113,16 +113,16 @@ class PlacementOrders:
             ],
         )
 
-    async def _described(self, topics: Iterable[str], deadline: Deadline) -> list[TopicState]:
-        """Return the topics that exist, with the leaders that their partitions report."""
+    async def _describe_topics(self, topics: Iterable[str], deadline: Deadline) -> list[TopicState]:
+        """Return the state of the topics that exist, with the leaders that their partitions report."""
 
-        async def described(topic: str) -> TopicState | None:
+        async def describe(topic: str) -> TopicState | None:
             try:
                 return await self._broker.describe_topic(topic, deadline=deadline)
             except errors.UnknownTopic:
                 return None
 
-        return [topic for topic in await in_parallel(sorted(topics), described) if topic is not None]
+        return [topic for topic in await run_in_parallel(sorted(topics), describe) if topic is not None]
 
     async def _elect(
         self, place: _RequestedPartition, state: PartitionState | None, is_unclean: bool, deadline: Deadline
@@ -143,7 +143,7 @@ class PlacementOrders:
     # reassignments
 
     async def reassign(self, request: KafkaRequest) -> Any:
-        """Assign partitions to brokers, or cancel their reassignment for null."""
+        """Begin reassignments of partitions; null in place of brokers cancels a reassignment."""
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_of(message.timeout_ms)
         wanted = [
@@ -153,14 +153,14 @@ class PlacementOrders:
         ]
         counts = Counter(place for place, _ in wanted)
 
-        async def reassigned(order: tuple[_RequestedPartition, list[int] | None]) -> Outcome:
-            place, replicas = order
+        async def reassign_partition(change: tuple[_RequestedPartition, list[int] | None]) -> Outcome:
+            place, replicas = change
             if counts[place] > 1:
                 return Outcome(ErrorCode.INVALID_REQUEST, "The request names this partition twice; name it once")
             work = self._cancel(place, deadline) if replicas is None else self._assign(place, replicas, deadline)
             return await attempt(work, _ASSIGNING)
 
-        outcomes = iter(await in_parallel(wanted, reassigned))
+        outcomes = iter(await run_in_parallel(wanted, reassign_partition))
         rows = answer.ReassignableTopicResponse
         return answer(
             error_code=ErrorCode.NONE,
@@ -190,7 +190,7 @@ class PlacementOrders:
             raise AdminRefusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "The partition is not being reassigned")
 
     async def list_reassignments(self, request: KafkaRequest) -> Any:
-        """Return the pending reassignments, of all partitions for null."""
+        """Return pending reassignments; null in the request means all partitions."""
         message, answer = request.message, answer_class(request.key)
         try:
             moves = await self._broker.operations.partitions.reconfigurations(deadline=deadline_of(message.timeout_ms))
@@ -213,7 +213,7 @@ class PlacementOrders:
             topics=[
                 rows(
                     name=topic,
-                    partitions=[_reassignment(rows.OngoingPartitionReassignment, move) for move in group],
+                    partitions=[_describe_reassignment(rows.OngoingPartitionReassignment, move) for move in group],
                 )
                 for topic, group in groupby(moves, key=lambda move: move.topic)
             ],
@@ -221,11 +221,11 @@ class PlacementOrders:
 
 
 def _places(topics: Iterable[tuple[str, Iterable[int]]]) -> list[_RequestedPartition]:
-    """Return the partitions of a request, each once."""
+    """Return the partitions of a request, each once, in order."""
     return list(dict.fromkeys(_RequestedPartition(topic, number) for topic, numbers in topics for number in numbers))
 
 
-def _reassignment(row: Any, move: Reconfiguration) -> Any:
+def _describe_reassignment(row: Any, move: Reconfiguration) -> Any:
     before, after = move.from_nodes, move.to_nodes
     return row(
         partition_index=move.partition,

@@ -12,8 +12,8 @@ from raftlog.api.kafka.handlers.admin.config_catalogue import (
     ConfigName,
     ConfigType,
     by_name,
+    is_one_of,
     list_of,
-    one_of,
     unknown_name,
 )
 from raftlog.api.kafka.handlers.admin.outcomes import AdminRefusal
@@ -135,7 +135,7 @@ TOPIC_NAMES: Final[Mapping[str, ConfigName]] = by_name(
             "Time between the removal of a segment and that of its files: none.",
             "0",
             "Files are deleted with their segment.",
-            one_of("60000"),
+            is_one_of("60000"),
             "log.segment.delete.delay.ms",
         ),
         ConfigName(
@@ -148,7 +148,7 @@ TOPIC_NAMES: Final[Mapping[str, ConfigName]] = by_name(
             "Distance of index entries; every batch has an entry.",
             "0",
             "Every batch has an entry in the index.",
-            one_of("4096"),
+            is_one_of("4096"),
             "log.index.interval.bytes",
         ),
         ConfigName("local.retention.bytes", _L, "Local size with tiered storage.", "-2", _TIERED),
@@ -162,7 +162,7 @@ TOPIC_NAMES: Final[Mapping[str, ConfigName]] = by_name(
             "Whether batches are converted for clients older than Kafka 0.11, which are not served.",
             "false",
             "",
-            one_of("true"),
+            is_one_of("true"),
             "log.message.downconversion.enable",
         ),
         ConfigName(
@@ -243,7 +243,7 @@ def topic_name(name: str) -> ConfigName:
 
 
 def to_kafka(name: str, value: str) -> str:
-    """Return a setting's value as Kafka writes it."""
+    """Return a setting's value in Kafka's format."""
     if name in _LONG_MAX_UNBOUNDED and value == "-1":
         return str(LONG_MAX)
     if name == _FLUSH_MESSAGES and int(value) == _HIGHEST[name]:
@@ -252,7 +252,7 @@ def to_kafka(name: str, value: str) -> str:
 
 
 def from_kafka(name: str, value: str) -> str:
-    """Return a value of Kafka's as the text of raftlog's setting; an invalid one is left to the setting's check."""
+    """Return a value in Kafka's format as the text of raftlog's setting; an invalid value is returned unchanged."""
     value = value.strip()
     if name == "cleanup.policy":
         return ",".join(list_of(value))
@@ -266,8 +266,8 @@ def from_kafka(name: str, value: str) -> str:
     return "-1" if name in _UNBOUNDED else str(highest)
 
 
-def checked_overrides(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return the settings of a topic among Kafka's configurations; fixed ones are checked and left out.
+def parse_overrides(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Return a topic's settings from Kafka's configurations; fixed ones are checked and not returned.
 
     Raises `AdminRefusal` for unknown names, for null, for a name given twice, and for values that cannot be served."""
     overrides: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions, with a result for each topic. Any broker serves them."""
+"""Handlers of CreateTopics, DeleteTopics and CreatePartitions; any broker serves them."""
 
 from collections import Counter
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from raftlog import errors
 from raftlog.api.kafka.api import ApiKey, KafkaApi, KafkaRequest
 from raftlog.api.kafka.context import KafkaContext
 from raftlog.api.kafka.error_codes import ErrorCode
-from raftlog.api.kafka.handlers.admin.broker_config_names import described_topic
+from raftlog.api.kafka.handlers.admin.broker_config_names import describe_topic_configs
 from raftlog.api.kafka.handlers.admin.outcomes import (
     CONTROLLER,
     DONE,
@@ -17,10 +17,10 @@ from raftlog.api.kafka.handlers.admin.outcomes import (
     Outcome,
     attempt,
     deadline_of,
-    in_parallel,
     outcome_of,
+    run_in_parallel,
 )
-from raftlog.api.kafka.handlers.admin.topic_config_names import checked_overrides
+from raftlog.api.kafka.handlers.admin.topic_config_names import parse_overrides
 from raftlog.api.kafka.wire.schemas import answer_class
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
@@ -41,7 +41,7 @@ _CONFIGURED: Final = _meanings(ErrorCode.INVALID_CONFIG)
 
 
 class TopicAdministration:
-    """Handlers of the creation, the growth and the deletion of topics."""
+    """Handlers that create, grow and delete topics, with a result for each topic."""
 
     def __init__(self, context: KafkaContext) -> None:
         self._broker = context.broker
@@ -57,27 +57,27 @@ class TopicAdministration:
     # creation
 
     async def create(self, request: KafkaRequest) -> Any:
-        """Create topics, or only check whether they could be created."""
+        """Create topics, or with `validate_only` only check whether that is possible."""
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_of(message.timeout_ms)
         counts = Counter(topic.name for topic in message.topics)
         topics = {topic.name: topic for topic in message.topics}
 
-        async def created(topic: Any) -> Any:
+        async def create_one(topic: Any) -> Any:
             if counts[topic.name] > 1:
-                return _failed(answer, topic.name, _TWICE)
+                return _error_row(answer, topic.name, _TWICE)
             try:
                 state = await self._create(topic, message.validate_only, deadline)
             except RaftlogError as error:
                 meanings = _ASSIGNED if topic.assignments else _CONFIGURED
-                return _failed(answer, topic.name, outcome_of(error, meanings))
-            return self._created(answer, state)
+                return _error_row(answer, topic.name, outcome_of(error, meanings))
+            return self._success_row(answer, state)
 
-        return answer(topics=await in_parallel(list(topics.values()), created))
+        return answer(topics=await run_in_parallel(list(topics.values()), create_one))
 
     async def _create(self, topic: Any, validate_only: bool, deadline: Deadline) -> TopicState:
         _check_numbers(topic, self._broker.settings.partitions_per_topic_max)
-        config = checked_overrides((each.name, each.value) for each in topic.configs)
+        config = parse_overrides((each.name, each.value) for each in topic.configs)
         assignments = _assignments(topic)
         partitions = None if topic.num_partitions == _DEFAULT else topic.num_partitions
         factor = None if topic.replication_factor == _DEFAULT else topic.replication_factor
@@ -91,10 +91,10 @@ class TopicAdministration:
             validate_only=validate_only,
         )
 
-    def _created(self, answer: Any, state: TopicState) -> Any:
-        """Return the result for a topic, with all of its configurations."""
+    def _success_row(self, answer: Any, state: TopicState) -> Any:
+        """Return the row of a created topic, with all of its configurations."""
         result = answer.CreatableTopicResult
-        described = described_topic(state.config, state.overrides, self._broker.settings.topic_config)
+        described = describe_topic_configs(state.config, state.overrides, self._broker.settings.topic_config)
         return result(
             name=state.name,
             error_code=ErrorCode.NONE,
@@ -121,12 +121,12 @@ class TopicAdministration:
         message, answer = request.message, answer_class(request.key)
         deadline = deadline_of(message.timeout_ms)
 
-        async def deleted(name: str) -> Any:
+        async def delete_one(name: str) -> Any:
             outcome = await attempt(self._broker.delete_topic(name, deadline=deadline))
             return answer.DeletableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
 
         names = list(dict.fromkeys(message.topic_names))
-        return answer(responses=await in_parallel(names, deleted))
+        return answer(responses=await run_in_parallel(names, delete_one))
 
     # partitions
 
@@ -137,7 +137,7 @@ class TopicAdministration:
         counts = Counter(topic.name for topic in message.topics)
         topics = {topic.name: topic for topic in message.topics}
 
-        async def grown(topic: Any) -> Any:
+        async def grow_one(topic: Any) -> Any:
             outcome = _TWICE
             if counts[topic.name] == 1:
                 work = self._grow(topic, message.validate_only, deadline)
@@ -146,7 +146,7 @@ class TopicAdministration:
                 name=topic.name, error_code=outcome.code, error_message=outcome.message
             )
 
-        return answer(results=await in_parallel(list(topics.values()), grown))
+        return answer(results=await run_in_parallel(list(topics.values()), grow_one))
 
     async def _grow(self, topic: Any, validate_only: bool, deadline: Deadline) -> None:
         present = len((await self._broker.outline_topic(topic.name, deadline=deadline)).partitions)
@@ -163,7 +163,7 @@ class TopicAdministration:
 
 
 def _check_numbers(topic: Any, partitions_max: int) -> None:
-    """Raise `AdminRefusal` for numbers of partitions and replicas that no topic can have."""
+    """Raise `AdminRefusal` if no topic can have these numbers of partitions and replicas."""
     if topic.assignments:
         if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
             raise AdminRefusal(
@@ -185,7 +185,7 @@ def _check_numbers(topic: Any, partitions_max: int) -> None:
 
 
 def _assignments(topic: Any) -> list[list[int]] | None:
-    """Return the brokers of each partition. Raises `AdminRefusal` unless the partitions are 0, 1, … with brokers."""
+    """Return the brokers of each partition; raises `AdminRefusal` unless partitions 0, 1, … all have brokers."""
     if not topic.assignments:
         return None
     brokers = {each.partition_index: list(each.broker_ids) for each in topic.assignments}
@@ -200,7 +200,7 @@ def _assignments(topic: Any) -> list[list[int]] | None:
     return [brokers[number] for number in range(len(brokers))]
 
 
-def _failed(answer: Any, name: str, outcome: Outcome) -> Any:
+def _error_row(answer: Any, name: str, outcome: Outcome) -> Any:
     return answer.CreatableTopicResult(
         name=name,
         error_code=outcome.code,

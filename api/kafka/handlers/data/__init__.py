@@ -9,6 +9,6 @@ from raftlog.api.kafka.handlers.data import fetch, metadata, offsets, produce, p
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
-    """Return the APIs of this room."""
+    """Return the APIs for records."""
     rooms = (metadata, produce, fetch, offsets, producer_ids)
     return [api for room in rooms for api in room.apis(context)]

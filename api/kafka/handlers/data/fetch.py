@@ -1,4 +1,4 @@
-"""Fetch: records of many partitions that this broker leads, with one wait for all of them.
+"""Handler of Fetch: records of many partitions that this broker leads, with one long poll for all of them.
 
 Fetch sessions (KIP-227) are refused the way of a broker whose cache is full: every answer has session id 0, and clients
 go on sending all partitions. Requests with isolation level read_committed get the same records: there are no
@@ -39,7 +39,7 @@ class FetchHandler:
         self._wait_ms_max = broker.settings.fetch_wait_ms_max
 
     async def handle(self, request: KafkaRequest) -> FetchAnswer:
-        """Fetch from all partitions of a request."""
+        """Fetch from all partitions of a request, with one long poll."""
         message: PartitionsRequest = request.message
         has_aborted_list = message.isolation_level == _READ_COMMITTED
         if message.session_epoch not in _FULL_FETCH:
@@ -69,7 +69,7 @@ class FetchHandler:
         return FetchAnswer(ErrorCode.NONE, has_aborted_list, topics)
 
     async def _wait_for_memory(self, answers: MemoryBudget, deadline: Deadline) -> None:
-        """Wait for a short time until memory for answers is free: readers that get nothing ask again at once."""
+        """Wait shortly for free memory for answers, because clients retry at once after an empty answer."""
         answers.refused += 1
         until = min(deadline, deadline_in(_MEMORY_MS))
         while answers.free <= 0 and asyncio.get_running_loop().time() < until:
@@ -77,7 +77,7 @@ class FetchHandler:
 
 
 def _distinct(topics: Topics) -> Topics:
-    """Return each partition once: the first row for it counts, and others are left out of the answer too."""
+    """Return each partition once, with its first row; the answer has no rows for further ones."""
     names = dict.fromkeys(name for name, _ in topics)
     if len(names) == len(topics) and all(len({row[0] for row in rows}) == len(rows) for _, rows in topics):
         return topics
@@ -90,6 +90,6 @@ def _distinct(topics: Topics) -> Topics:
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
-    """Return the API."""
+    """Return the declaration of Fetch."""
     handler = FetchHandler(context.broker, context.answers)
     return [KafkaApi(ApiKey.FETCH, VERSIONS, handler.handle, decode=codec.decode, encode=codec.encode)]

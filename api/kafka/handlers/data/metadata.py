@@ -1,4 +1,4 @@
-"""Metadata: brokers of this listener, and the leaders of topics.
+"""Handler of Metadata: the brokers of this listener, and the leaders of topics.
 
 A partition without a leader is LEADER_NOT_AVAILABLE, with leader and epoch -1: an epoch is only given together with
 the node that leads in it. While leaders of named topics are being elected the answer is held for a short time, so that
@@ -33,17 +33,17 @@ class MetadataHandler:
         self._creates_topics = context.settings.auto_create_topics
 
     async def handle(self, request: KafkaRequest) -> Any:
-        """Describe brokers and topics."""
+        """Return the brokers and the requested topics."""
         message = request.message
         names = None if message.topics is None else [topic.name for topic in message.topics]
         if names is None or (not names and request.version < _ALL_TOPICS_IS_NULL_FROM):
             topics = await self._broker.leader.topics.describe_all()
         else:
-            topics = await self._named(list(dict.fromkeys(names)), message.allow_auto_topic_creation)
-        return self._answer(topics)
+            topics = await self._describe_named(list(dict.fromkeys(names)), message.allow_auto_topic_creation)
+        return self._make_answer(topics)
 
-    async def _named(self, names: Sequence[str], may_create: bool) -> list[TopicLeader]:
-        refused = {name: error for name in names if (error := _name_error(name)) is not None}
+    async def _describe_named(self, names: Sequence[str], may_create: bool) -> list[TopicLeader]:
+        refused = {name: error for name in names if (error := _check_name(name)) is not None}
         valid = [name for name in names if name not in refused]
         found = {each.name: each for each in await self._broker.leader.topics.describe(valid, HOLD_MS)}
         if self._creates_topics and may_create:
@@ -56,7 +56,7 @@ class MetadataHandler:
         return [found[name] for name in names]
 
     async def _create(self, names: Sequence[str]) -> dict[str, RaftlogError]:
-        """Create topics; return the errors by name."""
+        """Create topics; return the errors of those that failed, by name."""
         problems: dict[str, RaftlogError] = {}
         for name in names:
             try:
@@ -67,7 +67,7 @@ class MetadataHandler:
                 problems[name] = error
         return problems
 
-    def _answer(self, topics: Sequence[TopicLeader]) -> Any:
+    def _make_answer(self, topics: Sequence[TopicLeader]) -> Any:
         broker = self._broker
         addresses = broker.kafka_addresses(self._listener)
         known = {node_id for node_id, *_ in addresses}
@@ -82,12 +82,12 @@ class MetadataHandler:
             ],
             cluster_id=broker.cluster_id or None,
             controller_id=_NOTHING if controller is None else controller,
-            topics=[_topic(answer.MetadataResponseTopic, each, known) for each in topics],
+            topics=[_describe_topic(answer.MetadataResponseTopic, each, known) for each in topics],
             authorized_operations=NOT_ASKED,
         )
 
 
-def _name_error(name: str) -> RaftlogError | None:
+def _check_name(name: str) -> RaftlogError | None:
     try:
         check_topic_name(name.removeprefix(INTERNAL_PREFIX) if name != INTERNAL_PREFIX else name)
     except RaftlogError as error:
@@ -95,24 +95,26 @@ def _name_error(name: str) -> RaftlogError | None:
     return None
 
 
-def _topic(topic_answer: Any, topic: TopicLeader, known: set[Any]) -> Any:
+def _describe_topic(topic_answer: Any, topic: TopicLeader, known: set[Any]) -> Any:
     return topic_answer(
         error_code=ErrorCode.NONE if topic.error is None else _topic_code(topic.error),
         name=topic.name,
         is_internal=topic.is_internal,
-        partitions=[_partition(topic_answer.MetadataResponsePartition, each, known) for each in topic.partitions],
+        partitions=[
+            _describe_partition(topic_answer.MetadataResponsePartition, each, known) for each in topic.partitions
+        ],
         authorized_operations=NOT_ASKED,
     )
 
 
 def _topic_code(error: RaftlogError) -> ErrorCode:
-    """Return the code of a topic; clients ask again for a topic about which the controller did not answer."""
+    """Return the error code of a topic: a retriable one if the controller did not answer."""
     code = code_of(error)
     return ErrorCode.LEADER_NOT_AVAILABLE if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else code
 
 
-def _partition(partition_answer: Any, partition: PartitionLeader, known: set[Any]) -> Any:
-    """Return the row of a partition; a leader that does not serve this listener cannot be reached."""
+def _describe_partition(partition_answer: Any, partition: PartitionLeader, known: set[Any]) -> Any:
+    """Return the row of a partition; a leader without an address for this listener counts as unavailable."""
     has_leader = partition.leader is not None and partition.leader in known
     return partition_answer(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -126,5 +128,5 @@ def _partition(partition_answer: Any, partition: PartitionLeader, known: set[Any
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
-    """Return the API."""
+    """Return the declaration of Metadata."""
     return [KafkaApi(ApiKey.METADATA, VERSIONS, MetadataHandler(context).handle)]

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords, each served by the leader of a partition alone.
+"""Handlers of ListOffsets, OffsetForLeaderEpoch and DeleteRecords; only the leader of a partition serves it.
 
 A new leader that does not know the end of its log is OFFSET_NOT_AVAILABLE, which clients before ListOffsets 5 know as
 LEADER_NOT_AVAILABLE (KIP-207)."""
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class OffsetsHandler:
-    """Handler of the three APIs."""
+    """Handlers of ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
     def __init__(self, reads: LeaderOffsets) -> None:
         self._reads = reads
@@ -40,14 +40,14 @@ class OffsetsHandler:
     # ListOffsets
 
     async def list_offsets(self, request: KafkaRequest) -> Any:
-        """Return the first or last offset of partitions, or that of a time."""
+        """Return the first or last offset of partitions, or the first offset at or after a timestamp."""
         version = request.version
 
-        async def one(topic: Any, partition: Any, is_twice: bool) -> Any:
+        async def find_offset(topic: Any, partition: Any, is_twice: bool) -> Any:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
-                found = await self._found(topic.name, partition)
+                found = await self._find_offset(topic.name, partition)
             except RaftlogError as error:
                 code = code_of(error)
                 if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_FROM:
@@ -65,11 +65,11 @@ class OffsetsHandler:
         return answer(
             topics=[
                 topic_answer(name=topic.name, partitions=rows)
-                for topic, rows in await _for_each(request.message.topics, one)
+                for topic, rows in await _for_each(request.message.topics, find_offset)
             ]
         )
 
-    async def _found(self, topic: str, partition: Any) -> FoundOffset:
+    async def _find_offset(self, topic: str, partition: Any) -> FoundOffset:
         number, epoch, timestamp = partition.partition_index, partition.current_leader_epoch, partition.timestamp
         if timestamp == LATEST:
             return await self._reads.end_offset(topic, number, epoch, deadline_in(_END_MS))
@@ -82,9 +82,9 @@ class OffsetsHandler:
     # OffsetForLeaderEpoch
 
     async def end_of_epochs(self, request: KafkaRequest) -> Any:
-        """Return the ends of leader epochs."""
+        """Return the end offsets of leader epochs."""
 
-        async def one(topic: Any, partition: Any, is_twice: bool) -> Any:
+        async def find_end(topic: Any, partition: Any, is_twice: bool) -> Any:
             found, code = FoundOffset(NO_OFFSET, UNKNOWN), ErrorCode.NONE
             try:
                 _check_once(is_twice)
@@ -105,18 +105,18 @@ class OffsetsHandler:
         return answer(
             topics=[
                 topic_answer(topic=topic.topic, partitions=rows)
-                for topic, rows in await _for_each(request.message.topics, one)
+                for topic, rows in await _for_each(request.message.topics, find_end)
             ]
         )
 
     # DeleteRecords
 
     async def delete_records(self, request: KafkaRequest) -> Any:
-        """Delete the records of partitions below an offset each."""
+        """Delete the records of each partition below its offset."""
         timeout_ms = request.message.timeout_ms
         deadline = deadline_in(min(timeout_ms, NO_DEADLINE_MS) if timeout_ms > 0 else NO_DEADLINE_MS)
 
-        async def one(topic: Any, partition: Any, is_twice: bool) -> Any:
+        async def delete_up_to(topic: Any, partition: Any, is_twice: bool) -> Any:
             low, code = UNKNOWN, ErrorCode.NONE
             try:
                 _check_once(is_twice)
@@ -132,7 +132,7 @@ class OffsetsHandler:
         return answer(
             topics=[
                 topic_answer(name=topic.name, partitions=rows)
-                for topic, rows in await _for_each(request.message.topics, one)
+                for topic, rows in await _for_each(request.message.topics, delete_up_to)
             ]
         )
 
@@ -144,9 +144,9 @@ class OffsetsHandler:
 async def _for_each(
     topics: Sequence[Any], work: Callable[[Any, Any, bool], Coroutine[Any, Any, T]]
 ) -> list[tuple[Any, list[T]]]:
-    """Return the results for all partitions by topic, in order; a bounded number is worked on at the same time.
+    """Run `work` for all partitions, a bounded number at a time; return the results by topic, in order.
 
-    The work learns whether the request names the partition twice."""
+    The last argument of `work` is true if the request names the partition twice."""
     asked = [(topic, partition) for topic in topics for partition in topic.partitions]
     counts = Counter(map(_place, asked))
     found: list[T] = []
@@ -158,7 +158,7 @@ async def _for_each(
 
 
 def _place(row: tuple[Any, Any]) -> tuple[str, int]:
-    """Return topic and partition; OffsetForLeaderEpoch has other names for them."""
+    """Return topic and partition of a row; the field names differ in OffsetForLeaderEpoch."""
     topic, partition = row
     if hasattr(topic, "topic"):
         return topic.topic, partition.partition
@@ -166,13 +166,13 @@ def _place(row: tuple[Any, Any]) -> tuple[str, int]:
 
 
 def _check_once(is_twice: bool) -> None:
-    """Raise `InvalidArgument` for a partition that is named twice, as Kafka refuses it."""
+    """Raise `InvalidArgument` if the request names the partition twice, as Kafka does."""
     if is_twice:
         raise InvalidArgument("the request names this partition twice")
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
-    """Return the APIs."""
+    """Return the declarations of ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
     handler = OffsetsHandler(context.broker.leader.offsets)
     return [
         KafkaApi(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSIONS, handler.list_offsets),

@@ -1,4 +1,4 @@
-"""Produce: batches are proposed at once, in the order of requests, and answered when they are as durable as asked.
+"""Handler of Produce: batches are proposed at once in request order, and answered when they are durable enough.
 
 The partitions of a request are appended in parallel, with a result each. With acks 0 the client gets no answer; an
 error ends the connection, which is how a client without answers learns that it has to refresh its metadata. Producers
@@ -37,13 +37,13 @@ class ProduceHandler:
         self._appends = appends
 
     async def handle(self, request: KafkaRequest) -> ProduceAnswer | None:
-        """Append the batches of a request; all that depends on the order happens before the first wait."""
+        """Append the batches of a request; everything that depends on the order happens before the first wait."""
         message: ProduceRequest = request.message
         acks = _ACKS.get(message.acks)
         if acks is None:
-            return _refused(message, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}; use -1, 0 or 1")
+            return _refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {message.acks}; use -1, 0 or 1")
         if message.transactional_id is not None:
-            return _refused(
+            return _refuse_all(
                 message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions", acks
             )
         wait_ms = min(message.timeout_ms, NO_DEADLINE_MS) if message.timeout_ms > 0 else NO_DEADLINE_MS
@@ -56,7 +56,7 @@ class ProduceHandler:
             for partition in partitions:
                 place = topic, partition[0]
                 if place in seen:
-                    rows.append(_twice(partition[0]))
+                    rows.append(_duplicate_row(partition[0]))
                     continue
                 seen.add(place)
                 rows.append(self._begin(topic, partition, acks, deadline, begun))
@@ -71,7 +71,7 @@ class ProduceHandler:
     def _begin(
         self, topic: str, produced: ProducedRecords, acks: Acks, deadline: Deadline, begun: list[LeaderAppend]
     ) -> ProducedPartition | None:
-        """Begin an append; None when its outcome comes later, otherwise the refusal."""
+        """Begin an append and add it to `begun`; return None, or the row of an error that is known now."""
         number, records = produced
         if records is None or len(records) <= _MAGIC_AT:
             return ProducedPartition(number, ErrorCode.INVALID_RECORD, error_message="no record batch was sent")
@@ -81,18 +81,18 @@ class ProduceHandler:
         try:
             begun.append(self._appends.begin(topic, number, records, acks, deadline))
         except RaftlogError as error:
-            return _failed(number, error)
+            return _error_row(number, error)
         return None
 
 
-def _twice(number: int) -> ProducedPartition:
+def _duplicate_row(number: int) -> ProducedPartition:
     return ProducedPartition(number, ErrorCode.INVALID_REQUEST, error_message="the request names the partition twice")
 
 
 def _fill(
     answer: list[tuple[str, Rows]], begun: Sequence[LeaderAppend], outcomes: Sequence[ReplicaAppended | RaftlogError]
 ) -> None:
-    """Put the outcomes into the missing rows; they have the same order."""
+    """Replace the missing rows of the answer by the outcomes, which have the same order."""
     ended = iter(zip(begun, outcomes, strict=True))
     for _, rows in answer:
         for place, row in enumerate(rows):
@@ -103,20 +103,20 @@ def _fill(
 
 def _row(append: LeaderAppend, outcome: ReplicaAppended | RaftlogError) -> ProducedPartition:
     if isinstance(outcome, RaftlogError):
-        return _failed(append.number, outcome)
+        return _error_row(append.number, outcome)
     return ProducedPartition(
         append.number, ErrorCode.NONE, outcome.base_offset, append.replica.group.committed_start_offset
     )
 
 
-def _failed(partition: int, error: RaftlogError) -> ProducedPartition:
+def _error_row(partition: int, error: RaftlogError) -> ProducedPartition:
     return ProducedPartition(partition, code_of(error), error_message=str(error)[:_MESSAGE_MAX])
 
 
-def _refused(
+def _refuse_all(
     message: ProduceRequest, code: ErrorCode, why: str, acks: Acks | None = None
 ) -> Sequence[tuple[str, Sequence[ProducedPartition]]]:
-    """Return an answer that refuses every partition. Raises `InvalidArgument` where the client expects none."""
+    """Return an answer with an error for every partition. Raises `InvalidArgument` if the client expects none."""
     if acks == 0:
         raise InvalidArgument(why)
     return [
@@ -126,14 +126,14 @@ def _refused(
 
 
 def _raise_first(rows: Sequence[ProducedPartition | None]) -> None:
-    """Raise an error for the first failed row: the connection ends, since the client gets no answer."""
+    """Raise the error of the first failed row, which closes the connection, as the client gets no answer."""
     for row in rows:
         if row is not None and row.error_code != ErrorCode.NONE:
             raise InvalidArgument(f"Produce with acks 0 failed for partition {row.partition}: {row.error_message}")
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
-    """Return the API."""
+    """Return the declaration of Produce."""
     handler = ProduceHandler(context.broker.leader.appends)
     return [
         KafkaApi(

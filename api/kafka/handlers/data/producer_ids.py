@@ -1,4 +1,4 @@
-"""InitProducerId: ids of idempotent producers. Every request gets a new id, also one that names its former id.
+"""Handler of InitProducerId: every request gets a new producer id, even if it names an earlier one.
 
 Kafka does the same without a transactional id (KIP-360 bumps epochs of transactional producers only). Transactions are
 refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: librdkafka and the Java client end with it at once, and retry or
@@ -39,6 +39,6 @@ class ProducerIdHandler:
 
 
 def apis(context: KafkaContext) -> list[KafkaApi]:
-    """Return the API."""
+    """Return the declaration of InitProducerId."""
     handler = ProducerIdHandler(context.broker.producers)
     return [KafkaApi(ApiKey.INIT_PRODUCER_ID, VERSIONS, handler.handle)]

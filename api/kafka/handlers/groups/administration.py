@@ -1,4 +1,4 @@
-"""DescribeGroups 0 to 5, ListGroups 0 to 4 and DeleteGroups 0 to 2."""
+"""Handlers of DescribeGroups 0 to 5, ListGroups 0 to 4 and DeleteGroups 0 to 2."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ _DEAD: Final = ConsumerGroupState.DEAD.value
 
 
 class AdministrationHandlers:
-    """Handlers of requests about whole groups."""
+    """Handlers of requests about whole consumer groups."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -30,14 +30,14 @@ class AdministrationHandlers:
         ]
 
     async def describe_groups(self, request: KafkaRequest) -> Any:
-        """Describe groups; an unknown one is in the state Dead, without an error."""
+        """Return descriptions of groups; an unknown group has the state Dead and no error."""
         deadline = deadline_in(NO_DEADLINE_MS)
         answer = answer_class(ApiKey.DESCRIBE_GROUPS)
         return answer(
-            groups=[await self._described(answer.DescribedGroup, name, deadline) for name in request.message.groups]
+            groups=[await self._describe(answer.DescribedGroup, name, deadline) for name in request.message.groups]
         )
 
-    async def _described(self, kind: Any, name: str, deadline: Deadline) -> Any:
+    async def _describe(self, kind: Any, name: str, deadline: Deadline) -> Any:
         code, state, found = ErrorCode.NONE, "", None
         try:
             check_coordinator(self._groups, name)
@@ -56,11 +56,11 @@ class AdministrationHandlers:
             group_state=found.state,
             protocol_type=found.protocol_type,
             protocol_data=found.protocol if found.state == _STABLE else "",
-            members=_members(kind.DescribedGroupMember, found),
+            members=_describe_members(kind.DescribedGroupMember, found),
         )
 
     async def list_groups(self, request: KafkaRequest) -> Any:
-        """Return the groups that this broker coordinates; clients ask all brokers."""
+        """Return the groups that this broker coordinates; clients send the request to all brokers."""
         answer = answer_class(ApiKey.LIST_GROUPS)
         try:
             listings = await self._groups.local_listings(deadline=deadline_in(NO_DEADLINE_MS))
@@ -76,7 +76,7 @@ class AdministrationHandlers:
         )
 
     async def delete_groups(self, request: KafkaRequest) -> Any:
-        """Delete groups without members, with their offsets; each has its own error."""
+        """Delete groups without members and their offsets; each group has its own error code."""
         deadline = deadline_in(NO_DEADLINE_MS)
         answer = answer_class(ApiKey.DELETE_GROUPS)
         results = []
@@ -91,7 +91,7 @@ class AdministrationHandlers:
         return answer(results=results)
 
 
-def _members(kind: Any, found: GroupDetails) -> list[Any]:
+def _describe_members(kind: Any, found: GroupDetails) -> list[Any]:
     return [
         kind(
             member_id=each.member_id,

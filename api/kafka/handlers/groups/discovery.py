@@ -1,4 +1,4 @@
-"""FindCoordinator, versions 0 to 3: the broker that coordinates a group, at the listener that received the request."""
+"""Handler of FindCoordinator 0 to 3: the coordinator of a group, with its address for this listener."""
 
 from typing import Any, Final
 
@@ -27,25 +27,25 @@ class DiscoveryHandlers:
         return [KafkaApi(ApiKey.FIND_COORDINATOR, (0, 3), self.find)]
 
     async def find(self, request: KafkaRequest) -> Any:
-        """Return address and node id of a group's coordinator."""
+        """Return node id and address of a group's coordinator."""
         asked = request.message
         if asked.key_type == _TRANSACTION:  # with most other codes librdkafka would repeat the request without end
-            return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
+            return _error_answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
         if asked.key_type != _GROUP:
-            return _refused(ErrorCode.INVALID_REQUEST, f"key type {asked.key_type} is unknown; groups have 0")
+            return _error_answer(ErrorCode.INVALID_REQUEST, f"key type {asked.key_type} is unknown; groups have 0")
         try:
             node = await self._broker.groups.coordinator(asked.key, deadline=deadline_in(_WAIT_MS))
         except RaftlogError as error:
-            return _refused(member_code(error), str(error))
+            return _error_answer(member_code(error), str(error))
         for node_id, host, port, _ in self._broker.kafka_addresses(self._listener):
             if node_id == node:
                 return answer_class(ApiKey.FIND_COORDINATOR)(node_id=node, host=host, port=port)
-        return _refused(
+        return _error_answer(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             f"broker {node} coordinates group {asked.key} and has no Kafka listener {self._listener}; start it with "
             "--kafka",
         )
 
 
-def _refused(code: ErrorCode, message: str) -> Any:
+def _error_answer(code: ErrorCode, message: str) -> Any:
     return answer_class(ApiKey.FIND_COORDINATOR)(error_code=code, error_message=message, node_id=-1, host="", port=-1)

@@ -1,4 +1,4 @@
-"""Error codes of requests about groups, where they differ from those of records, and the check of the coordinator.
+"""Error codes of requests about groups where they differ from those about records, and check of the coordinator.
 
 Clients stop on codes that they do not expect from a group's coordinator. So a temporary failure is one of 14 to 16, on
 which they wait or look for the coordinator again; an unknown outcome is 15 where the request can be repeated without
@@ -32,7 +32,7 @@ def check_coordinator(groups: Groups, group: str) -> None:
 
 
 def group_code(error: RaftlogError) -> ErrorCode:
-    """Return the code of an error of a request that changes offsets or whole groups, or reads them."""
+    """Return the error code for a request that reads or changes offsets, or that concerns whole groups."""
     if error.outcome == "unknown":
         return code_of(error)
     for kind in type(error).__mro__:
@@ -43,7 +43,7 @@ def group_code(error: RaftlogError) -> ErrorCode:
 
 
 def member_code(error: RaftlogError) -> ErrorCode:
-    """Return the code of an error of a request of a member: join, sync, heartbeat or leave.
+    """Return the error code for a request of a group member: join, sync, heartbeat or leave.
 
     A lost answer and a coordinator that loads are 15: all of these requests can be repeated, and clients do not expect
     7 or, in answers to heartbeats, 14."""

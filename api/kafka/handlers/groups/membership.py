@@ -1,4 +1,4 @@
-"""JoinGroup 0 to 7, SyncGroup 0 to 5, Heartbeat 0 to 4 and LeaveGroup 0 to 4.
+"""Handlers of JoinGroup 0 to 7, SyncGroup 0 to 5, Heartbeat 0 to 4 and LeaveGroup 0 to 4.
 
 Protocol types and payloads are opaque, so that members of `connect` and others are served as consumers are. A join
 waits longer than its rebalance timeout: the coordinator ends the join phase, and the deadline only bounds the wait.
@@ -58,14 +58,14 @@ class MembershipHandlers:
         try:
             check_coordinator(self._groups, asked.group_id)
             if not settings.min_session_timeout_ms <= asked.session_timeout_ms <= settings.max_session_timeout_ms:
-                return _not_joined(request, ErrorCode.INVALID_SESSION_TIMEOUT)
+                return _join_error(request, ErrorCode.INVALID_SESSION_TIMEOUT)
             join = self._join(request)
             waited_ms = join.rebalance_timeout_ms + _MARGIN_MS
-            joined = await self._unless_stopped(self._groups.join(join, deadline=deadline_in(waited_ms)))
+            joined = await self._wait_unless_stopped(self._groups.join(join, deadline=deadline_in(waited_ms)))
         except RaftlogError as error:
-            return _not_joined(request, member_code(error))
+            return _join_error(request, member_code(error))
         if isinstance(joined, MemberIdGiven):
-            return _not_joined(request, ErrorCode.MEMBER_ID_REQUIRED, joined.member_id)
+            return _join_error(request, ErrorCode.MEMBER_ID_REQUIRED, joined.member_id)
         answer = answer_class(ApiKey.JOIN_GROUP)
         row = answer.JoinGroupResponseMember
         return answer(
@@ -100,7 +100,7 @@ class MembershipHandlers:
         )
 
     async def sync(self, request: KafkaRequest) -> Any:
-        """Return a member's assignment; the group leader sends those of all.
+        """Return a member's assignment; the group leader sends the assignments of all members.
 
         The coordinator removes a group leader that does not sync within the rebalance timeout, which ends the wait."""
         asked = request.message
@@ -117,13 +117,13 @@ class MembershipHandlers:
         answer = answer_class(ApiKey.SYNC_GROUP)
         try:
             check_coordinator(self._groups, sync.group)
-            synced = await self._unless_stopped(self._groups.sync(sync, deadline=deadline_in(waited_ms)))
+            synced = await self._wait_unless_stopped(self._groups.sync(sync, deadline=deadline_in(waited_ms)))
         except RaftlogError as error:
             return answer(error_code=member_code(error), assignment=b"")
         return answer(protocol_type=synced.protocol_type, protocol_name=synced.protocol, assignment=synced.assignment)
 
-    async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a request that waits for other members. Raises `Unavailable` when the listener stops."""
+    async def _wait_unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a request that waits for other members; raises `Unavailable` when the listener stops."""
         if self._stopping is None:
             return await waiting
         task = asyncio.ensure_future(waiting)
@@ -148,7 +148,7 @@ class MembershipHandlers:
         return answer()
 
     async def leave(self, request: KafkaRequest) -> Any:
-        """Remove members: one up to version 2, many with a result each from version 3 on."""
+        """Remove members: one up to version 2; from version 3 on several, with a result for each."""
         asked = request.message
         if request.version < _MANY_LEAVE_SINCE:
             members: tuple[MemberToLeave, ...] = (MemberToLeave(asked.member_id),)
@@ -161,21 +161,21 @@ class MembershipHandlers:
         except RaftlogError as error:
             return answer(error_code=member_code(error), members=[])
         if request.version < _MANY_LEAVE_SINCE:
-            return answer(error_code=_left_code(left[0]))
+            return answer(error_code=_leave_code(left[0]))
         row = answer.MemberResponse
         return answer(
             members=[
-                row(member_id=each.member_id, group_instance_id=each.instance_id, error_code=_left_code(each))
+                row(member_id=each.member_id, group_instance_id=each.instance_id, error_code=_leave_code(each))
                 for each in left
             ]
         )
 
 
-def _left_code(left: LeftMember) -> ErrorCode:
+def _leave_code(left: LeftMember) -> ErrorCode:
     return ErrorCode.NONE if left.error is None else member_code(left.error)
 
 
-def _not_joined(request: KafkaRequest, code: ErrorCode, member_id: str | None = None) -> Any:
+def _join_error(request: KafkaRequest, code: ErrorCode, member_id: str | None = None) -> Any:
     return answer_class(ApiKey.JOIN_GROUP)(
         error_code=code,
         protocol_name=None if request.version >= _TYPE_SINCE else "",

@@ -1,4 +1,4 @@
-"""OffsetCommit 2 to 8, OffsetFetch 1 to 7 and OffsetDelete 0.
+"""Handlers of OffsetCommit 2 to 8, OffsetFetch 1 to 7 and OffsetDelete 0.
 
 A commit with generation −1 (a consumer that assigns itself partitions, or an administrator) sets the offset as it is,
 backwards too, as Kafka does; the coordinator accepts it only while the group has no members."""
@@ -24,7 +24,7 @@ _NONE: Final = OffsetRecord(Offset(-1), -1, "", 0)
 
 
 class OffsetHandlers:
-    """Handlers of committed offsets."""
+    """Handlers that commit, return and delete the offsets of consumer groups."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -37,7 +37,7 @@ class OffsetHandlers:
         ]
 
     async def commit(self, request: KafkaRequest) -> Any:
-        """Commit offsets; each partition has its own error."""
+        """Commit offsets; each partition has its own error code."""
         asked = request.message
         offsets, codes = _commits(asked)
         member = MemberIdentity(asked.member_id, asked.generation_id_or_member_epoch, asked.group_instance_id)
@@ -70,7 +70,7 @@ class OffsetHandlers:
         )
 
     async def fetch(self, request: KafkaRequest) -> Any:
-        """Return committed offsets: of the named partitions, or all of the group."""
+        """Return committed offsets: of the named partitions, or all offsets of the group."""
         asked = request.message
         code, committed = ErrorCode.NONE, dict[TopicPartition, OffsetRecord]()
         try:
@@ -84,13 +84,13 @@ class OffsetHandlers:
             return answer(error_code=code, topics=[])
         wanted: Mapping[str, list[int]]
         if asked.topics is None:
-            wanted = _by_topic(committed)
+            wanted = _group_by_topic(committed)
         else:
             wanted = {topic.name: topic.partition_indexes for topic in asked.topics}
         topic_row = answer.OffsetFetchResponseTopic
         row = topic_row.OffsetFetchResponsePartition
 
-        def partition(topic: str, number: int) -> Any:
+        def describe_partition(topic: str, number: int) -> Any:
             found = committed.get(TopicPartition(topic, number), _NONE)
             return row(
                 partition_index=number,
@@ -102,13 +102,13 @@ class OffsetHandlers:
 
         return answer(
             topics=[
-                topic_row(name=topic, partitions=[partition(topic, number) for number in numbers])
+                topic_row(name=topic, partitions=[describe_partition(topic, number) for number in numbers])
                 for topic, numbers in wanted.items()
             ],
         )
 
     async def delete(self, request: KafkaRequest) -> Any:
-        """Delete committed offsets; a topic that a member subscribes to keeps them."""
+        """Delete committed offsets, except those of topics that a member subscribes to."""
         asked = request.message
         answer = answer_class(ApiKey.OFFSET_DELETE)
         topic_row = answer.OffsetDeleteResponseTopic
@@ -136,7 +136,7 @@ class OffsetHandlers:
 
 
 def _commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[TopicPartition, ErrorCode]]:
-    """Return the offsets to commit, and codes of the partitions whose metadata is too large."""
+    """Return the offsets to commit, and an error code for each partition whose metadata is too large."""
     offsets, codes = dict[TopicPartition, OffsetCommit](), dict[TopicPartition, ErrorCode]()
     for topic in asked.topics:
         for each in topic.partitions:
@@ -150,7 +150,7 @@ def _commits(asked: Any) -> tuple[dict[TopicPartition, OffsetCommit], dict[Topic
     return offsets, codes
 
 
-def _by_topic(committed: Mapping[TopicPartition, OffsetRecord]) -> dict[str, list[int]]:
+def _group_by_topic(committed: Mapping[TopicPartition, OffsetRecord]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic, number in sorted(committed):
         found.setdefault(topic, []).append(number)
