@@ -1,4 +1,4 @@
-"""Maelstrom's protocol: JSON messages on stdin and stdout instead of sockets, and its workloads instead of topics.
+"""Maelstrom's protocol: JSON messages on stdin and stdout in place of sockets, and workloads in place of topics.
 
 Jepsen's Maelstrom runs many nodes on one machine, routes every message between them itself, loses and delays
 some, and checks the histories of the clients. A node here is this project's own driver, journal and logs on a

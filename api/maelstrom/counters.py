@@ -1,4 +1,4 @@
-"""Counters of a node, which give the number of messages that an operation costs.
+"""Counters of a node, from which the number of messages per operation is computed.
 
 `messages_between_nodes` are those that this node sent to other nodes, of every kind, also without a request: the
 sums over all nodes are meaningful, as a leader sends more than the others."""
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class MessageCounters:
-    """From the start of the node."""
+    """Counts of operations and messages since the start of the node."""
 
     def __init__(self) -> None:
         self.operations: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Error codes of Maelstrom, and the table from this project's errors to them.
+"""Maelstrom's error codes, and the table from errors of raftlog to them.
 
     definite     it did not happen and never will: node-not-found, not-supported, temporarily-unavailable,
                  malformed-request, abort, key-does-not-exist, precondition-failed
@@ -13,7 +13,7 @@ from raftlog.errors import DeadlineExceeded, OutcomeUnknown, RaftlogError, Reque
 
 
 class Code(IntEnum):
-    """Error codes that this node returns; key-already-exists and txn-conflict belong to workloads without support."""
+    """Error codes that this node returns; key-already-exists and txn-conflict belong to unsupported workloads."""
 
     TIMEOUT = 0
     NODE_NOT_FOUND = 1
@@ -27,7 +27,7 @@ class Code(IntEnum):
 
 
 class MaelstromError(RequestError):
-    """A request that is answered with this code, definitely."""
+    """Error that is answered with this code; the operation had no effect."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)
@@ -35,14 +35,14 @@ class MaelstromError(RequestError):
 
 
 class Malformed(MaelstromError):
-    """Request or line that breaks the protocol."""
+    """Error for a request or line that violates the protocol."""
 
     def __init__(self, text: str) -> None:
         super().__init__(Code.MALFORMED_REQUEST, text)
 
 
 def code_of(error: RaftlogError) -> Code:
-    """Return the error code for a client."""
+    """Return Maelstrom's error code of an error."""
     if isinstance(error, MaelstromError):
         return error.code
     if isinstance(error, OutcomeUnknown):

@@ -1,4 +1,4 @@
-"""Raft groups of a Maelstrom node, from their directory to their keyspaces.
+"""Raft groups of a Maelstrom node: recovery from the directory, and a keyspace for each group.
 
     begin → (driver recovered, groups made, others roused, preferred leaders campaign) → close
 
@@ -39,7 +39,7 @@ _SPACE: Final = uuid.UUID("5e5b1a8b-55a1-4c4c-9c43-0c8f7f6f6d10")
 
 
 class MaelstromCluster(NamedTuple):
-    """The nodes by name, in the order of the `init` message, and how many groups they have."""
+    """Names of the nodes, in the order of the `init` message, and the number of Raft groups."""
 
     me: str
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ class MaelstromCluster(NamedTuple):
 
 
 class MaelstromGroups:
-    """Raft groups of a node. `post(name, body)` sends a message, `on_failure` is called when the disk fails."""
+    """Raft groups of a node. `post(name, body)` sends a message; `on_failure` is called when the disk fails."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class MaelstromGroups:
         post: Callable[[str, dict[str, Any]], None],
         on_failure: Callable[[RaftlogError], None],
     ) -> None:
-        """Recover the directory, blocking. Raises `RaftlogError`, with the remedy."""
+        """Recover the directory, blocking. Raises `RaftlogError` with the next step for users."""
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._threads = SyncThreads(_SYNC_THREADS)
@@ -119,13 +119,13 @@ class MaelstromGroups:
             create=not identity.has_journal,
         )
         self._directory.note_journal()
-        self.driver.on_failure, self.driver.on_step = on_failure, self._stepped
+        self.driver.on_failure, self.driver.on_step = on_failure, self._on_step
         self.driver.loop = self._loop
         self._campaigns = Campaigns(self._loop, identity.replica, self.driver.mark_dirty)
-        self.keyspaces = [self._keyspace(number) for number in range(cluster.groups)]
+        self.keyspaces = [self._open_keyspace(number) for number in range(cluster.groups)]
         self._by_key: dict[GroupKey, Keyspace] = {space.group.key: space for space in self.keyspaces}
 
-    def _keyspace(self, number: int) -> Keyspace:
+    def _open_keyspace(self, number: int) -> Keyspace:
         roll = self._cluster.roll(number)
         group = self.driver.groups.get(roll.group_id.bytes)
         return Keyspace(number, group or self.driver.create_group(roll, f"keys/{number}"), self._loop)
@@ -145,7 +145,7 @@ class MaelstromGroups:
             self._campaigns.begin(preferred)
 
     async def close(self) -> None:
-        """Close durably. Waits for a sync that hangs, unless the disk failed."""
+        """Close durably; waits for a sync that hangs, unless the disk has failed."""
         self._campaigns.stop()
         self._waits.wake_all()
         has_failed = self.driver.failure is not None
@@ -154,15 +154,15 @@ class MaelstromGroups:
         self._directory.close()
         await asyncio.to_thread(self._threads.close, not has_failed)
 
-    def of(self, key: str) -> Keyspace:
-        """Return the keyspace of a key, by the key's text."""
+    def keyspace_of(self, key: str) -> Keyspace:
+        """Return the keyspace that contains a key, given the key's text."""
         return self.keyspaces[crc32c(key.encode()) % len(self.keyspaces)]
 
-    async def leader_changed(self, space: Keyspace, deadline: float) -> bool:
-        """Wait for a change of role, term or leader; false when the deadline came first."""
+    async def wait_for_leader_change(self, space: Keyspace, deadline: float) -> bool:
+        """Wait for a change of role, term or leader; return false at the deadline."""
         return await self._waits.changed(space.group.key, deadline)  # type: ignore[arg-type]  # the loop's time
 
-    def _stepped(self, group: PartitionReplica, ready: Ready) -> None:
+    def _on_step(self, group: PartitionReplica, ready: Ready) -> None:
         if ready.role_state is not None:
             self._waits.wake(group.key)
         self._by_key[group.key].step()

@@ -1,4 +1,4 @@
-"""Access to keys from any node: commands go to their group's leader, reads wait until the local copy is new enough.
+"""Access to keys from any node: commands go to the leader; reads use the local copy once it is new enough.
 
     command     executed here on the leader; otherwise one hop to the leader, which never forwards it
     read        a read index of the group, confirmed by a majority, and served here
@@ -44,9 +44,9 @@ class Keys:
         self._groups, self._repeat_ms = groups, repeat_ms
         self._loop = asyncio.get_running_loop()
 
-    def of(self, key: str) -> Keyspace:
-        """Return the keyspace of a key, by the key's text."""
-        return self._groups.of(key)
+    def keyspace_of(self, key: str) -> Keyspace:
+        """Return the keyspace that contains a key, given the key's text."""
+        return self._groups.keyspace_of(key)
 
     def all(self) -> Sequence[Keyspace]:
         return self._groups.keyspaces
@@ -54,15 +54,15 @@ class Keys:
     # commands
 
     async def execute(self, command: KeyCommand, deadline: Deadline, *, may_repeat: bool = False) -> CommandOutcome:
-        """Execute a command; raises `Unavailable` and `InvalidArgument` (nothing happened), `OutcomeUnknown`."""
-        outcomes = await self._execute(self.of(command.key), [command], deadline, may_repeat)
+        """Execute a command; raises `Unavailable` and `InvalidArgument` (no effect), or `OutcomeUnknown`."""
+        outcomes = await self._execute(self.keyspace_of(command.key), [command], deadline, may_repeat)
         return outcomes[0]
 
     async def execute_all(self, commands: Sequence[KeyCommand], deadline: Deadline) -> None:
-        """Run repeatable commands for any keys. If only some of them were done, raises `OutcomeUnknown`."""
+        """Execute repeatable commands for any keys; raises `OutcomeUnknown` if only some of them had an effect."""
         by_space: dict[int, list[KeyCommand]] = {}
         for command in commands:
-            by_space.setdefault(self.of(command.key).number, []).append(command)
+            by_space.setdefault(self.keyspace_of(command.key).number, []).append(command)
         spaces = self.all()
         results = await asyncio.gather(
             *(self._execute(spaces[number], some, deadline, True) for number, some in by_space.items()),
@@ -107,7 +107,7 @@ class Keys:
             timeout_ms=max(1, min(left_ms, self._repeat_ms) if may_repeat else left_ms),
         )
         answer = await self._groups.transport.call(leader, call)
-        return _outcomes_of(answer, len(commands))
+        return _parse_outcomes(answer, len(commands))
 
     async def _propose(self, space: Keyspace, commands: Sequence[KeyCommand], deadline: float) -> list[CommandOutcome]:
         try:
@@ -117,14 +117,14 @@ class Keys:
             raise DeadlineExceeded(f"group {space.number} appended the command and did not commit it in time") from None
 
     async def _pause(self, space: Keyspace, deadline: Deadline) -> bool:
-        """Wait a moment, or for another leader; false when no time is left."""
-        await self._groups.leader_changed(space, Deadline(min(deadline, self._loop.time() + _RETRY_S)))
+        """Wait a moment, or for a change of leader; return false if no time is left."""
+        await self._groups.wait_for_leader_change(space, Deadline(min(deadline, self._loop.time() + _RETRY_S)))
         return self._loop.time() < deadline
 
     # reads
 
     async def confirm(self, space: Keyspace, deadline: Deadline) -> None:
-        """Wait until the local copy has everything acknowledged before the call. Raises `Unavailable`."""
+        """Wait until the local copy contains everything acknowledged before the call. Raises `Unavailable`."""
         while True:
             try:
                 async with asyncio.timeout_at(min(deadline, self._loop.time() + self._repeat_ms / 1000)):
@@ -138,7 +138,7 @@ class Keys:
                     raise Unavailable(f"no majority of group {space.number} answered in time") from None
 
     async def confirm_all(self, spaces: Sequence[Keyspace], deadline: Deadline) -> None:
-        """Confirm several groups at once. Raises `Unavailable`."""
+        """Call `confirm` for several groups at once. Raises `Unavailable`."""
         async with asyncio.TaskGroup() as confirming:
             for space in spaces:
                 confirming.create_task(self.confirm(space, deadline))
@@ -146,10 +146,10 @@ class Keys:
     # requests of other nodes
 
     async def serve(self, node: NodeId, request: object) -> object:
-        """Serve commands forwarded by another node, and requests of its driver. Raises `RaftlogError`."""
+        """Execute commands that another node forwards, or a request of its driver. Raises `RaftlogError`."""
         if not isinstance(request, Call):
             return await self._groups.driver.serve(node, request)
-        number, commands = _commands_of(request)
+        number, commands = _parse_commands(request)
         if not number < len(self.all()):
             raise InvalidArgument(f"there is no group {number}")
         space = self.all()[number]
@@ -159,23 +159,23 @@ class Keys:
         return Answer([[_NO_CODE if code is None else int(code), offset] for code, offset in outcomes])
 
 
-def _commands_of(call: Call) -> tuple[int, list[KeyCommand]]:
+def _parse_commands(call: Call) -> tuple[int, list[KeyCommand]]:
     """Return the group and the commands of a call; raises `InvalidArgument`."""
     match call:
         case Call(name=name, value=[int(number), [*pairs]]) if name == COMMANDS and pairs and number >= 0:
-            commands = [_command_of(pair) for pair in pairs]
+            commands = [_parse_command(pair) for pair in pairs]
             return number, commands
     raise InvalidArgument(f"request {call.name} cannot be decoded")
 
 
-def _command_of(pair: Any) -> KeyCommand:
+def _parse_command(pair: Any) -> KeyCommand:
     match pair:
         case [str(key), str(what)]:
             return KeyCommand(key, what)
     raise InvalidArgument("the command cannot be decoded")
 
 
-def _outcomes_of(answer: Answer, count: int) -> list[CommandOutcome]:
+def _parse_outcomes(answer: Answer, count: int) -> list[CommandOutcome]:
     """Return the outcomes in a leader's answer to `count` commands.
 
     The commands were executed, so an answer that cannot be read leaves only their outcome unknown."""

@@ -1,4 +1,4 @@
-"""Keys of one Raft group, for the workloads: commands in, outcomes out, and the applied state.
+"""Keyspace of one Raft group, used by the workloads: commands in, outcomes out, and the applied state.
 
     applied ≤ the group's applied entry,   open batches ≤ the core's bound on entries beyond its commit
 
@@ -28,7 +28,7 @@ _Waiting = tuple[Sequence[KeyCommand], "asyncio.Future[list[CommandOutcome]]"]
 
 
 class Keyspace:
-    """Keys of one Raft group."""
+    """Keys of one Raft group, with their state on this node."""
 
     def __init__(self, number: int, group: PartitionReplica, loop: asyncio.AbstractEventLoop) -> None:
         self.number, self.group = number, group
@@ -43,19 +43,19 @@ class Keyspace:
 
     @property
     def leader(self) -> NodeId | None:
-        """Leader, if it is known here."""
+        """Node id of the leader; None if it is unknown here."""
         leader = self.group.core.leader
         return None if leader is None else leader.node_id
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node is the leader; a newer leader may exist already."""
+        """Whether this node leads, by its local state: another node may lead already, with a newer term."""
         return self.group.core.role is Role.LEADER
 
     # commands
 
     def propose(self, commands: Sequence[KeyCommand]) -> "asyncio.Future[list[CommandOutcome]]":
-        """Append them, all or nothing, one after another; the outcome of each, once they are committed and applied.
+        """Append commands in order, all or nothing; return their outcomes once they are committed and applied.
 
         The future fails as that of `PartitionReplica.propose` does; it may stay pending for long.
         """
@@ -80,19 +80,19 @@ class Keyspace:
 
     def _append(self, batch: Sequence[_Waiting]) -> None:
         records = [command.record() for commands, _ in batch for command in commands]
-        committed = self.group.propose_as([build_batch(records)], self._expect)
-        committed.add_done_callback(partial(self._committed, batch))
+        committed = self.group.propose_as([build_batch(records)], self._expect_outcomes)
+        committed.add_done_callback(partial(self._on_commit, batch))
 
-    def _expect(self, committed: Committed) -> "asyncio.Future[list[CommandOutcome]]":
-        """Return a future of the outcomes of a committed batch of this process.
+    def _expect_outcomes(self, committed: Committed) -> "asyncio.Future[list[CommandOutcome]]":
+        """Return a future of the outcomes of a committed batch that this process proposed.
 
-        Its commands are applied later in the turn, or once it is durable."""
+        The commands are applied later in the turn, or once the batch is durable."""
         index = committed.last_index
         assert index > self._applied, f"entry {index} was applied before its outcome was known"
         outcomes = self._expected[index] = self._loop.create_future()
         return outcomes
 
-    def _committed(
+    def _on_commit(
         self, batch: Sequence[_Waiting], committed: "asyncio.Future[asyncio.Future[list[CommandOutcome]]]"
     ) -> None:
         error = committed.exception()

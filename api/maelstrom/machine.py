@@ -1,4 +1,4 @@
-"""State machine of the keys of one Raft group: registers, set elements, logs with committed offsets. Pure.
+"""State machine of one keyspace: registers, set elements, logs with committed offsets. Pure.
 
     command     a record: key is the key's text, value the JSON list [kind, arguments …]
     send        appends a message to the key's own log; its offset is the number of messages before it
@@ -22,7 +22,7 @@ ADD: Final = "add"
 
 
 class KeyCommand(NamedTuple):
-    """Something to be done to a key; `what` is the JSON list. Both are texts."""
+    """Command for one key: the text of the key, and the JSON list of the command's kind and arguments as text."""
 
     key: str
     what: str
@@ -32,7 +32,7 @@ class KeyCommand(NamedTuple):
 
 
 class CommandOutcome(NamedTuple):
-    """Outcome of a committed command: `offset` of a send, `code` when it changed nothing."""
+    """Outcome of a committed command: `offset` of a send; `code` if the command had no effect."""
 
     code: Code | None = None
     offset: int = -1
@@ -42,12 +42,12 @@ _DONE: Final = CommandOutcome()
 
 
 def command(key: object, what: str, *arguments: object) -> KeyCommand:
-    """Return a command; raises `Malformed` when it is too large."""
+    """Return a command of kind `what`; raises `Malformed` if it is too large."""
     return KeyCommand(text_of(key), text_of([what, *arguments]))
 
 
 class KeyMachine:
-    """By the text of their keys."""
+    """State of the keys; each mapping is by the text of the key."""
 
     def __init__(self) -> None:
         self.registers: dict[str, str] = {}
@@ -57,7 +57,7 @@ class KeyMachine:
         self.committed: dict[str, int] = {}
 
     def apply(self, key: str, what: bytes) -> CommandOutcome:
-        """Apply the next command of the log."""
+        """Apply the next command of the log; return its outcome."""
         try:
             return self._apply(key, json.loads(what))
         except (ValueError, RecursionError, Malformed):

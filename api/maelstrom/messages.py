@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Message(NamedTuple):
-    """A message of which sender, receiver, and the type in its body are there."""
+    """Message with a sender, a receiver, and a body that has a type."""
 
     src: str
     dest: str
@@ -37,7 +37,7 @@ class Message(NamedTuple):
 def parse(line: bytes) -> Message:
     """Parse a message; raises `Malformed`."""
     try:
-        found = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
+        found = json.loads(line, parse_constant=_refuse_constant, parse_float=_parse_finite)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"not JSON: {error}") from None
     match found:
@@ -47,7 +47,7 @@ def parse(line: bytes) -> Message:
 
 
 def line_of(src: str, dest: str, body: dict[str, Any]) -> bytes:
-    """Return the line of a message; raises `Malformed` for a body that is nested too deeply."""
+    """Return a message encoded as a line; raises `Malformed` for a body that is nested too deeply."""
     try:
         text = json.dumps({"src": src, "dest": dest, "body": body}, separators=(",", ":"), allow_nan=False)
     except RecursionError as error:
@@ -56,7 +56,7 @@ def line_of(src: str, dest: str, body: dict[str, Any]) -> bytes:
 
 
 def text_of(value: object) -> str:
-    """Return the canonical text of a JSON value; raises `Malformed` for one that is too large."""
+    """Return the canonical text of a JSON value; raises `Malformed` if it is too large."""
     try:
         text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
     except RecursionError:
@@ -80,12 +80,12 @@ def _is_nested_deeper(value: object, levels: int) -> bool:
 
 
 def value_of(text: str | bytes) -> Any:
-    """Return the JSON value of a text that `text_of` made."""
+    """Parse the text of a JSON value, which `text_of` made."""
     return json.loads(text)
 
 
 def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
-    """Return a required field of a request as a dict, list, str or (object) any value; raises `Malformed`."""
+    """Return a required field of a request, of type dict, list, str or (object) any; raises `Malformed`."""
     if name not in body:
         raise Malformed(f"{body['type']} needs {name}")
     value = body[name]
@@ -95,7 +95,7 @@ def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
 
 
 def offsets_in(body: dict[str, Any]) -> dict[str, int]:
-    """Return the `offsets` of a request, by key; raises `Malformed`."""
+    """Return the field `offsets` of a request, by key; raises `Malformed`."""
     offsets = field(body, "offsets", dict)
     for key, offset in offsets.items():
         if type(offset) is not int or not 0 <= offset <= _OFFSET_MAX:
@@ -103,12 +103,12 @@ def offsets_in(body: dict[str, Any]) -> dict[str, int]:
     return offsets
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _finite(text: str) -> float:
-    """Parse a number; raises `ValueError` for one beyond a double, which JSON output cannot represent."""
+def _parse_finite(text: str) -> float:
+    """Parse a number; raises `ValueError` if it exceeds the range of a double, which JSON output requires."""
     value = float(text)
     if not isfinite(value):
         raise ValueError(f"{text[:40]} is too large a number")

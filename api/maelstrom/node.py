@@ -1,4 +1,4 @@
-"""Node of a Maelstrom test: lines in, lines out.
+"""Node of a Maelstrom test, from input lines to output lines.
 
     node = Node(settings, write, fail)      `write(line)` sends a line to the network
     node.receive(line)                      never raises: unreadable lines are answered, or counted and logged
@@ -39,7 +39,7 @@ Body = dict[str, Any]
 
 
 class _Request(NamedTuple):
-    """Handler of requests of one type, and their workload."""
+    """Handler of one request type, and its workload."""
 
     workload: str
     serve: Callable[[Keys, Body, Deadline], Awaitable[Body]]
@@ -79,13 +79,13 @@ class MaelstromNode:
 
     @property
     def name(self) -> str:
-        """Empty before `init`."""
+        """Name of this node; empty before `init`."""
         return "" if self._cluster is None else self._cluster.me
 
     # in
 
     def receive(self, line: bytes) -> None:
-        """Process a line of the network, with or without its line break."""
+        """Process one input line, with or without its line break."""
         if not line.strip() or self._is_closed:
             return
         try:
@@ -94,32 +94,32 @@ class MaelstromNode:
             self.refuse(f"a line of {len(line)} bytes: {error}")
             return
         try:
-            self._take(message)
+            self._process(message)
         except RaftlogError as error:
             self._answer_error(message, error)
 
     def refuse(self, why: str) -> None:
-        """Count and log input that has no sender to answer."""
+        """Count and log input that cannot be answered."""
         self.counts.refused += 1
         if self.counts.refused <= REFUSALS_LOGGED_MAX:
             _logger.warning("refused: %s", why)
 
-    def _take(self, message: Message) -> None:
+    def _process(self, message: Message) -> None:
         cluster = self._cluster
         if message.type == "init":
-            self._init(message)
+            self._process_init(message)
         elif cluster is None:
             raise Unavailable("this node has not been initialized")
         elif message.dest != cluster.me:
             raise MaelstromError(Code.NODE_NOT_FOUND, f"{message.dest} is not this node, which is {cluster.me}")
         elif message.type in (RAFT, GOSSIP):
-            self._take_from_node(cluster, message)
+            self._process_from_node(cluster, message)
         elif "in_reply_to" in message.body:
             self.refuse(f"an answer of {message.src}, which was asked nothing")
         else:
-            self._take_request(message)
+            self._process_request(message)
 
-    def _init(self, message: Message) -> None:
+    def _process_init(self, message: Message) -> None:
         me, names = field(message.body, "node_id", str), field(message.body, "node_ids", list)
         if me not in names or len(set(map(str, names))) < len(names):
             raise Malformed("node_ids names every node once, and node_id is one of them")
@@ -133,7 +133,7 @@ class MaelstromNode:
             self._gossip = BroadcastGossip(cluster.others().values(), self._post, self._settings.gossip_ms / 1000)
         self._answer(message, {})
 
-    def _take_from_node(self, cluster: MaelstromCluster, message: Message) -> None:
+    def _process_from_node(self, cluster: MaelstromCluster, message: Message) -> None:
         if message.src == cluster.me or message.src not in cluster.names:
             raise MaelstromError(
                 Code.MALFORMED_REQUEST, f"{message.type} is sent between nodes, and {message.src} is not a node"
@@ -151,7 +151,7 @@ class MaelstromNode:
             self.refuse(f"{message.type} of {message.src}: {error}")
 
     def keys(self) -> Keys:
-        """Return the access to the keys; the first call starts the Raft groups.
+        """Return the access to the keys; start the Raft groups at the first call.
 
         Raises `RaftlogError` when they cannot start, and then the node ends."""
         if self._is_closed:
@@ -169,7 +169,7 @@ class MaelstromNode:
 
     # requests
 
-    def _take_request(self, message: Message) -> None:
+    def _process_request(self, message: Message) -> None:
         kind, body = message.type, message.body
         assert self._gossip is not None, "a cluster without gossip"
         if kind == "echo":
@@ -209,7 +209,7 @@ class MaelstromNode:
         deadline = deadline_in(self._settings.timeout_ms)
         task = self._loop.create_task(self._serve(message, request, self.keys(), deadline), name=message.type)
         self._tasks.add(task)
-        task.add_done_callback(partial(self._served, message))
+        task.add_done_callback(partial(self._on_served, message))
 
     async def _serve(self, message: Message, request: _Request, keys: Keys, deadline: Deadline) -> None:
         try:
@@ -219,7 +219,7 @@ class MaelstromNode:
         else:
             self._answer(message, fields)
 
-    def _served(self, message: Message, task: asyncio.Task[None]) -> None:
+    def _on_served(self, message: Message, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._answer_error(message, OutcomeUnknown("it failed in a way that was not foreseen"))
@@ -252,12 +252,12 @@ class MaelstromNode:
     # the end
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the requests that are under way, but not longer."""
+        """Wait at most `seconds` for pending requests."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     async def close(self) -> None:
-        """Sync and close. Pending requests are answered with a definite or an indefinite error."""
+        """Sync and close; pending requests are answered with an error, failed or unknown."""
         self._is_closed = True
         if self._gossip is not None:
             self._gossip.stop()
@@ -265,12 +265,12 @@ class MaelstromNode:
             await self._groups.close()
 
     def report(self) -> Body:
-        """Return the operations and messages so far."""
+        """Return the counts of operations and messages as a JSON object."""
         return self.counts.report(self.name)
 
 
 def _first_of(errors: BaseExceptionGroup[RaftlogError]) -> RaftlogError:
-    """Return the first error; reads of several groups may fail together, always definitely."""
+    """Return the first error; reads of several groups can fail together, always without an effect."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

@@ -15,7 +15,7 @@ _STALL_TICKS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaelstromSettings:
-    """Times in milliseconds."""
+    """Settings of a node; times are in milliseconds."""
 
     data_dir: str
     """Every node of a cluster may be given the same one: each has a directory of its own in it."""
@@ -34,7 +34,7 @@ class MaelstromSettings:
         check_bounds(self)
 
     def driver_config(self) -> DriverConfig:
-        """Return settings with small files, for many nodes on one disk, and messages that fit into a line."""
+        """Return driver settings with small files, for many nodes on one disk, and messages that fit into a line."""
         return DriverConfig(
             tick_ms=self.tick_ms,
             raft=RaftSettings(quiesce_after_ticks=20, message_bytes_max=256 * KIB),

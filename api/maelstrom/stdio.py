@@ -1,4 +1,4 @@
-"""Lines of a process's stdin and stdout on the event loop, within bounds.
+"""Lines on stdin and stdout of a process, read and written on the event loop with bounds.
 
     in     pipes and terminals are watched; files are read piece by piece. A line that is too long is dropped up to its
            end, and reported
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Lines:
-    """Splitter of input into lines: `take(line)` gets each one, `too_long(bytes)` the size of each that is too long."""
+    """Splitter of input into lines: calls `take(line)`, or `too_long(bytes)` with the size of an overlong line."""
 
     def __init__(self, take: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
         self._take, self._too_long = take, too_long
@@ -34,16 +34,16 @@ class Lines:
     def feed(self, data: bytes) -> None:
         *whole, rest = data.split(b"\n")
         for part in whole:
-            self._add(part)
-            self._end()
-        self._add(rest)
+            self._add_part(part)
+            self._end_line()
+        self._add_part(rest)
 
     def end(self) -> None:
-        """End the input; a last line without a line break counts."""
+        """End the input; a last line needs no line break."""
         if self._size or self._dropped:
-            self._end()
+            self._end_line()
 
-    def _add(self, part: bytes) -> None:
+    def _add_part(self, part: bytes) -> None:
         if self._dropped or self._size + len(part) > LINE_BYTES_MAX:
             self._dropped += self._size + len(part)
             self._parts, self._size = [], 0
@@ -51,7 +51,7 @@ class Lines:
             self._parts.append(part)
             self._size += len(part)
 
-    def _end(self) -> None:
+    def _end_line(self) -> None:
         if self._dropped:
             self._too_long(self._dropped)
         else:
@@ -60,7 +60,7 @@ class Lines:
 
 
 class Input:
-    """Reads a descriptor into `lines` until its end, of which `on_end` hears once."""
+    """Reader of a descriptor into `lines` until its end, at which it calls `on_end`."""
 
     def __init__(self, descriptor: int, lines: Lines, on_end: Callable[[], None]) -> None:
         self._descriptor, self._lines, self._on_end = descriptor, lines, on_end
@@ -77,7 +77,7 @@ class Input:
             self._loop.call_soon(self._read_file)
 
     def _read(self) -> bool:
-        """Read available input; returns false at the end, or when reading fails for good."""
+        """Read available input; return false at the end, or after a permanent error."""
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:  # another process has read it
@@ -94,13 +94,13 @@ class Input:
         return False
 
     def stop(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         if not self._is_file:
             self._loop.remove_reader(self._descriptor)
 
 
 class Output(asyncio.BaseProtocol):
-    """Writer of lines to a descriptor; `on_lost` is called when its reader is closed."""
+    """Writer of lines to a descriptor; calls `on_lost` when its reader closes it."""
 
     def __init__(self, descriptor: int, on_lost: Callable[[], None]) -> None:
         self._descriptor, self._on_lost = descriptor, on_lost
@@ -111,7 +111,7 @@ class Output(asyncio.BaseProtocol):
         """Whether writing is no longer possible."""
 
     async def open(self) -> None:
-        """Open the output: wait for pipes and sockets; write files and devices as they are."""
+        """Open the output; pipes and sockets are written without blocking, files and devices directly."""
         mode = os.fstat(self._descriptor).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             pipe = os.fdopen(os.dup(self._descriptor), "wb", 0)
@@ -141,7 +141,7 @@ class Output(asyncio.BaseProtocol):
             self._on_lost()
 
     async def flush(self, seconds: float) -> None:
-        """Wait at most `seconds` until the rest is written."""
+        """Wait at most `seconds` until everything is written."""
         deadline = asyncio.get_running_loop().time() + seconds
         while self._transport is not None and self._transport.get_write_buffer_size():
             if self._transport.is_closing() or asyncio.get_running_loop().time() >= deadline:

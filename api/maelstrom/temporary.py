@@ -1,4 +1,4 @@
-"""Temporary directory of a node; a Maelstrom test needs no disk beyond the life of its nodes.
+"""Temporary directory of a node, because a Maelstrom test keeps no data after its end.
 
 Maelstrom kills its nodes, so a directory left by one is removed by a later one: directories of this kind without
 a lock that are older than any start takes. Called by the composition root."""
@@ -19,10 +19,10 @@ LEFT_AFTER_S: Final = 60.0
 
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
-    """Yield a directory that is removed at the end, together with leftovers of earlier processes."""
+    """Yield a new directory; remove it at the end, and those that earlier processes left."""
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"{PREFIX}*"):
-        remove_left(left)
+        remove_abandoned(left)
     path = Path(tempfile.mkdtemp(prefix=PREFIX))
     lock = os.open(path, os.O_RDONLY)
     try:
@@ -33,8 +33,8 @@ def temporary_directory() -> Iterator[str]:
         os.close(lock)
 
 
-def remove_left(path: Path) -> bool:
-    """Remove a directory whose process has ended; false when it may be in use, or belongs to another user."""
+def remove_abandoned(path: Path) -> bool:
+    """Remove a directory whose process has ended; return false if it may be in use, or has another owner."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""The driver's transport over Maelstrom's network: frames between brokers as text in JSON messages.
+"""Transport of the driver over Maelstrom's network: frames between nodes as text in JSON messages.
 
     body      {"type": "raft", "frames": base64 of frames, one after another}
     frames    Raft messages of a turn, heartbeats between processes, requests and their answers, as over TCP
@@ -49,7 +49,7 @@ class _SendQueue:
 
 
 class MaelstromTransport(Transport):
-    """`post(name, body)` hands a message to the network; `on_envelopes`, `on_beat` and `serve` are the owner's."""
+    """Transport that sends by `post(name, body)`; the owner sets `on_envelopes`, `on_beat` and `serve`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class MaelstromTransport(Transport):
         self._flush_due: asyncio.Handle | None = None
 
     def open(self) -> None:
-        """Accept requests for the services from now on."""
+        """Accept requests from now on."""
         for node in self._names:
             posts = _AnswerSender(self, node)
             self._servers[node] = RequestServer(self._endpoint, node, posts, partial(self.serve, node))
@@ -125,7 +125,7 @@ class MaelstromTransport(Transport):
         return result_of(question, answer)
 
     async def call(self, node: NodeId, call: Call) -> Answer:
-        """Call a node, and raise the error in its answer.
+        """Send a call to a node and return the result; raises the error in its answer.
 
         Raises `NoAnswer`, too; and `Unavailable` and `InvalidArgument` when nothing was sent."""
         if node not in self._queues:
@@ -180,7 +180,7 @@ class MaelstromTransport(Transport):
     # in
 
     def receive(self, node: NodeId, body: Mapping[str, Any]) -> None:
-        """Process the body of another node's message. Raises `BadFrame`, after the frames before it were processed."""
+        """Process the body of a message of another node. Raises `BadFrame` after processing the frames before it."""
         text = body.get("frames")
         if not isinstance(text, str):
             raise BadFrame(f"a message of node {node} without frames")
@@ -194,11 +194,11 @@ class MaelstromTransport(Transport):
         reader.get_buffer()[:] = data
         reader.advance(len(data))
         while (frame := reader.next_frame()) is not None:
-            self._take(node, frame)
+            self._process(node, frame)
         if reader.is_inside_frame:
             raise BadFrame(f"the last frame of node {node} is incomplete")
 
-    def _take(self, node: NodeId, frame: Frame) -> None:
+    def _process(self, node: NodeId, frame: Frame) -> None:
         if frame.kind is FrameKind.TURN:
             self.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, self._replicas[node]))
         elif frame.kind is FrameKind.BEAT:
@@ -206,11 +206,11 @@ class MaelstromTransport(Transport):
         elif frame.kind is FrameKind.CALL:
             self._servers[node].take(frame)
         elif frame.kind in (FrameKind.ANSWER, FrameKind.FAILURE):
-            self._settle(node, frame)
+            self._complete_call(node, frame)
         else:
             raise BadFrame(f"node {node} sends a {frame.kind.name}, which is not expected")
 
-    def _settle(self, node: NodeId, frame: Frame) -> None:
+    def _complete_call(self, node: NodeId, frame: Frame) -> None:
         correlation, outcome = decode_answer(frame, RPC)
         future = self._waiting.get((node, correlation))
         if future is None or future.done():  # the answer came after its deadline, or twice

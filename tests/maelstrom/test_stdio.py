@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.api.maelstrom import stdio
-from raftlog.api.maelstrom.temporary import LEFT_AFTER_S, remove_left, temporary_directory
+from raftlog.api.maelstrom.temporary import LEFT_AFTER_S, remove_abandoned, temporary_directory
 
 
 @given(st.lists(st.binary(max_size=9).map(lambda data: data.replace(b"x", b"\n")), max_size=20))
@@ -68,6 +68,6 @@ def test_leftovers_of_a_killed_process_are_deleted_and_files_in_use_stay(
         assert young.exists()
         assert foreign.exists()
         os.utime(path, (before, before))
-        assert not remove_left(Path(path)), "its process lives"
+        assert not remove_abandoned(Path(path)), "its process lives"
         assert Path(path).exists()
     assert not Path(path).exists()

@@ -1,4 +1,4 @@
-"""Workload `broadcast`: every value reaches every node over the topology's neighbours, despite lost messages.
+"""Workload `broadcast`: values spread to all nodes through the topology's neighbours, despite lost messages.
 
     body      {"type": "gossip", "from": i, "to": j, "base": b, "values": […], "heard": h}
     values    those of the sender from its i-th to before its j-th, without those that came from the receiver
@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 
 class _Peer:
-    """Progress of another node, as places in the values of `BroadcastGossip`."""
+    """State of the exchange with another node, as places in `BroadcastGossip.values`."""
 
     def __init__(self) -> None:
         self.confirmed = 0
@@ -50,7 +50,7 @@ class _Peer:
 
 
 class BroadcastGossip:
-    """Values of one node and their exchange. `post(name, body)` sends a message."""
+    """Values of one node, and their exchange with other nodes. `post(name, body)` sends a message."""
 
     def __init__(self, others: Iterable[str], post: Callable[[str, Body], None], interval_s: float) -> None:
         self.values: list[Any] = []
@@ -64,7 +64,7 @@ class BroadcastGossip:
         self._timer: asyncio.TimerHandle | None = None
 
     def set_neighbours(self, names: Sequence[object]) -> None:
-        """Send values only to the nodes among these from now on."""
+        """Send values only to these nodes from now on."""
         self._neighbours = self._peers.keys() & set(filter(lambda name: isinstance(name, str), names))
         self._schedule_round()
 
@@ -72,7 +72,7 @@ class BroadcastGossip:
         """Add a client's value. Raises `Overloaded` and `Malformed`."""
         if len(self.values) >= VALUES_MAX:
             raise Overloaded(f"this node has its maximum of {VALUES_MAX} values")
-        self._learn(value)
+        self._add_value(value)
         self._schedule_round()
 
     def receive(self, name: str, body: Body) -> None:
@@ -84,7 +84,7 @@ class BroadcastGossip:
             ):
                 if len(self.values) + len(values) > VALUES_MAX:
                     raise Overloaded(f"this node has its maximum of {VALUES_MAX} values")
-                peer.has.update(self._learn(value) for value in values)
+                peer.has.update(self._add_value(value) for value in values)
                 peer.heard = max(peer.heard, base)
                 if first <= peer.heard:
                     peer.heard = max(peer.heard, end)
@@ -95,8 +95,8 @@ class BroadcastGossip:
             case _:
                 raise Malformed("the gossip message cannot be decoded")
 
-    def _learn(self, value: object) -> int:
-        """Return the place of a value, adding it when it is new."""
+    def _add_value(self, value: object) -> int:
+        """Return the place of a value; add the value if it is new."""
         text = text_of(value)
         place = self._places.setdefault(text, len(self.values))
         if place == len(self.values):
@@ -117,14 +117,14 @@ class BroadcastGossip:
 
     def _schedule_round(self) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(self._interval_s, self._round)
+            self._timer = self._loop.call_later(self._interval_s, self._run_round)
 
     def stop(self) -> None:
         """Stop sending."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _round(self) -> None:
+    def _run_round(self) -> None:
         self._timer = None
         now = self._loop.time()
         is_open = False
@@ -138,7 +138,7 @@ class BroadcastGossip:
             self._schedule_round()
 
     def _next_values(self, peer: _Peer, now: float) -> list[int]:
-        """Return the places of values to send now: new ones, or again all that are not confirmed."""
+        """Return the places of the values to send now: new ones, or after a timeout all unconfirmed ones."""
         if peer.again_at <= now:
             peer.sent = peer.confirmed
             peer.again_after = min(2 * peer.again_after, _AGAIN_MAX)

@@ -1,4 +1,4 @@
-"""`g-set`: elements are spread over the groups as keys are. Reads see every element that was acknowledged before."""
+"""Workload `g-set`: elements are spread over the Raft groups; reads return every acknowledged element."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Body = dict[str, Any]
 
 async def add(keys: Keys, body: Body, deadline: Deadline) -> Body:
     wanted = command(field(body, "element", object), ADD)
-    if wanted.key not in keys.of(wanted.key).machine.elements:
+    if wanted.key not in keys.keyspace_of(wanted.key).machine.elements:
         await keys.execute(wanted, deadline, may_repeat=True)
     return {}
 

@@ -1,4 +1,4 @@
-"""`kafka`: a log for each key, whose offsets have no gaps, and a committed offset for each, which only rises.
+"""Workload `kafka`: for each key a log with offsets without gaps, and a committed offset that only rises.
 
 poll                       committed messages that are here; a node that is behind returns fewer, never others
 list_committed_offsets     linearizable: no commit that was answered before is missing
@@ -31,7 +31,7 @@ async def poll(keys: Keys, body: Body, deadline: Deadline) -> Body:
     left = POLL_CHARACTERS_MAX
     for key, first in offsets_in(body).items():
         text = text_of(key)
-        messages = keys.of(text).machine.messages.get(text, [])
+        messages = keys.keyspace_of(text).machine.messages.get(text, [])
         for offset, message in enumerate(messages[first : first + MESSAGES_MAX], first):
             if left <= 0:
                 return {"msgs": found}
@@ -44,7 +44,7 @@ async def commit_offsets(keys: Keys, body: Body, deadline: Deadline) -> Body:
     wanted = [
         command(key, COMMIT, offset)
         for key, offset in offsets_in(body).items()
-        if keys.of(text_of(key)).machine.committed.get(text_of(key), -1) < offset
+        if keys.keyspace_of(text_of(key)).machine.committed.get(text_of(key), -1) < offset
     ]
     if wanted:
         await keys.execute_all(wanted, deadline)
@@ -57,7 +57,7 @@ async def list_committed_offsets(keys: Keys, body: Body, deadline: Deadline) -> 
         if not isinstance(key, str):
             raise Malformed(f"key {text_of(key)[:40]} of list_committed_offsets is not a str")
         texts[key] = text_of(key)
-    spaces = {keys.of(text).number: keys.of(text) for text in texts.values()}
+    spaces = {keys.keyspace_of(text).number: keys.keyspace_of(text) for text in texts.values()}
     await keys.confirm_all(list(spaces.values()), deadline)
-    known = {key: keys.of(text).machine.committed.get(text) for key, text in texts.items()}
+    known = {key: keys.keyspace_of(text).machine.committed.get(text) for key, text in texts.items()}
     return {"offsets": {key: offset for key, offset in known.items() if offset is not None}}

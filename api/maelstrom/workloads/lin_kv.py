@@ -1,4 +1,4 @@
-"""`lin-kv`: registers with read, write and compare-and-set, all of them linearizable."""
+"""Workload `lin-kv`: linearizable registers with read, write and compare-and-set."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ Body = dict[str, Any]
 
 async def read(keys: Keys, body: Body, deadline: Deadline) -> Body:
     key = text_of(field(body, "key", object))
-    space = keys.of(key)
+    space = keys.keyspace_of(key)
     await keys.confirm(space, deadline)
     value = space.machine.registers.get(key)
     if value is None:
@@ -34,7 +34,7 @@ async def cas(keys: Keys, body: Body, deadline: Deadline) -> Body:
 
 
 def _check(outcome: CommandOutcome) -> None:
-    """Raise the error of a register's outcome."""
+    """Raise the error in the outcome of a register's command."""
     if outcome.code is not None:
         raise MaelstromError(outcome.code, _TEXTS.get(outcome.code, "the command was not executed"))
 
