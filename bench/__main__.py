@@ -1,4 +1,4 @@
-"""`python -m bench`: measure everything but the pipeline, which has a bench of its own."""
+"""Entry point `python -m bench`: all measures except those of the pipeline, which `bench.pipeline` has."""
 
 from bench.catalogue import MEASURES
 from bench.command import main

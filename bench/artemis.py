@@ -1,4 +1,4 @@
-"""The operations of Maelstrom's `kafka` workload on three brokers over HTTP, in the columns of Artemis's table.
+"""Measure of Maelstrom's `kafka` workload on three brokers over HTTP, in the columns of Artemis's table.
 
 Four clients send, poll, commit and list, as often the one as the other, at 1,000 operations a second offered, and as
 many as the cluster takes; once to the brokers that lead (smart), once to all in turn (any node). `bench.artemis_table`
@@ -34,7 +34,7 @@ _NODES: Final = 3
 
 
 def measure_row(row: str, bootstrap: list[str], seconds: float, rate: float, mix: str) -> dict[str, Any]:
-    """Measure one row on a running cluster; in a process of its own."""
+    """Return the result of one row on a running cluster; in a child process."""
     mode, targeting = ROWS[row]
     plan = LoadPlan(
         mode=mode,
@@ -49,7 +49,7 @@ def measure_row(row: str, bootstrap: list[str], seconds: float, rate: float, mix
 
 
 def measure_rows(directory: Path, rows: Mapping[str, float], rate: float, mix: str) -> dict[str, dict[str, Any]]:
-    """Return the results of these rows, with the seconds of each, all on one new cluster."""
+    """Return the results of these rows, on one new cluster. `rows` gives the seconds of each."""
     found = {}
     with cluster_of_three(directory) as cluster:
         for row, seconds in rows.items():

@@ -1,4 +1,4 @@
-"""Rows of Artemis's table, once, with the purpose of the messages: `python -m bench.artemis_table --row smart`."""
+"""Rows of Artemis's table, run once, with the purpose of each message: `python -m bench.artemis_table --row smart`."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from raftlog.cli.tables import show
 @click.option("--mix", default=MIX, help="Weights of the operations.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def main(rows: tuple[str, ...], seconds: float, rate: float, mix: str, as_json: bool) -> None:
-    """Run rows of the table once, on a new cluster in a temporary directory here."""
+    """Run rows of the table once, on a new cluster in a temporary directory below the current one."""
     with TemporaryDirectory(prefix="artemis-", dir=".") as directory:
         found = measure_rows(Path(directory).resolve(), dict.fromkeys(rows or ROWS, seconds), rate, mix)
     if as_json:
@@ -32,7 +32,7 @@ def main(rows: tuple[str, ...], seconds: float, rate: float, mix: str, as_json: 
 
 
 def table_of(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the columns of Artemis."""
+    """Return the results as a table with Artemis's columns."""
     columns = (
         "messages/op",
         "availability",

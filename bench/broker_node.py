@@ -1,4 +1,4 @@
-"""One broker of a cluster under measurement, a process of its own: `python -m bench.broker_node` (see `node_commands`).
+"""Process of one broker of a cluster under measurement: `python -m bench.broker_node` (see `node_commands`).
 
 Its load is a client in the same process, on the façade, without HTTP. It writes to the partitions that are led here.
 Every value is different, and `verify` reads all of them back through the façade.
@@ -9,7 +9,7 @@ import time
 from itertools import cycle, islice
 
 from bench.measure import require
-from bench.node_commands import Stalls, process_costs, run
+from bench.node_commands import StallTimer, process_costs, run
 from bench.node_load import KEY_BYTES, Load
 from bench.shared_secret import SECRET
 from bench.syncs import SyncCount
@@ -25,17 +25,17 @@ _WRITE_S_MAX = 10.0
 
 
 class Commands:
-    """Commands that this process accepts."""
+    """Handlers of the commands that this process accepts."""
 
     broker: Broker
 
     def __init__(self, syncs: SyncCount) -> None:
         self._syncs = syncs
         self._loads = 0
-        self._stalls = Stalls()
+        self._stalls = StallTimer()
 
     async def open(self, data_dir: str, number: int, port: int, seeds: list[int]) -> dict[str, float]:
-        """Found a cluster with the brokers whose ports are the seeds; done when it is one of it."""
+        """Found a cluster with the brokers at the ports `seeds`; returns once this broker has joined it."""
         begin = time.perf_counter()
         settings = BrokerSettings(
             data_dir=data_dir,
@@ -52,18 +52,18 @@ class Commands:
 
     async def create_topic(self, partitions: int, replicas: int) -> dict[str, float]:
         begin = time.perf_counter()
-        await self.broker.create_topic(TOPIC, partitions, replicas, deadline=_soon())
+        await self.broker.create_topic(TOPIC, partitions, replicas, deadline=_start_deadline())
         return {"seconds": time.perf_counter() - begin}
 
-    async def led(self) -> dict[str, list[int]]:
-        """Return the partitions led here; waits until the topic exists in the local state."""
-        topic = await self.broker.describe_topic(TOPIC, deadline=_soon())
+    async def list_led(self) -> dict[str, list[int]]:
+        """Return the partitions that this broker leads; waits until it has the topic's metadata."""
+        topic = await self.broker.describe_topic(TOPIC, deadline=_start_deadline())
         return {"led": [each.partition for each in topic.partitions if each.leader == self.broker.node_id]}
 
     async def load(
         self, partitions: list[int], in_flight: int, seconds: float, batch_bytes: int, record_bytes: int
     ) -> dict[str, float]:
-        """Produce single records, or with `batch_bytes` ready-made batches of one record of that size."""
+        """Produce single records, or, with `batch_bytes`, prepared batches of one record of that size."""
         self._loads += 1
         targets = list(islice(cycle(partitions), in_flight))
         load = Load(in_flight, seconds, self.broker.node_id * 100 + self._loads, self._syncs)
@@ -83,13 +83,15 @@ class Commands:
         return await load.run(write_batch if batch_bytes else write_record, batch_bytes or record_bytes)
 
     async def verify(self, partitions: list[int]) -> dict[str, int]:
-        """Read partitions back; how many records there are, and how many different ones."""
+        """Read partitions back; return the number of records, and the number of different ones."""
         records, seen = 0, set()
         for partition in partitions:
             offset = 0
-            end = (await self.broker.offsets(TOPIC, partition, linearizable=True, deadline=_soon())).end
+            end = (await self.broker.offsets(TOPIC, partition, linearizable=True, deadline=_start_deadline())).end
             while offset < end:
-                found = await self.broker.fetch(TOPIC, partition, offset, max_bytes=_READ_BYTES, deadline=_soon())
+                found = await self.broker.fetch(
+                    TOPIC, partition, offset, max_bytes=_READ_BYTES, deadline=_start_deadline()
+                )
                 require(
                     bool(found.batches), f"nothing at offset {offset} of partition {partition}, which ends at {end}"
                 )
@@ -104,7 +106,7 @@ class Commands:
         return {**process_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
 
 
-def _soon() -> Deadline:
+def _start_deadline() -> Deadline:
     return deadline_in(_START_MS_MAX)
 
 

@@ -1,4 +1,4 @@
-"""All measures, in the order in which they run."""
+"""Catalogue of all measures, in the order in which they run."""
 
 from bench import (
     artemis,

@@ -1,4 +1,4 @@
-"""Speed of a follower that returns far behind while clients write, and its effect on them.
+"""Measure of a follower's catch-up while clients write: its speed, and its effect on the clients.
 
     rate = bytes that it lacked ÷ time from its ready line until its files have what the leader had then
 
@@ -39,7 +39,7 @@ _MIB = 1 << 20
 
 
 def fill(port: int, size_bytes: int) -> dict[str, int]:
-    """Write batches of a thousand records until so many bytes are acknowledged; in a child."""
+    """Write batches of a thousand records until `size_bytes` are acknowledged; in a child process."""
     pool = batches(_DIFFERENT_BATCHES)
     body = b"".join(pool[:_BATCHES_A_REQUEST])
     requests = itertools.count()
@@ -62,24 +62,24 @@ def fill(port: int, size_bytes: int) -> dict[str, int]:
     return {"bytes": wanted * len(body)}
 
 
-class Watch:
-    """The memory of some brokers, looked at now and then by a thread of its own."""
+class MemoryWatch:
+    """Thread that records the growth of the resident memory of brokers."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
         self._ends = threading.Event()
         self.grown_mib = 0.0
         self._before = {pid: probes.memory_mib(pid)[0] for pid in pids}
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._ends.wait(_POLL_S * 5):
             for pid in self._pids:
                 self.grown_mib = max(self.grown_mib, probes.memory_mib(pid)[0] - self._before[pid])
 
     def end(self) -> float:
-        """Return the largest growth of one of them, in MiB."""
+        """Stop, and return the largest growth of one broker, in MiB."""
         self._ends.set()
         self._thread.join()
         return self.grown_mib
@@ -87,10 +87,10 @@ class Watch:
 
 def _log_bytes(cluster: Cluster, node: int) -> int:
     """Return the size of the partition's segment files in bytes."""
-    return sum(file.stat().st_size for file in _segments(cluster, node))
+    return sum(file.stat().st_size for file in _list_segments(cluster, node))
 
 
-def _segments(cluster: Cluster, node: int) -> list[Path]:
+def _list_segments(cluster: Cluster, node: int) -> list[Path]:
     return sorted((Path(cluster.nodes[node].data_dir) / TOPIC / "0").glob("*.log"))
 
 
@@ -115,21 +115,21 @@ def _catch_up(cluster: Cluster, leader: int, follower: int, workspace: Workspace
     }
 
 
-def _during(samples: list[list[float]], begin: float, end: float) -> dict[str, float]:
+def _latencies_between(samples: list[list[float]], begin: float, end: float) -> dict[str, float]:
     latencies = sorted(latency for due, latency in samples if begin <= due <= end)
     require(bool(latencies), "nothing was offered while the follower caught up")
     return {"p50_ms": percentile(latencies, 50) * 1000, "p99_ms": percentile(latencies, 99) * 1000}
 
 
 def _require_same_files(cluster: Cluster) -> None:
-    """Wait until all have the same bytes, stop all, and compare the partition's segments."""
+    """Wait until all replicas have the same size, stop all brokers, and compare the segments of the partition."""
     until = time.perf_counter() + _CAUGHT_UP_S_MAX
     while len({_log_bytes(cluster, node) for node in cluster.nodes}) > 1:
         require(time.perf_counter() < until, "the replicas did not become equally long")
         time.sleep(_POLL_S)
     for node in cluster.nodes.values():
         node.kill()
-    first, *others = ([*_segments(cluster, node)] for node in cluster.nodes)
+    first, *others = ([*_list_segments(cluster, node)] for node in cluster.nodes)
     for other in others:
         names = [file.name for file in first]
         require(names == [file.name for file in other], "the replicas have different segments")
@@ -152,7 +152,7 @@ def run(workspace: Workspace) -> Values:
         workspace.show_stage("writing what the follower shall lack")
         run_in_child(fill, port=port, size_bytes=size_bytes)
         offered_s = size_bytes / 1e6 / _SLOWEST_MB_PER_S + _AFTER_S
-        watch = Watch([node.pid for number, node in cluster.nodes.items() if number != follower])
+        watch = MemoryWatch([node.pid for number, node in cluster.nodes.items() if number != follower])
         with ThreadPoolExecutor(1) as pool:
             offered = pool.submit(run_in_child, offer, **load, seconds=offered_s, with_samples=True)
             caught_up = _catch_up(cluster, leader, follower, workspace)
@@ -162,7 +162,7 @@ def run(workspace: Workspace) -> Values:
         if samples["succeeded"] < samples["offered"]:
             raise MeasureFailed(f"{samples['offered'] - samples['succeeded']} writes failed")
         require(cluster.leader(TOPIC) == leader, "the leader changed")
-        during = _during(samples.pop("samples"), caught_up["begin"], caught_up["end"])
+        during = _latencies_between(samples.pop("samples"), caught_up["begin"], caught_up["end"])
         workspace.show_stage("comparing the files")
         _require_same_files(cluster)
     return {

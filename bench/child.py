@@ -1,4 +1,4 @@
-"""Work in a fresh interpreter, so that one measure leaves nothing behind for the next: no warm caches, no big heap.
+"""Work in a new interpreter, so that no measure affects the next by warm caches or a large heap.
 
 `python -m bench.child MODULE:FUNCTION` reads keyword arguments as JSON from stdin, calls the function and prints what
 it returns as one line of JSON.
@@ -18,12 +18,12 @@ _ERROR_LINES = 6
 
 
 def command_for(function: Callable[..., Any]) -> list[str]:
-    """Return the command that runs a module's function in a child."""
+    """Return the command line that runs a function of a module in a child process."""
     return [sys.executable, "-m", "bench.child", f"{function.__module__}:{function.__qualname__}"]
 
 
 def run_in_child(function: Callable[..., dict[str, Any]], **arguments: Any) -> dict[str, Any]:
-    """Call `function(**arguments)` in a new process; raise `MeasureFailed` with its output when it failed."""
+    """Call `function(**arguments)` in a new process; raise `MeasureFailed` with its output if it fails."""
     try:
         done = subprocess.run(
             command_for(function),

@@ -1,11 +1,11 @@
-"""`Producer` and `Consumer` from one process, against three brokers that sync everything."""
+"""Measures of `Producer` and `Consumer` in one process, with three brokers that sync every write."""
 
 import asyncio
 import time
 from typing import Any
 
 from bench.child import run_in_child
-from bench.cluster_http import TOPIC, cluster_of_three, cpu_of, create_topic, port_of, restarted
+from bench.cluster_http import TOPIC, cluster_of_three, cpu_of, create_topic, port_of, restart_all
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.read_back import require_read_back
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, batches, percentile
@@ -22,7 +22,7 @@ _TAIL = b"x" * (VALUE_BYTES - 16)
 
 
 def send(addresses: list[str], topic: str, seconds: float, settings: dict[str, Any]) -> dict[str, Any]:
-    """Send records as fast as the producer takes them; in a child."""
+    """Send records as fast as the producer accepts them; in a child process."""
     return asyncio.run(_send(addresses, topic, seconds, settings))
 
 
@@ -69,7 +69,7 @@ def run_producer(workspace: Workspace) -> Values:
         cpu_0 = cpu_of(cluster)
         done = run_in_child(send, addresses=addresses, topic=TOPIC, seconds=SECONDS, settings=BATCHED)
         cpu_1 = cpu_of(cluster)
-        restarted(cluster)
+        restart_all(cluster)
         port = port_of(cluster, cluster.leader(TOPIC))
         stored = require_read_back(port, TOPIC, done["sent"], done["sent"], partitions=PARTITIONS)
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
@@ -86,7 +86,7 @@ def run_producer(workspace: Workspace) -> Values:
 
 
 def fill(addresses: list[str], topic: str, records: int) -> dict[str, Any]:
-    """Store random records in all partitions, in turn; in a child."""
+    """Store random records in all partitions in turn; in a child process."""
     return asyncio.run(_fill(addresses, topic, records))
 
 
@@ -102,7 +102,7 @@ async def _fill(addresses: list[str], topic: str, records: int) -> dict[str, Any
 
 
 def read(addresses: list[str], topic: str, records: int, group: str | None, iterates: bool) -> dict[str, Any]:
-    """Read all records and look at each one's offset; in a child."""
+    """Read all records and check the offset of each; in a child process."""
     return asyncio.run(_read(addresses, topic, records, group, iterates))
 
 
@@ -112,21 +112,21 @@ async def _read(addresses: list[str], topic: str, records: int, group: str | Non
     begin = cpu = 0.0
     async with Consumer(addresses, topic, group=group) as consumer:
         while not count:  # joining is not reading
-            count = _look(await consumer.poll(), expected)
+            count = _check_records(await consumer.poll(), expected)
         begin, cpu, already = time.perf_counter(), time.process_time(), count
         if iterates:
             async for record in consumer:
-                count += _look([record], expected)
+                count += _check_records([record], expected)
                 if count == records:
                     break
         else:
             while count < records:
-                count += _look(await consumer.poll(), expected)
+                count += _check_records(await consumer.poll(), expected)
         elapsed, cpu = time.perf_counter() - begin, time.process_time() - cpu
     return {"per_s": (count - already) / elapsed, "client_cpu_us": cpu / (count - already) * 1e6}
 
 
-def _look(records: list[Any], expected: list[int]) -> int:
+def _check_records(records: list[Any], expected: list[int]) -> int:
     for record in records:
         require(record.offset == expected[record.partition], f"{record.offset} after {expected}")
         require(len(record.value) == VALUE_BYTES, "a record has another value")
@@ -142,7 +142,7 @@ def run_consumer(workspace: Workspace) -> Values:
         grouped = run_in_child(read, **given, group="bench", iterates=False)
         iterated = run_in_child(read, **given, group="bench-iteration", iterates=True)
         alone = run_in_child(read, **given, group=None, iterates=False)
-        committed = asyncio.run(_committed(cluster.addresses))
+        committed = asyncio.run(_sum_committed(cluster.addresses))
     require(committed == RECORDS, f"{RECORDS} records were read and {committed} are committed")
     return {
         "per_s": grouped["per_s"],
@@ -153,7 +153,7 @@ def run_consumer(workspace: Workspace) -> Values:
     }
 
 
-async def _committed(addresses: list[str]) -> int:
+async def _sum_committed(addresses: list[str]) -> int:
     async with BrokerClient(addresses) as client:
         return sum(found.offset for found in (await client.groups.committed("bench")).values())
 

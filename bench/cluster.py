@@ -1,4 +1,4 @@
-"""Three nodes of a cluster as processes, and their commands; see `cluster_node`."""
+"""Cluster of three node processes, and commands to them; see `cluster_node`."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ _POLL_S = 0.02
 
 
 class NodeProcess:
-    """Node in a process of its own."""
+    """Process of one node, with its commands."""
 
     def __init__(self, number: int, module: str = "bench.cluster_node") -> None:
         self.number = number
@@ -33,7 +33,7 @@ class NodeProcess:
         return self._process.pid
 
     def do(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """Send one command, and return its answer."""
+        """Send one command and return its answer."""
         assert self._process.stdin is not None, "a child without stdin"
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")
         self._process.stdin.flush()
@@ -42,8 +42,8 @@ class NodeProcess:
             if "answer" in received:
                 return dict(received["answer"])
 
-    def first_ack(self) -> float:
-        """Wait until it acknowledges a write as a new leader; when that was."""
+    def wait_for_first_ack(self) -> float:
+        """Wait until this node, as a new leader, acknowledges a write; return the time of that."""
         while not self.first_acks:
             self._read_line()
         return self.first_acks.pop(0)
@@ -66,7 +66,7 @@ class NodeProcess:
 
 
 class Cluster:
-    """Nodes 1 to 3 on loopback, each with a directory of its own."""
+    """Nodes 1 to 3 on loopback, each with its own directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -78,10 +78,10 @@ class Cluster:
         """Seconds that the last recovery of each took."""
 
     def start(self, *numbers: int) -> None:
-        """Start nodes, and send the addresses of the others to each."""
+        """Start the nodes, and send each the addresses of the others."""
         list(self._pool.map(self._open, numbers or NODES))
         for number, node in self.nodes.items():
-            node.do("peers", peers={other: at for other, at in self._addresses.items() if other != number})
+            node.do("set_peers", peers={other: at for other, at in self._addresses.items() if other != number})
 
     def _open(self, number: int) -> None:
         node = self.nodes[number] = NodeProcess(number)
@@ -96,17 +96,17 @@ class Cluster:
         return list(self._pool.map(lambda node: node.do(name, **arguments), self.nodes.values()))
 
     def create(self, groups: int = 0) -> float:
-        """Create Raft groups on all three nodes; return the seconds that it took."""
+        """Create Raft groups on all three nodes; return the seconds that this took."""
         begin = time.perf_counter()
         self.all("create", members=list(self.disks.items()), groups=groups)
         return time.perf_counter() - begin
 
-    def first_writes(self, groups: int) -> dict[str, float]:
-        """Wait until every group took a write since `write_everywhere`, on any node; return the time."""
+    def wait_for_first_writes(self, groups: int) -> dict[str, float]:
+        """Wait until every Raft group acknowledged a write since `write_everywhere`; return the times by group."""
         until = time.monotonic() + _LEADER_S_MAX
         written: dict[str, float] = {}
         while time.monotonic() < until:
-            for answer in self.all("written"):
+            for answer in self.all("list_written"):
                 for group, at in answer.items():
                     written[group] = min(at, written.get(group, at))
             if len(written) >= groups:
@@ -115,10 +115,10 @@ class Cluster:
         raise MeasureFailed(f"{len(written)} of {groups} groups took a write within {_LEADER_S_MAX:g} s")
 
     def leader(self) -> NodeProcess:
-        """Wait until a node leads the Raft group of the load; after a crash the others elect one after a while."""
+        """Wait until a node leads the Raft group of the load, and return that node."""
         until = time.monotonic() + _LEADER_S_MAX
         while time.monotonic() < until:
-            for node, answer in zip(self.nodes.values(), self.all("leads"), strict=True):
+            for node, answer in zip(self.nodes.values(), self.all("check_leader"), strict=True):
                 if answer["leads"]:
                     return node
             time.sleep(_POLL_S)
@@ -132,7 +132,7 @@ class Cluster:
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[Cluster]:
-    """Run three nodes; kill them at the end."""
+    """Run three nodes until the block ends, and kill them."""
     started = Cluster(directory)
     try:
         started.start()

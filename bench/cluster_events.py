@@ -1,4 +1,4 @@
-"""Events in the life of a cluster of three brokers: a crashed broker, a thousand partitions, the first start."""
+"""Measures of events of a cluster of three brokers: leader kill, a thousand partitions, first start."""
 
 import contextlib
 import itertools
@@ -40,7 +40,7 @@ _PORTS_TRIED = 50
 
 
 class Clients:
-    """Writers of single records over HTTP, each with a connection to one broker, and to the next one when it fails."""
+    """Writers of single records over HTTP, each connected to one broker, and to the next one after an error."""
 
     def __init__(self, ports: list[int]) -> None:
         self._ports = ports
@@ -58,7 +58,7 @@ class Clients:
         return self._sent
 
     def _write(self, turn: int) -> None:
-        connection = self._connection(turn)
+        connection = self._connect(turn)
         while not self._ends.is_set():
             with self._lock:
                 number, self._sent = self._sent, self._sent + 1
@@ -67,20 +67,20 @@ class Clients:
             except (OSError, HTTPException):
                 connection.close()
                 turn += 1
-                connection = self._connection(turn)
+                connection = self._connect(turn)
                 self._ends.wait(_POLL_S)
                 continue
             if not error:
                 self.acks.append(time.monotonic())
         connection.close()
 
-    def _connection(self, turn: int) -> HTTPConnection:
+    def _connect(self, turn: int) -> HTTPConnection:
         return HTTPConnection(HOST, self._ports[turn % len(self._ports)], timeout=_ANSWER_S_MAX)
 
     def gap_after(self, at: float) -> float:
-        """Return the longest time without a success from shortly before `at` on.
+        """Return the longest time without a success since shortly before `at`.
 
-        Waits until there are successes well behind it."""
+        Waits until there are successes long enough after `at`."""
         until = at + _GAP_S_MAX
         while time.monotonic() < until:
             acks = [ack for ack in sorted(self.acks) if ack > at - _BEFORE_KILL_S / 2]
@@ -97,7 +97,7 @@ class Clients:
 
 
 def _post(connection: HTTPConnection, records: list[tuple[int, int]]) -> list[str]:
-    """Write records, each a partition and a number for its value; for each why it is not acknowledged, or nothing."""
+    """Write records, each a partition and a number for its value; return for each an error, or an empty text."""
     body = {
         "records": [
             {"partition": partition, "value": f"{number:012d}".ljust(VALUE_BYTES, "x")} for partition, number in records
@@ -132,7 +132,7 @@ def run_kills(workspace: Workspace) -> Values:
 
 
 def _write_everywhere(ports: list[int], first_number: int) -> float:
-    """Write one record to each partition, retried until it is acknowledged; return the time of the last one."""
+    """Write one record to each partition, with retries until its acknowledgement; return the time of the last."""
     shares = [range(start, PARTITIONS, WRITERS) for start in range(WRITERS)]
 
     def write(turn: int) -> float:
@@ -153,16 +153,16 @@ def _write_everywhere(ports: list[int], first_number: int) -> float:
 
 
 def run_partitions(workspace: Workspace) -> Values:
-    """Create many partitions, leave them idle, then kill the leaders of a third of them at once, repeatedly."""
+    """Create many partitions, leave them idle, then repeatedly kill the broker that leads a third of them."""
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         begin = time.monotonic()
         answered_s = create_topic(cluster, PARTITIONS)
         ports = [port_of(cluster, node) for node in cluster.nodes]
         created_s = _write_everywhere(ports, 0) - begin
-        idle = _idle(cluster)
+        idle = _measure_idle(cluster)
         gaps, least_led = [], PARTITIONS
         for turn in range(KILLS):
-            _wait_settled(cluster)
+            _wait_until_settled(cluster)
             victim, led = _leads_most(cluster)
             least_led = min(least_led, led)
             killed_at = time.monotonic()
@@ -181,32 +181,32 @@ def run_partitions(workspace: Workspace) -> Values:
     }
 
 
-def _wait_settled(cluster: Cluster) -> None:
-    """Wait until the brokers are healthy, and every leader is the first of its partition's replicas.
+def _wait_until_settled(cluster: Cluster) -> None:
+    """Wait until the brokers are healthy, and every partition is led by its preferred leader.
 
-    Before that no Raft group may quiesce, and no broker leads a third."""
+    Before that, Raft groups may not quiesce, and leaders are not distributed evenly."""
     cluster.wait_healthy(_SETTLED_S_MAX)
     until = time.monotonic() + _SETTLED_S_MAX
-    while any(each["leader"] != each["replicas"][0]["broker"] for each in _partitions(cluster)):
+    while any(each["leader"] != each["replicas"][0]["broker"] for each in _describe_partitions(cluster)):
         require(time.monotonic() < until, f"leaders are not at their preferred replicas after {_SETTLED_S_MAX:g} s")
         time.sleep(1.0)
     time.sleep(_QUIESCENCE_S)
 
 
-def _partitions(cluster: Cluster) -> list[dict[str, Any]]:
+def _describe_partitions(cluster: Cluster) -> list[dict[str, Any]]:
     described: list[dict[str, Any]] = cluster.nodes[1].get(PATH, _ANSWER_S_MAX)["partitions"]
     return described
 
 
 def _leads_most(cluster: Cluster) -> tuple[int, int]:
     """Return the broker that leads most partitions, and their number."""
-    return Counter(partition["leader"] for partition in _partitions(cluster)).most_common(1)[0]
+    return Counter(partition["leader"] for partition in _describe_partitions(cluster)).most_common(1)[0]
 
 
-def _idle(cluster: Cluster) -> dict[str, float]:
+def _measure_idle(cluster: Cluster) -> dict[str, float]:
     pids = [node.pid for node in cluster.nodes.values()]
     begin = time.monotonic()
-    _wait_settled(cluster)
+    _wait_until_settled(cluster)
     settled_s = time.monotonic() - begin
     before = sum(map(probes.cpu_seconds, pids))
     time.sleep(IDLE_S)
@@ -236,7 +236,7 @@ def dev_process(directory: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _base_port() -> int:
-    """Return a base port such that the ports of three nodes are below the system's ephemeral ones."""
+    """Return a base port for three nodes whose ports are below the system's ephemeral ones."""
     return 20_000 + free_port() % 1_000 * 10
 
 

@@ -1,4 +1,4 @@
-"""Throughput and latency of a cluster of three brokers over HTTP: at a fixed rate, and as fast as it can."""
+"""Measures of a cluster of three brokers over HTTP, at a fixed rate and at the highest possible rate."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import load, probes
 from bench.child import run_in_child
-from bench.http_produce import echo
+from bench.http_produce import load_echo
 from bench.load import CONNECTIONS, SECONDS, Load
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace
 from bench.open_loop import offer
@@ -28,7 +28,7 @@ TOPIC_S_MAX = 60.0
 
 @contextmanager
 def cluster_of_three(directory: Path) -> Iterator[Cluster]:
-    """Run `raftlog serve` three times on loopback, with its defaults; killed at the end."""
+    """Run three brokers (`raftlog serve` with its defaults) on loopback until the block ends, and kill them."""
     try:
         with Cluster(NODES, data_dir=directory, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
             yield cluster
@@ -57,7 +57,7 @@ def port_of(cluster: Cluster, node: int) -> int:
     return int(cluster.nodes[node].http.rpartition(":")[2])
 
 
-def restarted(cluster: Cluster) -> None:
+def restart_all(cluster: Cluster) -> None:
     """Kill all brokers at once, and start them again."""
     for node in cluster.nodes.values():
         node.kill()
@@ -75,7 +75,7 @@ def run_offered(workspace: Workspace) -> Values:
         cpu_before = cpu_of(cluster)
         done = run_in_child(offer, ports=[port], topic=TOPIC, per_s=OFFERED_PER_S, seconds=OFFERED_S)
         cpu_s = cpu_of(cluster) - cpu_before
-        restarted(cluster)
+        restart_all(cluster)
         stored = require_read_back(port, TOPIC, done["succeeded"], done["sent"])
     return {
         "succeeded_percent": done["succeeded"] / done["offered"] * 100,
@@ -87,12 +87,12 @@ def run_offered(workspace: Workspace) -> Values:
 
 
 def cpu_of(cluster: Cluster) -> float:
-    """Return the CPU seconds of all brokers so far."""
+    """Return the CPU seconds that all brokers have used."""
     return sum(probes.cpu_seconds(node.pid) for node in cluster.nodes.values())
 
 
-def _wrk_at_all(ports: list[int]) -> list[Load]:
-    """Load all brokers at the same time, each with a share of the connections and values with another first letter."""
+def _load_all_brokers(ports: list[int]) -> list[Load]:
+    """Load all brokers at the same time, each with a share of the connections and with different values."""
     shares = [CONNECTIONS // len(ports) + (number < CONNECTIONS % len(ports)) for number in range(len(ports))]
 
     def run(port: int, connections: int, letter: str) -> Load:
@@ -103,7 +103,7 @@ def _wrk_at_all(ports: list[int]) -> list[Load]:
 
 
 def run_closed(workspace: Workspace) -> Values:
-    plain = echo(1)
+    plain = load_echo(1)
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)
         leader = port_of(cluster, cluster.leader(TOPIC))
@@ -111,11 +111,11 @@ def run_closed(workspace: Workspace) -> Values:
         cpu_0 = cpu_of(cluster)
         to_leader = load.run_wrk("produce.lua", f"http://{HOST}:{leader}", PATH, "1")
         cpu_1 = cpu_of(cluster)
-        to_any = _wrk_at_all(ports)
+        to_any = _load_all_brokers(ports)
         cpu_2 = cpu_of(cluster)
         one = load.run_wrk("produce.lua", f"http://{HOST}:{leader}", PATH, "1", "d", connections=1)
         acknowledged = to_leader.requests + sum(each.requests for each in to_any) + one.requests
-        restarted(cluster)
+        restart_all(cluster)
         stored = require_read_back(leader, TOPIC, acknowledged, acknowledged + 2 * CONNECTIONS)
     any_requests = sum(each.requests for each in to_any)
     return {

@@ -1,4 +1,4 @@
-"""One node of a cluster under measurement, in a process of its own: `python -m bench.cluster_node`.
+"""Process of one node of a cluster under measurement: `python -m bench.cluster_node`.
 
 One line of JSON for each command and answer. Its load is a client in the same process, on the leader. Single records
 that arrive in one turn of the loop are put into one batch, as a broker does; with `alone` each is a batch and so an
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bench.measure import require
-from bench.node_commands import Stalls, print_answer, process_costs, run
+from bench.node_commands import StallTimer, print_answer, process_costs, run
 from bench.node_load import KEY_BYTES, Load
 from bench.samples import VALUE_BYTES
 from bench.shared_secret import SECRET
@@ -34,7 +34,7 @@ _POLL_S = 0.02
 
 
 class Accumulator:
-    """Accumulator of the values of one turn of the loop into one batch."""
+    """Accumulator that appends the values of one turn of the loop as one batch."""
 
     def __init__(self, group: PartitionReplica) -> None:
         self._group = group
@@ -54,10 +54,10 @@ class Accumulator:
         values, self._values = self._values, []
         waiting, self._waiting = self._waiting, []
         proposed = self._group.propose([build_batch(values)])
-        proposed.add_done_callback(lambda future: _settle(waiting, future))
+        proposed.add_done_callback(lambda future: _complete(waiting, future))
 
 
-def _settle(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Committed]") -> None:
+def _complete(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Committed]") -> None:
     error = proposed.exception()
     for future in waiting:
         if error is None:
@@ -67,7 +67,7 @@ def _settle(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Com
 
 
 class AllGroupsWriter:
-    """Writer of one record to each Raft group led here; retried until it is acknowledged."""
+    """Writer of one record to each Raft group that is led here, with retries until it is acknowledged."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -82,17 +82,17 @@ class AllGroupsWriter:
                     continue
                 self._under_way.add(key)
                 proposed = group.propose([build_batch([NewRecord(os.urandom(VALUE_BYTES))])])
-                proposed.add_done_callback(partial(self._done, key))
+                proposed.add_done_callback(partial(self._on_commit, key))
             await asyncio.sleep(_POLL_S / 2)
 
-    def _done(self, key: bytes, proposed: "asyncio.Future[Committed]") -> None:
+    def _on_commit(self, key: bytes, proposed: "asyncio.Future[Committed]") -> None:
         self._under_way.discard(key)
         if proposed.exception() is None:
             self.acked.setdefault(key, time.monotonic())
 
 
 class Commands:
-    """Commands that this process accepts."""
+    """Handlers of the commands that this process accepts."""
 
     _everywhere: AllGroupsWriter
 
@@ -101,7 +101,7 @@ class Commands:
         self._syncs = syncs
         self._loads = 0
         self._writer: asyncio.Task[None] | None = None
-        self._stalls = Stalls()
+        self._stalls = StallTimer()
 
     async def open(self, data_dir: str, number: int, port: int, peers: dict[str, list[Any]]) -> dict[str, Any]:
         settings = NodeSettings(
@@ -123,11 +123,11 @@ class Commands:
             "opened_s": opened,
         }
 
-    async def peers(self, peers: dict[str, list[Any]]) -> None:
+    async def set_peers(self, peers: dict[str, list[Any]]) -> None:
         self.node.set_peers({NodeId(int(node)): (str(at[0]), int(at[1])) for node, at in peers.items()}, {})
 
     async def create(self, members: list[list[Any]], groups: int) -> dict[str, float]:
-        """Create the Raft group of the load, or with `groups` so many others; return the seconds that it took here."""
+        """Create the Raft group of the load, or `groups` other ones; return the seconds that this took."""
         voters = tuple(sorted(RollMember(int(node), uuid.UUID(disk)) for node, disk in members))
         ids = [uuid.UUID(int=1_000 + number) for number in range(groups)] or [GROUP]
         self._stalls.start()
@@ -135,7 +135,7 @@ class Commands:
         await self.node.create_groups([(Roll(group, 1, 0, 0, -1, 1_000, 1, voters), None) for group in ids])
         return {"seconds": time.perf_counter() - begin}
 
-    async def leads(self) -> dict[str, bool]:
+    async def check_leader(self) -> dict[str, bool]:
         known = await self.node.wait_for_leader(GROUP, deadline_in(_LEADER_MS_MAX))
         return {"leads": known is not None and known.is_here}
 
@@ -148,7 +148,7 @@ class Commands:
         return await load.run(lambda _, value: group.propose([build_batch([value])]), batch_bytes)
 
     async def verify(self) -> dict[str, int]:
-        """Read all records back and return their number and the number of different ones."""
+        """Read all records back; return the number of records, and the number of different ones."""
         group = self._group()
         offset, records, seen = int(group.log_start_offset), 0, set()
         while offset < group.high_watermark:
@@ -162,7 +162,7 @@ class Commands:
         return {"records": records, "different": len(seen)}
 
     async def write_when_leading(self) -> None:
-        """Write one record after another whenever this node leads; report the first one of each term."""
+        """Write records one after another while this node leads; report the first one of each term."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
@@ -181,14 +181,14 @@ class Commands:
                 print_answer({"first_ack_at": time.monotonic(), "term": reported_term})
 
     async def write_everywhere(self) -> None:
-        """Write one record to every Raft group that is led here, one after another; `written` reports them."""
+        """Write one record to every Raft group that is led here; `list_written` reports them."""
         self._everywhere = AllGroupsWriter(self.node)
 
-    async def written(self) -> dict[str, float]:
-        """Return the time of the first acknowledged write since `write_everywhere`, by Raft group as a number."""
+    async def list_written(self) -> dict[str, float]:
+        """Return the time of the first acknowledged write since `write_everywhere`, by number of the Raft group."""
         return {str(uuid.UUID(bytes=key).int): at for key, at in self._everywhere.acked.items()}
 
-    async def settled(self, groups: int, quiesced: bool) -> dict[str, float]:
+    async def wait_until_settled(self, groups: int, quiesced: bool) -> dict[str, float]:
         """Wait until every Raft group has a leader, or until all are quiesced."""
         begin = time.perf_counter()
         cores = self._cores()
@@ -203,12 +203,12 @@ class Commands:
     async def costs(self) -> dict[str, float]:
         return {**process_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
 
-    async def stop_watching(self) -> None:
-        """Stop the stall timer, which started in `create` and costs more than an idle node."""
+    async def stop_stall_timer(self) -> None:
+        """Stop the stall timer, which `create` started and which costs more than an idle node."""
         self._stalls.stop()
 
     async def stop(self) -> dict[str, float]:
-        """Stop the node in an orderly way; the process stays."""
+        """Stop the node gracefully; the process continues."""
         begin = time.perf_counter()
         self._stalls.stop()
         await self.node.stop()

@@ -1,4 +1,4 @@
-"""Command line of a benchmark (`bench`, `bench.pipeline`): run its measures, print the table, write the report.
+"""Command line of a benchmark (`bench`, `bench.pipeline`): runs measures, prints the table, writes the report.
 
 Exit codes: 0 when everything was measured, whether or not it reaches its requirement (the table shows that); 1 when a
 measure failed, that is when its observations are inconsistent; 2 for wrong arguments."""
@@ -31,14 +31,14 @@ NamedMeasure = TypeVar("NamedMeasure", Measure, PairedMeasure)
 
 
 class Catalogue(NamedTuple):
-    """Measures of a bench: of this checkout, and of two checkouts in pairs."""
+    """Measures of a benchmark: those of this checkout, and paired ones that compare two checkouts."""
 
     measures: Sequence[Measure]
     paired: Sequence[PairedMeasure] = ()
 
 
 def main(measures: Sequence[Measure], paired: Sequence[PairedMeasure] = ()) -> None:
-    """Run the command line on these measures; ends the process."""
+    """Run the command line for these measures, and exit."""
     _bench(obj=Catalogue(measures, paired))
 
 
@@ -93,7 +93,7 @@ def _bench(
     if against is not None:
         sys.exit(_compare(console, catalogue.paired, only, against, python, runs, data_dir, as_json))
     try:
-        measures = chosen(catalogue.measures, only)
+        measures = select_measures(catalogue.measures, only)
         earlier = [read_report(path) for path in compare]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -120,19 +120,19 @@ def _compare(
     if not every:
         raise click.UsageError("nothing of this bench is measured in pairs")
     try:
-        measures = chosen(every, only)
+        measures = select_measures(every, only)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     RESULTS.mkdir(parents=True, exist_ok=True)
     with _workspace(data_dir, None) as workspace:
         return run_paired(console, measures, against, python, rounds, workspace, RESULTS, as_json)
 
 
-def chosen(every: Sequence[NamedMeasure], names: tuple[str, ...]) -> list[NamedMeasure]:
-    """Return measures by name or by prefix (`http` is all that begin so); all without names.
+def select_measures(every: Sequence[NamedMeasure], names: tuple[str, ...]) -> list[NamedMeasure]:
+    """Return the measures whose name begins with one of `names`; all measures without names.
 
-    Raises `ValueError` with the names that there are.
+    Raises `ValueError` with the existing names if a name matches none.
     """
     for name in names:
         if not any(measure.name.startswith(name) for measure in every):
@@ -158,7 +158,7 @@ def _measure(
     as_json: bool,
     earlier: list[Report],
 ) -> int:
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     RESULTS.mkdir(parents=True, exist_ok=True)
     with _workspace(data_dir, mib) as workspace:
         machine = probes.machine(workspace.root)
@@ -202,7 +202,7 @@ def _outcome_line(outcome: Outcome) -> str:
 
 @contextmanager
 def _workspace(data_dir: Path | None, mib: int | None) -> Iterator[Workspace]:
-    """Open the given directory, which stays, or a temporary one on the file system of the current directory."""
+    """Yield a workspace in `data_dir`, which is kept, or in a temporary directory beside the results."""
     if data_dir is not None:
         data_dir.mkdir(parents=True, exist_ok=True)
         yield Workspace(data_dir.resolve(), mib)
@@ -211,6 +211,6 @@ def _workspace(data_dir: Path | None, mib: int | None) -> Iterator[Workspace]:
         yield Workspace(Path(directory).resolve(), mib)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    """Unwind the stack at SIGTERM, so that processes end and directories are removed."""
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """Raise `SystemExit` at SIGTERM, so that processes are stopped and directories removed."""
     sys.exit(128 + number)

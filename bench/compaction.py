@@ -1,4 +1,4 @@
-"""Compaction of a partition whose keys were overwritten many times, while clients write: duration and latencies.
+"""Measure of the compaction of a partition with often overwritten keys while clients write: time and latencies.
 
     seconds = from the change of its topic to a compacted one until the last replica logs "log_compacted"
 
@@ -41,7 +41,7 @@ _READ_BYTES = 4 << 20
 
 
 def keyed_batches(first_key: int, count: int) -> list[bytes]:
-    """Return so many batches of a thousand records of 100 bytes each; no key twice."""
+    """Return `count` batches of a thousand records of 100 bytes each, all with different keys."""
     found = []
     for start in range(first_key, first_key + count * RECORDS_PER_BATCH, RECORDS_PER_BATCH):
         records = zip(itertools.count(start), values(RECORDS_PER_BATCH), strict=False)
@@ -50,7 +50,7 @@ def keyed_batches(first_key: int, count: int) -> list[bytes]:
 
 
 def fill(port: int, size_bytes: int) -> dict[str, int]:
-    """Write all keys again and again until so many bytes are acknowledged; in a child."""
+    """Write all keys repeatedly until `size_bytes` are acknowledged; in a child process."""
     pool = keyed_batches(0, KEYS // RECORDS_PER_BATCH)
     requests = itertools.count()
     wanted = -(-size_bytes // sum(map(len, pool[:_BATCHES_A_REQUEST])))
@@ -72,7 +72,7 @@ def fill(port: int, size_bytes: int) -> dict[str, int]:
 
 
 def read_newest(port: int) -> dict[str, int]:
-    """Read the partition from its beginning: records, different keys, and how often an offset fell; in a child."""
+    """Read the partition; return the numbers of records, keys, and falling offsets; in a child process."""
     connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
     newest: dict[bytes | None, int] = {}
     records = offset = fell = 0
@@ -96,7 +96,7 @@ def read_newest(port: int) -> dict[str, int]:
 
 @contextmanager
 def _logging_cluster(directory: Path) -> Iterator[Cluster]:
-    """Run three brokers whose logs report compactions."""
+    """Run three brokers whose log output includes compactions."""
     try:
         with Cluster(NODES, data_dir=directory, with_cuts=False, serve_flags=("--log-level", "info")) as cluster:
             yield cluster
@@ -104,22 +104,22 @@ def _logging_cluster(directory: Path) -> Iterator[Cluster]:
         raise MeasureFailed(str(failure)) from failure
 
 
-def _alter(cluster: Cluster, name: str, value: str) -> None:
+def _alter_config(cluster: Cluster, name: str, value: str) -> None:
     body = {"data": [{"name": name, "value": value}]}
     path = f"/v3/clusters/-/topics/{TOPIC}/configs:alter"
     status, answered = ask(cluster.nodes[1].http, path, method="POST", body=body)
     require(status // 100 == 2, f"{name} was not altered: {status} {answered}")
 
 
-def _create(cluster: Cluster) -> None:
+def _create_topic(cluster: Cluster) -> None:
     configs = [{"name": "segment.bytes", "value": str(_SEGMENT_BYTES)}]
     body = {"topic_name": TOPIC, "partitions_count": 1, "replication_factor": 3, "configs": configs}
     status, answered = ask(cluster.nodes[1].http, "/v3/clusters/-/topics", method="POST", body=body)
     require(status // 100 == 2, f"the topic was not created: {status} {answered}")
 
 
-def _are_compacted(cluster: Cluster) -> bool:
-    """Return whether each broker has logged the compaction of the topic's partition."""
+def _has_compacted_all(cluster: Cluster) -> bool:
+    """Return whether the log output of each broker reports the compaction of the topic's partition."""
     name = f"{TOPIC}/0"
     return all(
         any(json.loads(line).get("group") == name for line in node.log_text().splitlines() if '"log_compacted"' in line)
@@ -128,16 +128,16 @@ def _are_compacted(cluster: Cluster) -> bool:
 
 
 def _bytes_on_disk(cluster: Cluster) -> int:
-    """Return the size of the largest replica."""
+    """Return the size of the largest replica in bytes."""
     directories = (Path(node.data_dir) / TOPIC / "0" for node in cluster.nodes.values())
     return max(sum(file.stat().st_size for file in directory.glob("*.log")) for directory in directories)
 
 
 def run(workspace: Workspace) -> Values:
-    """Fill it; quiet; let it be compacted under the same load; read all of it."""
+    """Fill the partition, measure it quiet and during compaction under the same load, then read all of it."""
     size_bytes = workspace.bulk_mib(MIB) << 20
     with workspace.directory() as directory, _logging_cluster(directory) as cluster:
-        _create(cluster)
+        _create_topic(cluster)
         workspace.show_stage("filling the partition")
         filled = run_in_child(fill, port=port_of(cluster, cluster.leader(TOPIC)), size_bytes=size_bytes)
         cluster.wait_healthy()
@@ -151,12 +151,12 @@ def run(workspace: Workspace) -> Values:
         failed, is_done = 0, False
         begin = time.perf_counter()
         end = begin
-        _alter(cluster, "cleanup.policy", "compact")
+        _alter_config(cluster, "cleanup.policy", "compact")
         with ThreadPoolExecutor(1) as pool:
             while not is_done:
                 offered = pool.submit(run_in_child, offer, **load, seconds=_ROUND_S, with_samples=True)
                 while not offered.done():
-                    if not is_done and _are_compacted(cluster):
+                    if not is_done and _has_compacted_all(cluster):
                         is_done, end = True, time.perf_counter()
                     time.sleep(_POLL_S)
                 result = offered.result()

@@ -1,4 +1,4 @@
-"""Baseline of the HTTP figures: aiohttp without a log.
+"""Server without a log, aiohttp alone: baseline of the HTTP figures.
 
 It parses the JSON of a produce and answers in the shape of a produce, on uvloop, access log off, as the broker does."""
 

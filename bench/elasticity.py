@@ -1,4 +1,4 @@
-"""A fourth broker joins a cluster of three, then one of the three is decommissioned, while clients write all the time.
+"""Measure of a fourth broker that joins a cluster, and a decommission, while clients write.
 
 One load runs from the first quiet second to the last: nothing is retried by its clients, so whatever a move makes fail
 counts. Brokers, clients and the measure share the machine.
@@ -37,7 +37,7 @@ _ASK_S_MAX: Final = 5.0
 
 
 def offer_until(addresses: list[str], topic: str, partitions: int, end_file: str) -> dict[str, Any]:
-    """Offer single records to the leaders of all partitions until this file exists; in a child."""
+    """Offer single records to the leaders of all partitions until `end_file` exists; in a child process."""
     plan = LoadPlan(
         mode=LoadMode.OPEN,
         targeting=Targeting.SMART,
@@ -71,7 +71,7 @@ def offer_until(addresses: list[str], topic: str, partitions: int, end_file: str
 
 
 class _Load:
-    """The load in a child, from the beginning of a block to its end."""
+    """Load in a child process, from the beginning of a block to its end."""
 
     def __init__(self, cluster: Cluster, nodes: list[int], directory: Path) -> None:
         self._end_file = directory / "end"
@@ -103,20 +103,20 @@ class _Load:
         self._pool.shutdown()
 
 
-class _Picture:
-    """Places of replicas and leaders, as a broker describes the topic."""
+class _Placement:
+    """Placement of the topic's replicas and leaders, as a broker describes it."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:
-        async def described() -> Any:
+        async def describe() -> Any:
             async with BrokerClient([cluster.nodes[node].http]) as client:
                 return await client.describe_topic(TOPIC)
 
-        rows = asyncio.run(described()).replicas
+        rows = asyncio.run(describe()).replicas
         self.led = Counter(row.leader for row in rows)
         self.replicas = Counter(replica for row in rows for replica in row.replicas)
 
     def unevenness(self, nodes: set[int]) -> float:
-        """Return the unevenness of the leaders: 0.1 is ten percent more or less than the mean."""
+        """Return the largest deviation from the mean number of leaders, relative to it: 0.1 is ten percent."""
         mean = PARTITIONS / len(nodes)
         return max(abs(self.led[node] - mean) / mean for node in nodes)
 
@@ -130,14 +130,14 @@ def _get(cluster: Cluster, node: int, path: str) -> Any:
     return answer
 
 
-def _wait_until_even(cluster: Cluster, asked: int, nodes: set[int], workspace: Workspace, what: str) -> _Picture:
-    """Wait until exactly these brokers have replicas and lead evenly, and no move is pending."""
+def _wait_until_even(cluster: Cluster, asked: int, nodes: set[int], workspace: Workspace, what: str) -> _Placement:
+    """Wait until exactly these brokers have replicas, lead evenly, and no reassignment is pending."""
     until = time.perf_counter() + _SECONDS_MAX
     while True:
-        picture = _Picture(cluster, asked)
-        if picture.is_even(nodes) and not _get(cluster, asked, "/v1/partitions/reconfigurations"):
-            return picture
-        state = f"replicas {dict(sorted(picture.replicas.items()))}, leaders {dict(picture.led)}"
+        placement = _Placement(cluster, asked)
+        if placement.is_even(nodes) and not _get(cluster, asked, "/v1/partitions/reconfigurations"):
+            return placement
+        state = f"replicas {dict(sorted(placement.replicas.items()))}, leaders {dict(placement.led)}"
         require(time.perf_counter() < until, f"not even after {_SECONDS_MAX:g} s: {state}")
         workspace.show_stage(f"{what}: {state}")
         time.sleep(_POLL_S)
@@ -158,7 +158,7 @@ def _wait_until_removed(cluster: Cluster, asked: int, node: int) -> None:
 
 
 def run(workspace: Workspace) -> Values:
-    """Measure a quiet cluster, then the joining and leaving of a broker; read all acknowledged records back."""
+    """Measure a quiet cluster, then a join and a decommission; read all acknowledged records back."""
     with workspace.directory() as directory, cluster_of_three(directory / "cluster") as cluster:
         create_topic(cluster, PARTITIONS)
         cluster.wait_healthy()

@@ -1,4 +1,4 @@
-"""Cost of a cluster of three brokers below HTTP: a client in the leader's process, on the façade."""
+"""Measures of a cluster of three brokers below HTTP: clients call the façade in the brokers' processes."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _POLL_S = 0.05
 
 
 class Brokers:
-    """Three brokers with one topic. `led` names the partitions that each leads."""
+    """Three brokers with one topic; `led` is the partitions that each broker leads."""
 
     led: dict[int, list[int]]
 
@@ -35,9 +35,9 @@ class Brokers:
         self._directory = directory
 
     def start(self) -> None:
-        """Found the cluster, make the topic, wait until every partition is led."""
+        """Found the cluster, create the topic, and wait until every partition has a leader."""
         ports = {number: free_port() for number in NODES}
-        self._each(
+        self._map_nodes(
             lambda node: node.do(
                 "open",
                 data_dir=str(self._directory / str(node.number)),
@@ -54,19 +54,19 @@ class Brokers:
             time.sleep(_POLL_S)
 
     def _find_led(self) -> dict[int, list[int]]:
-        """Return the led partitions by broker, as the leaders report them."""
-        answers = self._each(lambda node: node.do("led"))
+        """Return the partitions that each broker leads, as the leaders report them."""
+        answers = self._map_nodes(lambda node: node.do("list_led"))
         self.led = {number: answer["led"] for number, answer in answers.items()}
         return self.led
 
-    def _each(self, what: Any) -> dict[int, dict[str, Any]]:
+    def _map_nodes(self, what: Any) -> dict[int, dict[str, Any]]:
         return dict(zip(self.nodes, self._pool.map(what, self.nodes.values()), strict=True))
 
     def load(self, in_flight: int, seconds: float, batch_bytes: int = 0) -> dict[str, float]:
-        """Load every node that leads at the same time, with its share of operations in flight."""
+        """Load all leading nodes at the same time, each with its share of the operations in flight."""
         self._find_led()  # leadership moves to preferred leaders
         leading = [node for node in self.nodes.values() if self.led[node.number]]
-        before = self._each(lambda node: node.do("costs"))
+        before = self._map_nodes(lambda node: node.do("costs"))
         begin = time.perf_counter()
         done = list(
             self._pool.map(
@@ -82,7 +82,7 @@ class Brokers:
             )
         )
         elapsed = time.perf_counter() - begin
-        after = self._each(lambda node: node.do("costs"))
+        after = self._map_nodes(lambda node: node.do("costs"))
         cpu = {number: after[number]["cpu_s"] - before[number]["cpu_s"] for number in self.nodes}
         operations = sum(each["operations"] for each in done)
         syncs = sum(each["syncs"] for each in done)
@@ -101,8 +101,8 @@ class Brokers:
         }
 
     def require_read_back(self, operations: float) -> None:
-        """Raise `MeasureFailed` unless the leaders return every acknowledged value, and no other."""
-        found = self._each(lambda node: node.do("verify", partitions=self.led[node.number]))
+        """Raise `MeasureFailed` unless the leaders return every acknowledged value and no other."""
+        found = self._map_nodes(lambda node: node.do("verify", partitions=self.led[node.number]))
         for key in ("records", "different"):
             stored = sum(each[key] for each in found.values())
             require(stored == operations, f"{operations} were acknowledged, {stored} are stored ({key})")
@@ -115,7 +115,7 @@ class Brokers:
 
 @contextmanager
 def brokers(directory: Path, partitions: int = 1) -> Iterator[Brokers]:
-    """Run three brokers; kill them at the end."""
+    """Run three brokers until the block ends, and kill them."""
     started = Brokers(directory, partitions)
     try:
         started.start()
@@ -124,8 +124,10 @@ def brokers(directory: Path, partitions: int = 1) -> Iterator[Brokers]:
         started.close()
 
 
-def _loaded(workspace: Workspace, loads: dict[str, dict[str, Any]], partitions: int = 1) -> dict[str, dict[str, float]]:
-    """Run loads one after another, then read everything back."""
+def _run_loads(
+    workspace: Workspace, loads: dict[str, dict[str, Any]], partitions: int = 1
+) -> dict[str, dict[str, float]]:
+    """Run loads one after another on a new cluster, then read everything back."""
     with workspace.directory() as directory, brokers(directory, partitions) as cluster:
         warm = cluster.load(max(8, partitions), WARM_S)
         done = {name: cluster.load(**{"seconds": SECONDS, **load}) for name, load in loads.items()}
@@ -134,17 +136,17 @@ def _loaded(workspace: Workspace, loads: dict[str, dict[str, Any]], partitions: 
 
 
 def run_records(workspace: Workspace) -> Values:
-    done = _loaded(workspace, {"f64": {"in_flight": 64}, "f256": {"in_flight": 256}})
+    done = _run_loads(workspace, {"f64": {"in_flight": 64}, "f256": {"in_flight": 256}})
     return {f"{name}_{key}": value for name, values in done.items() for key, value in values.items()}
 
 
 def run_partitions(workspace: Workspace) -> Values:
-    return _loaded(workspace, {"busy": {"in_flight": PARTITIONS_IN_FLIGHT}}, PARTITIONS)["busy"]
+    return _run_loads(workspace, {"busy": {"in_flight": PARTITIONS_IN_FLIGHT}}, PARTITIONS)["busy"]
 
 
 def run_batches(workspace: Workspace) -> Values:
     load = {"in_flight": BATCHES_IN_FLIGHT, "seconds": BATCHES_S, "batch_bytes": BATCH_BYTES}
-    return _loaded(workspace, {"batches": load})["batches"]
+    return _run_loads(workspace, {"batches": load})["batches"]
 
 
 _CPU = Figure("cpu_us_per_operation", "… CPU of all three brokers and the client", "µs/operation")

@@ -1,4 +1,4 @@
-"""Count of the device's flush commands, as the kernel counts them in /proc/diskstats.
+"""Counter of the device's flush commands, from the kernel's count in /proc/diskstats.
 
 With one request in flight on each connection, one sync answers at most as many requests as there are connections. So
 a load of N requests that were all answered durably makes at least N ÷ connections flushes, independently of the
@@ -19,13 +19,13 @@ _FLUSHES_FIELD = 18
 
 
 class Flushes:
-    """`made` is set when the block ends; `None` on a device that does not count."""
+    """Number of flushes, set in `made` when the block ends; `None` if the device does not count them."""
 
     def __init__(self) -> None:
         self.made: int | None = None
 
     def require_at_least(self, count: float) -> dict[str, float | str]:
-        """Return the count as a fact for the report; raise `MeasureFailed` when it is too small for durable answers."""
+        """Return the number for the report; raise `MeasureFailed` if it is too small for durable answers."""
         if self.made is None:
             return {"device_flushes": "not counted by this device"}
         require(self.made >= count, f"the device was flushed {self.made} times, durable answers need {count:.0f}")
@@ -33,28 +33,28 @@ class Flushes:
 
 
 @contextmanager
-def counted_flushes(directory: Path) -> Iterator[Flushes]:
-    """Count the flushes of the device under `directory` while the block runs."""
+def count_flushes(directory: Path) -> Iterator[Flushes]:
+    """Count the flushes of the device below `directory` while the block runs."""
     flushes = Flushes()
-    before = _completed(directory) if counts_flushes(directory) else None
+    before = _read_count(directory) if has_flush_count(directory) else None
     yield flushes
-    after = _completed(directory)
+    after = _read_count(directory)
     if before is not None and after is not None:
         flushes.made = after - before
 
 
-def counts_flushes(directory: Path) -> bool:
-    """Return whether syncs of a growing file show in the device's count."""
-    before = _completed(directory)
+def has_flush_count(directory: Path) -> bool:
+    """Return whether the device's count includes the syncs of a growing file."""
+    before = _read_count(directory)
     with tempfile.TemporaryFile(dir=directory) as file:
         for number in range(_TRIED_SYNCS):
             os.pwrite(file.fileno(), b"x" * 4096, number * 4096)
             os.fdatasync(file.fileno())
-    after = _completed(directory)
+    after = _read_count(directory)
     return before is not None and after is not None and after - before >= _TRIED_SYNCS
 
 
-def _completed(directory: Path) -> int | None:
+def _read_count(directory: Path) -> int | None:
     device = os.stat(directory).st_dev
     for line in Path("/proc/diskstats").read_text().splitlines():
         fields = line.split()

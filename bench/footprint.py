@@ -1,4 +1,4 @@
-"""Cost of a broker before and after work: time from start to ready, resident memory."""
+"""Measures of a broker's start time and of its resident memory before and after work."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ import aiohttp
 
 from bench import probes, service
 from bench.child import run_in_child
-from bench.flushes import counted_flushes
+from bench.flushes import count_flushes
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.read_back import BATCHES_TYPE
 from bench.samples import RECORDS_PER_BATCH, batches
@@ -25,7 +25,7 @@ _MIB = 1 << 20
 
 
 def run_start(workspace: Workspace) -> Values:
-    """Start new brokers one after another, each in an empty directory."""
+    """Start new brokers one after another, each on an empty directory."""
     took = []
     for _ in range(_STARTS):
         with workspace.directory() as directory, service.broker(directory / "data") as server:
@@ -35,7 +35,7 @@ def run_start(workspace: Workspace) -> Values:
 
 
 def ingest(url: str, total_bytes: int) -> dict[str, float]:
-    """Send so much in stored batches, a few requests in flight; in a child."""
+    """Send `total_bytes` in stored batches, a few requests in flight; in a child process."""
     return asyncio.run(_ingest(url, total_bytes))
 
 
@@ -73,7 +73,7 @@ def run_memory(workspace: Workspace) -> Values:
         idle, _ = probes.memory_mib(server.pid)
         server.create_topic(_TOPIC)
         url = f"{server.url}/topics/{_TOPIC}/partitions/0"
-        with counted_flushes(directory) as flushes:
+        with count_flushes(directory) as flushes:
             done = run_in_child(ingest, url=url, total_bytes=_INGEST_BYTES)
         after, peak = probes.memory_mib(server.pid)
         end = server.end_offset(_TOPIC)

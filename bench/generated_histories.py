@@ -1,4 +1,4 @@
-"""Long histories of a correct log under faults, as the clients of `jepsen` would record them, without a log.
+"""Generator of long histories, as `jepsen` would record them with a correct log under faults.
 
 The frequencies are taken from real runs with kills, pauses and network partitions: of 100 operations 59 are sends of
 one to five values (a quarter of them refused, a seventh unknown), 33 are polls that return 40 records each, the rest
@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[Kind, int], ...] = ((SEND, 590), (POLL, 330), (LIST, 50), (C
 
 
 class _Log:
-    """Partition with its records, and the leader epoch of each batch's first offset."""
+    """Model of a partition: its records, and the leader epoch of each batch."""
 
     def __init__(self, place: TopicPartition) -> None:
         self.place = place
@@ -54,7 +54,7 @@ class _Log:
 
 
 class HistoryGenerator:
-    """Generator of operations that begin one after another, take effect and end later; a heap has the due ones."""
+    """Generator of concurrent operations that begin in turn and take effect and end later, from a heap."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.now_ns = 0
@@ -87,32 +87,32 @@ class HistoryGenerator:
             COMMITTED: self._read_committed,
         }
         for number in range(operations - READERS):
-            self._pass(self.now_ns + BETWEEN_NS)
+            self._advance_to(self.now_ns + BETWEEN_NS)
             if number % EPOCH_OPERATIONS == EPOCH_OPERATIONS - 1:
                 self._epoch += 1
                 self._history.nemesis("kill node 1", fault="kill", phase="begins", nodes=[1])
             kind = self._random.choices(kinds, weights)[0]
             if self._free[kind]:
                 begin[kind](self._free[kind].pop(self._random.randrange(len(self._free[kind]))))
-        self._pass(self.now_ns + 10**9)
+        self._advance_to(self.now_ns + 10**9)
         for reader in range(DRAINS):
             self._drain(reader)
         self._history.close()
 
     # time
 
-    def _pass(self, until_ns: int) -> None:
+    def _advance_to(self, until_ns: int) -> None:
         while self._due and self._due[0][0] <= until_ns:
             self.now_ns, _, what = heapq.heappop(self._due)
             what()
         self.now_ns = until_ns
 
-    def _later(self, what: Callable[[], None]) -> None:
+    def _schedule(self, what: Callable[[], None]) -> None:
         took_ns = self._random.choice(TOOK_NS) + self._random.randrange(1_000_000)
         heapq.heappush(self._due, (self.now_ns + took_ns, next(self._order), what))
 
     def _is_ok(self, invocation: Op, ok: float) -> bool:
-        """Return whether the operation succeeds; otherwise it is completed as failed."""
+        """Return whether the operation succeeds, at random; otherwise complete it as failed."""
         is_ok = self._random.random() < ok
         if not is_ok:
             self._history.fail(invocation, "Unavailable: node 1 is starting or stopping; ask another one, or again")
@@ -121,7 +121,7 @@ class HistoryGenerator:
 
     def _begin(self, process: int, kind: Kind, payload: Payload, end: Callable[[Op], None]) -> None:
         invocation = self._history.invoke(process, kind, payload, node=self._random.randrange(3))
-        self._later(lambda: end(invocation))
+        self._schedule(lambda: end(invocation))
 
     # operations
 
@@ -134,10 +134,10 @@ class HistoryGenerator:
         outcome = self._random.choices(("ok", "fail", "info"), (61, 25, 14))[0]
         base, epoch = None, 0
 
-        def happen() -> None:
+        def take_effect() -> None:
             nonlocal base, epoch
             base, epoch = log.append(values, self._epoch), self._epoch
-            self._later(end)
+            self._schedule(end)
 
         def end() -> None:
             self._free[SEND].append(process)
@@ -151,7 +151,7 @@ class HistoryGenerator:
                 self._history.ok(invocation, send._replace(offsets=offsets), **more)
 
         is_stored = outcome == "ok" or (outcome == "info" and self._random.random() < 0.7)
-        self._later(happen if is_stored else end)
+        self._schedule(take_effect if is_stored else end)
 
     def _assign(self, reader: int) -> None:
         positions = tuple((PARTITIONS[at], Offset(offset)) for at, offset in self._positions[reader].items())
@@ -162,9 +162,9 @@ class HistoryGenerator:
         if self._random.random() < 0.01:
             self._positions[reader][at] -= min(self._positions[reader][at], self._random.choice((0, 1000, 5000)))
             self._assign(reader)
-        self._begin(reader, POLL, Poll(), lambda invocation: self._polled(invocation, at))
+        self._begin(reader, POLL, Poll(), lambda invocation: self._end_poll(invocation, at))
 
-    def _polled(self, invocation: Op, at: int) -> None:
+    def _end_poll(self, invocation: Op, at: int) -> None:
         if self._is_ok(invocation, 0.96):
             fetched, epochs = self._logs[at].fetch(self._positions[invocation.process][at])
             self._positions[invocation.process][at] += len(fetched.offsets)
@@ -214,5 +214,5 @@ class HistoryGenerator:
 
 
 def generate_history(path: Path, operations: int, seed: int = 1) -> None:
-    """Write a history of about so many operations that passes all checkers."""
+    """Write a history of about `operations` operations that passes all checkers."""
     HistoryGenerator(path, seed).write(operations)

@@ -1,4 +1,4 @@
-"""Traffic of idle gossip, and failure detection of a hundred members that lose datagrams."""
+"""Measures of the traffic of idle gossip, and of failure detection with a hundred members and lost datagrams."""
 
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
@@ -15,8 +15,8 @@ SEEDS = (1, 2, 3)
 IDLE_S = 120.0
 
 
-def idle(members: int) -> dict[str, float]:
-    """Return the traffic of each idle member, exchanges of digests included; in a child."""
+def measure_idle(members: int) -> dict[str, float]:
+    """Return the traffic per idle member, including exchanges of digests; in a child process."""
     watch = Watch(steady(1, members=members, loss=0.0))
     Nemesis(watch).found()
     watch.world.run_until(FOUNDING_S)
@@ -26,11 +26,11 @@ def idle(members: int) -> dict[str, float]:
 
 
 def run_cost(_workspace: Workspace) -> Values:
-    return {f"members_{count}": run_in_child(idle, members=count)["kb_per_s"] for count in (MEMBERS, MANY)}
+    return {f"members_{count}": run_in_child(measure_idle, members=count)["kb_per_s"] for count in (MEMBERS, MANY)}
 
 
-def lossy(seed: int) -> dict[str, float]:
-    """Run ten virtual minutes once; in a child."""
+def measure_lossy(seed: int) -> dict[str, float]:
+    """Simulate ten minutes with lost datagrams once; in a child process."""
     watch = Watch(steady(seed, members=MEMBERS, loss=LOSS))
     outcome = simulate_watched(watch)
     failure = outcome.failure
@@ -45,7 +45,7 @@ def lossy(seed: int) -> dict[str, float]:
 
 
 def run_lossy(_workspace: Workspace) -> Values:
-    runs = [run_in_child(lossy, seed=seed) for seed in SEEDS]
+    runs = [run_in_child(measure_lossy, seed=seed) for seed in SEEDS]
     require(sum(each["deaths"] for each in runs) > 0, "no member crashed")
     return {
         "false_deaths": sum(each["false_deaths"] for each in runs),

@@ -1,4 +1,4 @@
-"""Time until gossip detects a crashed broker: three brokers with their default settings."""
+"""Measure of the time until gossip detects a crashed broker, with three brokers and default settings."""
 
 import time
 from statistics import median
@@ -15,20 +15,20 @@ _SETTLE_S = 2.0
 
 
 def run(workspace: Workspace) -> Values:
-    """Kill one broker after the other, and ask the two others until both report the expected state."""
+    """Kill one broker after another, and poll the two others until both report the expected state."""
     suspected, dead = [], []
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
-        _wait(cluster, list(cluster.nodes), None, ("alive",))
+        _wait_for_states(cluster, list(cluster.nodes), None, ("alive",))
         for turn in range(KILLS):
             victim = 1 + turn % len(cluster.nodes)
             time.sleep(_SETTLE_S + turn / KILLS)
             killed_at = time.monotonic()
             cluster.nodes[victim].kill()
             others = [node for node in cluster.nodes if node != victim]
-            suspected.append(_wait(cluster, others, victim, ("suspect", "dead")) - killed_at)
-            dead.append(_wait(cluster, others, victim, ("dead",)) - killed_at)
+            suspected.append(_wait_for_states(cluster, others, victim, ("suspect", "dead")) - killed_at)
+            dead.append(_wait_for_states(cluster, others, victim, ("dead",)) - killed_at)
             cluster.nodes[victim].start()
-            _wait(cluster, list(cluster.nodes), None, ("alive",))
+            _wait_for_states(cluster, list(cluster.nodes), None, ("alive",))
     return {
         "suspect_s": max(suspected),
         "dead_s": max(dead),
@@ -37,8 +37,8 @@ def run(workspace: Workspace) -> Values:
     }
 
 
-def _wait(cluster: Cluster, at: list[int], of: int | None, states: tuple[str, ...]) -> float:
-    """Wait until these brokers have a member (or all of them) in one of the states; return the time of the last one."""
+def _wait_for_states(cluster: Cluster, at: list[int], of: int | None, states: tuple[str, ...]) -> float:
+    """Wait until these brokers report a member (None: all) in one of the states; return the time of the last."""
     until = time.monotonic() + _WAIT_S_MAX
     left = list(at)
     while left:

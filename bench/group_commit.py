@@ -1,4 +1,4 @@
-"""Many writers of single records that each wait for their sync: number of writers per sync."""
+"""Measure of many writers of single records that each wait for the sync: records and writers per sync."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ import raftlog
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import VALUE_BYTES, percentile
-from bench.syncs import counted_syncs
+from bench.syncs import count_syncs
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
@@ -27,12 +27,12 @@ _READ_BYTES = 4 << 20
 
 
 def value_of(writer: int, number: int) -> bytes:
-    """Return a value that no other append has."""
+    """Return a value that no other append writes."""
     return b"%06d/%012d/" % (writer, number) + b"x" * (VALUE_BYTES - 20)
 
 
 def append_from_threads(path: str, seconds: float) -> dict[str, float]:
-    """Append to one log from 64 threads; in a child."""
+    """Append to one log from 64 threads; in a child process."""
     latencies: list[list[float]] = [[] for _ in range(WAITERS)]
     start = threading.Barrier(WAITERS + 1)
 
@@ -47,7 +47,7 @@ def append_from_threads(path: str, seconds: float) -> dict[str, float]:
             mine.append(after - now)
             now = after
 
-    with raftlog.Log.open(path) as log, counted_syncs() as syncs:
+    with raftlog.Log.open(path) as log, count_syncs() as syncs:
         threads = [threading.Thread(target=write, args=(writer, log)) for writer in range(WAITERS)]
         for thread in threads:
             thread.start()
@@ -62,7 +62,7 @@ def append_from_threads(path: str, seconds: float) -> dict[str, float]:
 
 
 def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
-    """Produce to one partition of a broker in this process from 64 tasks, without HTTP; in a child."""
+    """Produce to one partition of a broker in this process from 64 tasks, without HTTP; in a child process."""
     latencies: list[list[float]] = [[] for _ in range(WAITERS)]
     elapsed, synced = uvloop.run(_produce_all(path, seconds, latencies))
     return _figures_of(uvloop.run(_read_all(path)), latencies, elapsed, synced)
@@ -71,7 +71,7 @@ def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
 async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) -> tuple[float, int]:
     async with _broker(path) as broker:
         await broker.create_topic(_TOPIC, 1, 1, {}, deadline=deadline_in(_PRODUCE_MS_MAX))
-        with counted_syncs() as syncs:
+        with count_syncs() as syncs:
             begin = time.perf_counter()
             await asyncio.gather(
                 *(_produce(broker, writer, begin + seconds, latencies[writer]) for writer in range(WAITERS))
@@ -80,7 +80,7 @@ async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) 
 
 
 async def _read_all(path: str) -> list[bytes | None]:
-    """Return every value of the topic, from a broker started on the data directory of another one."""
+    """Return every value of the topic, from a new broker on the data directory of the stopped one."""
     stored: list[bytes | None] = []
     async with _broker(path) as broker:
         end = (await broker.offsets(_TOPIC, 0, deadline=deadline_in(_PRODUCE_MS_MAX))).end
@@ -116,7 +116,7 @@ async def _produce(broker: Broker, writer: int, until: float, mine: list[float])
 def _figures_of(
     stored: list[bytes | None], latencies: list[list[float]], elapsed: float, synced: int
 ) -> dict[str, float]:
-    """Return the figures, after every acknowledged value was found in the records that a restart delivers."""
+    """Return the figures, with the number of acknowledged values that are missing after a restart."""
     expected = {value_of(writer, number) for writer in range(WAITERS) for number in range(len(latencies[writer]))}
     samples = sorted(itertools.chain.from_iterable(latencies))
     return {
@@ -131,7 +131,7 @@ def _figures_of(
     }
 
 
-def _measured(work: Callable[..., dict[str, float]]) -> Callable[[Workspace], Values]:
+def _make_run(work: Callable[..., dict[str, float]]) -> Callable[[Workspace], Values]:
     def run(workspace: Workspace) -> Values:
         with workspace.directory() as path:
             done = run_in_child(work, path=str(path / "data"), seconds=SECONDS)
@@ -156,13 +156,13 @@ MEASURES = (
         f"waiting for its sync, for {SECONDS:g} s. Every value is different; afterwards the log is opened again and "
         "has to hold exactly the acknowledged ones. os.fdatasync is counted: one cannot answer more than all waiters.",
         (Figure("records_per_s", "records appended, each awaited", "records/s", at_least=25_000), *_FIGURES),
-        _measured(append_from_threads),
+        _make_run(append_from_threads),
     ),
     Measure(
         "group-commit-asyncio",
         f"broker without HTTP: {WAITERS} tasks, single records",
         f"The same with {WAITERS} asyncio tasks on Broker.produce_records in one process: what is left for HTTP.",
         (Figure("records_per_s", "records produced, each awaited", "records/s"), *_FIGURES),
-        _measured(produce_from_tasks),
+        _make_run(produce_from_tasks),
     ),
 )

@@ -1,4 +1,4 @@
-"""Cost of consumer groups on three brokers: commits of offsets, rebalances, memory of idle groups."""
+"""Measures of consumer groups on three brokers: commits of offsets, rebalances, memory of idle groups."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import aiohttp
 
 from bench import probes
 from bench.child import run_in_child
-from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, restarted
+from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, restart_all
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.read_back import BATCHES_TYPE
 from bench.samples import percentile
@@ -44,7 +44,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def commit_closed(ports: list[int], in_flight: int, warm_s: float, seconds: float) -> dict[str, Any]:
-    """Commit for so long, each client for a consumer group of its own; in a child.
+    """Commit offsets in a closed loop, each client for its own consumer group; in a child process.
 
     Each sends to the coordinator named by the answers, as `raftlog.client` does."""
     return asyncio.run(_commit_closed(ports, in_flight, warm_s, seconds))
@@ -90,7 +90,7 @@ def run_commits(workspace: Workspace) -> Values:
         ports = [port_of(cluster, node) for node in cluster.nodes]
         done = run_in_child(commit_closed, ports=ports, in_flight=IN_FLIGHT, warm_s=WARM_S, seconds=COMMITS_S)
         last = done.pop("last")
-        restarted(cluster)
+        restart_all(cluster)
         for number, offset in enumerate(last):
             answered = cluster.nodes[1 + number % 3].get(f"/groups/group-{number}/offsets", _ANSWER_S_MAX)
             found = [each["offset"] for each in answered["offsets"]]
@@ -102,7 +102,7 @@ def run_commits(workspace: Workspace) -> Values:
 
 
 class _Member:
-    """Member of a consumer group, which assigns when it leads; reports the time of each of its assignments."""
+    """Group member that computes the assignment if it is the group leader, and reports the time of each assignment."""
 
     def __init__(self, addresses: list[str], settled: dict[str, tuple[int, float]]) -> None:
         self._addresses, self._settled = addresses, settled
@@ -113,11 +113,11 @@ class _Member:
         async with BrokerClient(self._addresses) as client:
             while True:
                 try:
-                    await self._belong(client)
+                    await self._stay_in_group(client)
                 except RaftlogError:
                     continue
 
-    async def _belong(self, client: BrokerClient) -> None:
+    async def _stay_in_group(self, client: BrokerClient) -> None:
         subscription = encode_subscription(Subscription((TOPIC,)))
         joined = await client.groups.join(
             "bench", {"range": subscription}, member_id=self.name, session_timeout_ms=SESSION_MS
@@ -135,32 +135,32 @@ class _Member:
             await client.groups.heartbeat("bench", member, wait_ms=_HEARTBEAT_MS)
 
     async def kill(self) -> None:
-        """End without a leave request."""
+        """Stop without a leave request."""
         self.task.cancel()
         await asyncio.wait([self.task])
         self._settled.pop(self.name, None)
 
 
 def rebalance(addresses: list[str]) -> dict[str, Any]:
-    """Let one member join and one crash, repeatedly; in a child."""
+    """Let one member join and one crash, repeatedly; in a child process."""
     return asyncio.run(_rebalance(addresses))
 
 
 async def _rebalance(addresses: list[str]) -> dict[str, Any]:
     settled: dict[str, tuple[int, float]] = {}
     members = [_Member(addresses, settled) for _ in range(MEMBERS)]
-    await _all_settled(settled, MEMBERS, 0)
+    await _wait_until_settled(settled, MEMBERS, 0)
     join_s, kill_s = [], []
     for turn in range(TURNS):
         await asyncio.sleep(turn / TURNS)
         generation = max(each for each, _ in settled.values())
         begin = time.monotonic()
         members.append(_Member(addresses, settled))
-        join_s.append(await _all_settled(settled, MEMBERS + 1, generation) - begin)
+        join_s.append(await _wait_until_settled(settled, MEMBERS + 1, generation) - begin)
         generation = max(each for each, _ in settled.values())
         begin = time.monotonic()
         await members.pop(0).kill()
-        kill_s.append(await _all_settled(settled, MEMBERS, generation) - begin)
+        kill_s.append(await _wait_until_settled(settled, MEMBERS, generation) - begin)
     for member in members:
         await member.kill()
     return {
@@ -171,8 +171,8 @@ async def _rebalance(addresses: list[str]) -> dict[str, Any]:
     }
 
 
-async def _all_settled(settled: dict[str, tuple[int, float]], count: int, after: int) -> float:
-    """Wait until so many have their assignment in one generation later than `after`; return the last time."""
+async def _wait_until_settled(settled: dict[str, tuple[int, float]], count: int, after: int) -> float:
+    """Wait until `count` members have assignments of one generation above `after`; return the time of the last."""
     async with asyncio.timeout(_SETTLED_S_MAX):
         while True:
             generations = {generation for generation, _ in settled.values()}
@@ -190,12 +190,12 @@ def run_rebalance(workspace: Workspace) -> Values:
 # memory
 
 
-def remember(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
-    """Let groups commit, and producers write one batch each; in a child."""
-    return asyncio.run(_remember(ports, groups, producers))
+def fill_groups(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
+    """Commit offsets for many groups, and write a batch of each of many producers; in a child process."""
+    return asyncio.run(_fill_groups(ports, groups, producers))
 
 
-async def _remember(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
+async def _fill_groups(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
     async def post(session: aiohttp.ClientSession, number: int, path: str, body: bytes, kind: str) -> Any:
         url = f"http://{HOST}:{ports[number % len(ports)]}{path}"
         async with session.post(url, data=body, headers={"Content-Type": kind}) as response:
@@ -238,9 +238,9 @@ def run_memory(workspace: Workspace) -> Values:
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)
         ports = [port_of(cluster, node) for node in cluster.nodes]
-        run_in_child(remember, ports=ports, groups=10, producers=PARTITIONS)
+        run_in_child(fill_groups, ports=ports, groups=10, producers=PARTITIONS)
         before = _largest_mib(cluster)
-        done = run_in_child(remember, ports=ports, groups=GROUPS, producers=PRODUCERS)
+        done = run_in_child(fill_groups, ports=ports, groups=GROUPS, producers=PRODUCERS)
         after = _largest_mib(cluster)
         status, answered = ask(cluster.nodes[1].http, "/groups", timeout_s=_ANSWER_S_MAX)
         require(status == 200 and len(answered["groups"]) == GROUPS, f"there are {len(answered['groups'])} groups")

@@ -1,4 +1,4 @@
-"""Time and memory of the checkers of `jepsen` on a history of a million operations."""
+"""Measure of the time and memory of the checkers of `jepsen` for a history of a million operations."""
 
 import resource
 import time
@@ -15,13 +15,13 @@ _MIB = 1 << 20
 
 
 def generate(path: str, operations: int) -> dict[str, float]:
-    """Write the history; in a child."""
+    """Write the history; in a child process."""
     generate_history(Path(path), operations)
     return {"mib": Path(path).stat().st_size / _MIB}
 
 
 def check(path: str) -> dict[str, float]:
-    """Check a history as a Jepsen run does at its end; in a child."""
+    """Check a history as at the end of a Jepsen run; in a child process."""
     begin, cpu = time.perf_counter(), time.process_time()
     checked = check_file(Path(path), drained=True)
     return {

@@ -1,7 +1,7 @@
-"""Stored batches over HTTP into the broker: validated, stamped, synced, not decoded."""
+"""Measure of stored batches over HTTP to a broker, which validates, stamps and syncs but does not decode them."""
 
 from bench import load, probes, service
-from bench.flushes import counted_flushes
+from bench.flushes import count_flushes
 from bench.load import CONNECTIONS, SECONDS
 from bench.measure import Figure, Measure, Values, Workspace
 from bench.read_back import BATCHES_TYPE, require_stored
@@ -20,7 +20,7 @@ def run(workspace: Workspace) -> Values:
         requests = (load.raw_request("POST", server.port, path, headers, batch) for batch in pool)
         file = load.write_requests(directory / "requests", requests)
         cpu_before = probes.cpu_seconds(server.pid)
-        with counted_flushes(directory) as flushes:
+        with count_flushes(directory) as flushes:
             seen = load.run_wrk("replay.lua", server.url, str(file))
         cpu_s = probes.cpu_seconds(server.pid) - cpu_before
         stored = require_stored(server, _TOPIC, seen.requests, RECORDS_PER_BATCH, all_differ=False)

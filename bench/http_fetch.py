@@ -1,4 +1,4 @@
-"""Fetches over HTTP from a log in the page cache: as JSON and as stored batches.
+"""Measures of fetches over HTTP from a log in the page cache, as JSON and as stored batches.
 
 What one answer holds is counted here before the load, for each of the requests that the load then repeats, and the
 offsets are checked. wrk's count of bytes has to show that the answers under load were as large.
@@ -32,7 +32,7 @@ def value_at(offset: int) -> bytes:
 
 
 def fill(server: service.Service) -> None:
-    """Store the records, each value naming its offset."""
+    """Store the records; each value contains its offset."""
     server.create_topic(_TOPIC)
     step = RECORDS_PER_BATCH * _BATCHES_PER_REQUEST
     for first in range(0, _RECORDS, step):
@@ -45,7 +45,7 @@ def fill(server: service.Service) -> None:
 
 
 def count_json(body: bytes, offset: int) -> int:
-    """Return the number of records in a JSON answer, after a check of every one."""
+    """Check the records of a JSON answer and return their number."""
     records = json.loads(body)
     for number, record in enumerate(records):
         expected = (offset + number, value_at(offset + number).decode().strip('"'))
@@ -55,7 +55,7 @@ def count_json(body: bytes, offset: int) -> int:
 
 
 def count_batches(body: bytes, offset: int) -> int:
-    """Return the number of records from `offset` on in an answer of stored batches, after a check of every one."""
+    """Check the records from `offset` on in an answer of stored batches, and return their number."""
     count = 0
     for header, batch in split_batches(body):
         for record in read_records(batch):
@@ -65,8 +65,8 @@ def count_batches(body: bytes, offset: int) -> int:
     return count
 
 
-def fetch(directory: Path, accept: str, max_bytes: int, count: Callable[[bytes, int], int]) -> Values:
-    """Fill a broker, count the bytes of its answers, then load it with the same requests."""
+def measure_fetches(directory: Path, accept: str, max_bytes: int, count: Callable[[bytes, int], int]) -> Values:
+    """Fill a broker, check its answers to some requests, then load it with the same requests."""
     headers = {"Accept": accept}
     with service.broker(directory / "data") as server:
         fill(server)
@@ -97,15 +97,15 @@ def fetch(directory: Path, accept: str, max_bytes: int, count: Callable[[bytes, 
 
 def run_json(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
-        return fetch(directory, JSON_TYPE, _JSON_BYTES, count_json)
+        return measure_fetches(directory, JSON_TYPE, _JSON_BYTES, count_json)
 
 
 def run_batches(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
-        return fetch(directory, BATCHES_TYPE, _BATCHES_BYTES, count_batches)
+        return measure_fetches(directory, BATCHES_TYPE, _BATCHES_BYTES, count_batches)
 
 
-def _method(what: str, max_bytes: int) -> str:
+def _describe_method(what: str, max_bytes: int) -> str:
     return (
         f"A topic of {_RECORDS:,} records of {VALUE_BYTES} bytes ({RECORDS_PER_BATCH:,} a batch) is fetched {what}, "
         f"max_bytes={max_bytes:,} from {_OFFSETS} offsets in turn: wrk, {CONNECTIONS} in flight, {SECONDS} s. Each of "
@@ -120,14 +120,14 @@ MEASURES = (
     Measure(
         "http-fetch-json",
         "HTTP: JSON fetch",
-        _method("as JSON", _JSON_BYTES),
+        _describe_method("as JSON", _JSON_BYTES),
         (Figure("records_per_s", "records", "records/s", at_least=300_000), *_FIGURES),
         run_json,
     ),
     Measure(
         "http-batches-out",
         "HTTP: stored batches out",
-        _method("as stored batches", _BATCHES_BYTES),
+        _describe_method("as stored batches", _BATCHES_BYTES),
         (Figure("records_per_s", "records", "records/s", at_least=2_000_000), *_FIGURES),
         run_batches,
     ),

@@ -1,9 +1,9 @@
-"""JSON produce over HTTP: single records and a hundred at a time, each answer after its sync."""
+"""Measures of JSON produce over HTTP: one record and a hundred per request, each answered after its sync."""
 
 from pathlib import Path
 
 from bench import load, probes, service
-from bench.flushes import counted_flushes
+from bench.flushes import count_flushes
 from bench.load import CONNECTIONS, SECONDS, Load
 from bench.measure import Figure, Measure, Values, Workspace
 from bench.read_back import require_stored
@@ -13,18 +13,18 @@ _PATH = f"/topics/{_TOPIC}"
 _MANY = 100
 
 
-def echo(records_per_request: int) -> Load:
-    """Run the same load against aiohttp alone."""
+def load_echo(records_per_request: int) -> Load:
+    """Run the load against aiohttp alone."""
     with service.echo_server() as server:
         return load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
 
 
-def produce(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, float | str]]:
-    """Load a new broker, then look for the acknowledged records."""
+def load_broker(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, float | str]]:
+    """Load a new broker, then check that it stores the acknowledged records."""
     with service.broker(data_dir) as server:
         server.create_topic(_TOPIC)
         cpu_before = probes.cpu_seconds(server.pid)
-        with counted_flushes(data_dir) as flushes:
+        with count_flushes(data_dir) as flushes:
             seen = load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
         cpu_s = probes.cpu_seconds(server.pid) - cpu_before
         stored = require_stored(server, _TOPIC, seen.requests, records_per_request)
@@ -33,9 +33,9 @@ def produce(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, f
 
 
 def run_single(workspace: Workspace) -> Values:
-    plain = echo(1)
+    plain = load_echo(1)
     with workspace.directory() as directory:
-        seen, facts = produce(directory, 1)
+        seen, facts = load_broker(directory, 1)
     return {
         "requests_per_s": seen.requests_per_s,
         "p50_ms": seen.p50_ms,
@@ -49,9 +49,9 @@ def run_single(workspace: Workspace) -> Values:
 
 
 def run_many(workspace: Workspace) -> Values:
-    plain = echo(_MANY)
+    plain = load_echo(_MANY)
     with workspace.directory() as directory:
-        seen, facts = produce(directory, _MANY)
+        seen, facts = load_broker(directory, _MANY)
     return {
         "records_per_s": seen.requests_per_s * _MANY,
         "p99_ms": seen.p99_ms,

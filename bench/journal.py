@@ -1,4 +1,4 @@
-"""Journal of a process with many Raft groups: cost of more busy groups, and the time to read a large journal."""
+"""Measures of a journal with many Raft groups: cost of further busy groups, and time to read a large journal."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from statistics import median
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import percentile
-from bench.syncs import counted_syncs
+from bench.syncs import count_syncs
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.journal import Journal
@@ -30,7 +30,7 @@ _CONFIG = JournalConfig(checkpoint_bytes=4 * GIB, journal_bytes_max=2 * GIB)
 
 
 class Writer:
-    """One journal and its groups; each append is one entry with one record."""
+    """Writer of one journal for many Raft groups; each append is one entry with one record."""
 
     def __init__(self, path: str, groups: int, *, by_call: bool = False) -> None:
         self._jobs: deque[Callable[[], None]] = deque()
@@ -40,7 +40,7 @@ class Writer:
         self.last: dict[GroupKey, int] = dict.fromkeys((uuid.UUID(int=n).bytes for n in range(1, groups + 1)), 0)
 
     def append_to_all(self) -> None:
-        """Append once for each Raft group, handed over by one call, or by one for each."""
+        """Append one entry for each Raft group, with one call for all, or with `by_call` one for each."""
         operations = []
         for number, (group, last) in enumerate(self.last.items()):
             index = Index(last + 1)
@@ -53,13 +53,13 @@ class Writer:
             self.journal.append(operations)
 
     def sync(self) -> None:
-        """Return when all appended data is durable."""
+        """Wait until all appended data is durable."""
         self.journal.flush()
         while self._jobs:
             self._jobs.popleft()()
 
     def append_round(self) -> float:
-        """Return the seconds until one append of each group is durable."""
+        """Append one entry for each group; return the seconds until all are durable."""
         begin = time.perf_counter()
         self.append_to_all()
         self.sync()
@@ -67,14 +67,14 @@ class Writer:
 
 
 def compare_rounds(path: str) -> dict[str, float]:
-    """Run rounds of one Raft group and of many, in turn, so that both meet the same disk; in a child."""
+    """Run rounds of one Raft group and of many in turn, under the same disk conditions; in a child process."""
     writers = {
         "one": Writer(f"{path}/one", 1),
         "many": Writer(f"{path}/many", GROUPS),
         "calls": Writer(f"{path}/calls", GROUPS, by_call=True),
     }
     took: dict[str, list[float]] = {name: [] for name in writers}
-    with counted_syncs() as syncs:
+    with count_syncs() as syncs:
         for _ in range(ROUNDS):
             for name, writer in writers.items():
                 took[name].append(writer.append_round())
@@ -94,7 +94,7 @@ def compare_rounds(path: str) -> dict[str, float]:
 
 
 def _read_back(path: str, last: int) -> int:
-    """Return the number of Raft groups that have that last entry when the journal is opened again."""
+    """Open the journal again; return the number of Raft groups whose last entry is `last`."""
     journal, fold = Journal.open(RealDisk(lambda job: job()), path, DISK_UUID, _CONFIG)
     journal.close()
     return sum(group.last_index == last for group in fold.groups.values())
@@ -109,7 +109,7 @@ def run_groups(workspace: Workspace) -> Values:
 
 
 def write_journal(path: str, size: int) -> dict[str, float]:
-    """Write a journal of so many bytes since its checkpoint; in a child."""
+    """Write a journal of `size` bytes since its checkpoint; in a child process."""
     writer = Writer(path, GROUPS)
     while writer.journal.live_bytes < size:
         for _ in range(_APPENDS_PER_FRAME // GROUPS):
@@ -120,7 +120,7 @@ def write_journal(path: str, size: int) -> dict[str, float]:
 
 
 def open_journal(path: str) -> dict[str, float]:
-    """Time one opening; in a child."""
+    """Measure the time to open the journal; in a child process."""
     begin = time.perf_counter()
     journal, fold = Journal.open(RealDisk(lambda job: job()), path, DISK_UUID, _CONFIG)
     seconds = time.perf_counter() - begin
@@ -128,8 +128,8 @@ def open_journal(path: str) -> dict[str, float]:
     return {"seconds": seconds, "entries": sum(group.last_index for group in fold.groups.values())}
 
 
-def forget_pages(directory: Path) -> None:
-    """Take the files of a directory out of the page cache; they are synced."""
+def drop_from_page_cache(directory: Path) -> None:
+    """Sync the files of a directory, and drop them from the page cache."""
     for file in directory.iterdir():
         descriptor = os.open(file, os.O_RDONLY)
         os.fdatasync(descriptor)
@@ -141,7 +141,7 @@ def run_recovery(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
         path = directory / "journal"
         written = run_in_child(write_journal, path=str(path), size=JOURNAL_BYTES)
-        forget_pages(path)
+        drop_from_page_cache(path)
         cold = run_in_child(open_journal, path=str(path))
         warm = run_in_child(open_journal, path=str(path))
     for opened in (cold, warm):

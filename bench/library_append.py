@@ -1,4 +1,4 @@
-"""Library with one writer: batches built from records and appended, each synced before its append returns."""
+"""Measure of the library with one writer: batches are built and appended, each synced before its append returns."""
 
 import time
 
@@ -6,17 +6,17 @@ import raftlog
 from bench.child import run_in_child
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, values
-from bench.syncs import counted_syncs
+from bench.syncs import count_syncs
 
 SECONDS = 4.0
 _DIFFERENT_BATCHES = 100
 
 
 def append_batches(path: str, seconds: float) -> dict[str, float]:
-    """Append for so long; in a child."""
+    """Append for `seconds`; in a child process."""
     pool = [values(RECORDS_PER_BATCH) for _ in range(_DIFFERENT_BATCHES)]
     appends = unsynced = 0
-    with raftlog.Log.open(path) as log, counted_syncs() as syncs:
+    with raftlog.Log.open(path) as log, count_syncs() as syncs:
         begin = time.perf_counter()
         until = begin + seconds
         while time.perf_counter() < until:

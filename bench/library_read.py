@@ -1,4 +1,4 @@
-"""Sequential reads of a log that lies in the page cache: stored batches as they are, and decoded records."""
+"""Measure of sequential reads of a log in the page cache: stored batches as they are, and decoded records."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ _CACHED_READS_MAX = 1 << 20
 
 
 def read_all(path: str, log_bytes: int) -> dict[str, float]:
-    """Write the log, then read it three times: to warm the cache, raw, decoded; in a child.
+    """Write the log, then read it three times: to fill the cache, raw, and decoded; in a child process.
 
     When a timed pass had to go to the device (the kernel may take cache away at any time), all three are done again.
     """
@@ -26,13 +26,13 @@ def read_all(path: str, log_bytes: int) -> dict[str, float]:
         for _attempt in range(_ATTEMPTS_MAX):
             for _ in log.read_batches():
                 pass
-            passes = _timed_passes(log)
+            passes = _time_passes(log)
             if passes["bytes_from_device"] < _CACHED_READS_MAX:
                 break
     return {**passes, "records_written": written}
 
 
-def _timed_passes(log: raftlog.Log) -> dict[str, float]:
+def _time_passes(log: raftlog.Log) -> dict[str, float]:
     device_before = _bytes_from_device()
     begin = time.perf_counter()
     raw_bytes = sum(map(len, log.read_batches()))
@@ -67,7 +67,7 @@ def _write(path: str, log_bytes: int) -> int:
 
 
 def _bytes_from_device() -> int:
-    """Return the bytes that the storage layer fetched for this process (proc(5), read_bytes)."""
+    """Return the bytes that this process caused to be read from the device (proc(5), read_bytes)."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["read_bytes"])
 

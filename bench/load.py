@@ -21,7 +21,7 @@ _MARK = "RESULT "
 
 
 class Load(NamedTuple):
-    """Results of wrk. `requests` counts whole answers; latencies are wrk's, corrected for coordinated omission."""
+    """Results of wrk: `requests` were answered completely; latencies are corrected for coordinated omission."""
 
     requests: int
     seconds: float
@@ -48,10 +48,10 @@ def run_wrk(script: str, url: str, *arguments: str, seconds: int = SECONDS, conn
     line = next((line for line in done.stdout.splitlines() if line.startswith(_MARK)), None)
     if done.returncode or line is None:
         raise MeasureFailed(f"wrk ended with exit code {done.returncode}: {(done.stderr or done.stdout)[-300:]}")
-    return _checked(json.loads(line.removeprefix(_MARK)))
+    return _parse_result(json.loads(line.removeprefix(_MARK)))
 
 
-def _checked(seen: dict[str, Any]) -> Load:
+def _parse_result(seen: dict[str, Any]) -> Load:
     errors = {name: count for name, count in seen["errors"].items() if count}
     if errors:
         raise MeasureFailed("wrk counted errors: " + ", ".join(f"{count} {name}" for name, count in errors.items()))
@@ -77,7 +77,7 @@ def raw_request(method: str, port: int, path: str, headers: dict[str, str], body
 
 
 def write_requests(file: Path, requests: Iterable[bytes]) -> Path:
-    """Store requests for `replay.lua`, each behind its length as four bytes, little-endian."""
+    """Write requests for `replay.lua`, each after its length as four little-endian bytes."""
     with file.open("wb") as out:
         for request in requests:
             out.write(struct.pack("<I", len(request)))

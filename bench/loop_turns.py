@@ -1,4 +1,4 @@
-"""Longest turns of the brokers' event loops under a steady load, with rolls of segments and checkpoints of journals."""
+"""Measure of the longest turns of the brokers' event loops under load, with segment rolls and checkpoints."""
 
 import urllib.request
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ _HELD_FROM_S = 0.005
 _Samples = Mapping[str, float]
 
 
-def _samples(cluster: Cluster, node: int) -> dict[str, float]:
-    """Return the broker's samples, by name and step."""
+def _scrape(cluster: Cluster, node: int) -> dict[str, float]:
+    """Return the broker's metrics, by name and step."""
     with urllib.request.urlopen(f"http://{cluster.nodes[node].http}/metrics", timeout=_ANSWER_S_MAX) as answer:
         text = answer.read().decode()
     return {
@@ -33,9 +33,9 @@ def _samples(cluster: Cluster, node: int) -> dict[str, float]:
 
 
 def _longest_s(before: _Samples, after: _Samples) -> tuple[float, str]:
-    """Return the longest step of the load, and its name; the smallest counted duration when none was longer.
+    """Return the longest step during the load, and its name; the smallest counted duration if none was longer.
 
-    A step counts whose number of holds rose meanwhile; its longest time may be of the start."""
+    Steps count whose number of holds rose during the load; their longest time may stem from the start."""
     longest = (_HELD_FROM_S, "none")
     for name, count in after.items():
         metric, _, step = name.partition(" ")
@@ -48,11 +48,11 @@ def run(workspace: Workspace) -> Values:
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, config={"segment.bytes": str(SEGMENT_BYTES)})
         port = port_of(cluster, cluster.leader(TOPIC))
-        before = {node: _samples(cluster, node) for node in cluster.nodes}
+        before = {node: _scrape(cluster, node) for node in cluster.nodes}
         cpu_before = cpu_of(cluster)
         done = run_in_child(offer, ports=[port], topic=TOPIC, per_s=OFFERED_PER_S, seconds=SECONDS)
         cpu_s = cpu_of(cluster) - cpu_before
-        after = {node: _samples(cluster, node) for node in cluster.nodes}
+        after = {node: _scrape(cluster, node) for node in cluster.nodes}
         rolls = min(len(list((directory / f"{node}" / TOPIC / "0").glob("*.log"))) - 1 for node in cluster.nodes)
     key = "raftlog_checkpoints_total"
     checkpoints = min(after[node][key] - before[node][key] for node in after)

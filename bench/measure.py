@@ -15,16 +15,16 @@ Values = Mapping[str, float | str]
 
 
 class MeasureFailed(Exception):
-    """Error for work that was not done as it should have been; the message has the observation."""
+    """Error for a measure whose work was not done correctly; the message has the observation."""
 
 
 class NotMeasured(Exception):
-    """Error for a measure whose requirements this machine lacks; the message names them and the way to get them."""
+    """Error for a measure whose requirements this machine lacks; the message names them, and how to get them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Row of the table. With `at_least` or `at_most` it is a requirement, without them it is context."""
+    """Row of the table; a requirement if it has `at_least` or `at_most`, otherwise for information."""
 
     key: str
     title: str
@@ -34,13 +34,13 @@ class Figure:
 
     @property
     def required(self) -> str:
-        """The requirement in words; empty without one."""
+        """The requirement as text; empty without one."""
         if self.at_least is not None:
             return f"≥ {self.at_least:,.10g}"
         return "" if self.at_most is None else f"≤ {self.at_most:,.10g}"
 
     def is_met(self, value: float) -> bool | None:
-        """Return whether the value reaches the requirement; `None` without one."""
+        """Return whether the value meets the requirement; `None` without a requirement."""
         if self.at_least is not None:
             return value >= self.at_least
         return None if self.at_most is None else value <= self.at_most
@@ -58,7 +58,7 @@ class Measure:
 
 
 class Workspace:
-    """A directory in which measures make theirs; each is removed when its block ends."""
+    """Directory for the directories of measures, each of which is removed when its block ends."""
 
     def __init__(self, root: Path, bulk_mib: int | None = None) -> None:
         self.root = root
@@ -67,7 +67,7 @@ class Workspace:
         """Callback for the present stage of a measure, while it runs."""
 
     def bulk_mib(self, usual: int) -> int:
-        """Return the MiB of data to work on: the measure's default, unless the caller set another size."""
+        """Return the MiB of data to process: `usual`, unless the user chose another size."""
         return usual if self._bulk_mib is None else self._bulk_mib
 
     @contextmanager

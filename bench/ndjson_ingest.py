@@ -1,4 +1,4 @@
-"""Rate of one NDJSON request that is longer than any memory, and the memory of each broker meanwhile."""
+"""Measure of one NDJSON request larger than any memory: its rate, and the memory of each broker."""
 
 import json
 import socket
@@ -8,7 +8,7 @@ from typing import Any
 
 from bench import probes
 from bench.child import run_in_child
-from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, restarted
+from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of, restart_all
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.read_back import require_read_back
 from bench.service import HOST
@@ -24,7 +24,7 @@ _WARM_MIB = 4
 
 
 def send(port: int, total_bytes: int, line_bytes: int, query: str) -> dict[str, Any]:
-    """Send one request of unknown length with so many bytes of different lines; return the answer and its time."""
+    """Send `total_bytes` of different lines in one request without a length; return the answer and the seconds."""
     head, tail = b'{"value":{"number":', b',"text":"' + b"x" * (line_bytes - 42) + b'"}}\n'
     line = b"%b%012d%b"
     with socket.create_connection((HOST, port), timeout=_ANSWER_S_MAX) as connection:
@@ -79,7 +79,7 @@ def _ingest(directory: Path, mib: int, line_bytes: int, query: str) -> dict[str,
         done = run_in_child(send, port=port, total_bytes=mib * _MIB, line_bytes=line_bytes, query=query)
         cpu = sum(map(probes.cpu_seconds, pids)) - cpu
         growth = [probes.memory_mib(pid)[1] - was for pid, was in zip(pids, before, strict=True)]
-        restarted(cluster)
+        restart_all(cluster)
         lines = warm["lines"] + done["lines"]
         # The warm-up's lines are the same as the first of the load.
         stored = require_read_back(port, TOPIC, lines, lines, all_differ=False)

@@ -1,4 +1,4 @@
-"""Protocol of node processes under measurement: one line of JSON on stdin for each command, one for its answer.
+"""Protocol of node processes under measurement: each command and each answer is one line of JSON.
 
     ["load", {"seconds": 4}]  →  {"answer": {…}}          in their order; other lines of a node have another key
 
@@ -15,14 +15,14 @@ from typing import Any
 
 import uvloop
 
-from bench.syncs import SyncCount, counted_syncs
+from bench.syncs import SyncCount, count_syncs
 from raftlog.runtime.heap import Collections
 
 _STALL_POLL_S = 0.005
 
 
-class Stalls:
-    """Largest delay of a timer of the loop: the longest time that the loop was held."""
+class StallTimer:
+    """Timer that measures the longest time for which the event loop was held."""
 
     def __init__(self) -> None:
         self._longest_s = 0.0
@@ -30,25 +30,25 @@ class Stalls:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, time.monotonic())
+        self._timer = loop.call_later(_STALL_POLL_S, self._poll, loop, time.monotonic())
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
+    def _poll(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
         now = time.monotonic()
         self._longest_s = max(self._longest_s, now - began - _STALL_POLL_S)
-        self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, now)
+        self._timer = loop.call_later(_STALL_POLL_S, self._poll, loop, now)
 
     def take_longest_s(self) -> float:
-        """Return the longest stall since the last call."""
+        """Return the longest stall since the last call, in seconds."""
         longest, self._longest_s = self._longest_s, 0.0
         return longest
 
 
 def process_costs() -> dict[str, float]:
-    """Return CPU seconds so far, resident memory and open files of this process."""
+    """Return the CPU seconds so far, resident memory, and open files of this process."""
     times = os.times()
     resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
     return {
@@ -66,7 +66,7 @@ async def _serve(make: Callable[[SyncCount], Any]) -> None:
     reader = asyncio.StreamReader(limit=1 << 20)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     Collections().begin()
-    with counted_syncs() as syncs:
+    with count_syncs() as syncs:
         commands = make(syncs)
         while line := await reader.readline():
             name, arguments = json.loads(line)
@@ -74,5 +74,5 @@ async def _serve(make: Callable[[SyncCount], Any]) -> None:
 
 
 def run(make: Callable[[SyncCount], Any]) -> None:
-    """Execute the commands of stdin until it ends; `make` gets the count of this process's syncs."""
+    """Execute commands from stdin until its end; `make(syncs)` returns the object with the commands."""
     uvloop.run(_serve(make))

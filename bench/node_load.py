@@ -1,4 +1,4 @@
-"""Load by tasks in a node's own process: each writes one value after another and waits for it."""
+"""Load by tasks in a node's process; each task writes one value after another and waits for each."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ Write = Callable[[int, bytes], Awaitable[object]]
 
 
 def value(prefix: bytes, number: int, size: int) -> bytes:
-    """Return a value that no other write has."""
+    """Return a value that no other write uses."""
     return (prefix + b"%010d/" % number).ljust(size, b"x")
 
 
 class Load:
-    """Load on a node. `number` distinguishes its values from those of other loads, on this node and on others."""
+    """Load on a node; `number` distinguishes its values from those of other loads, also on other nodes."""
 
     def __init__(self, in_flight: int, seconds: float, number: int, syncs: SyncCount) -> None:
         self._in_flight, self._number, self._syncs = in_flight, number, syncs
@@ -28,7 +28,7 @@ class Load:
         self._latencies: list[float] = []
 
     async def run(self, write: Write, size: int) -> dict[str, float]:
-        """Return the figures, once all writers are done."""
+        """Run all writers for the given time, and return the figures."""
         begin, cpu, synced = time.perf_counter(), time.process_time(), self._syncs.total
         self._until = begin + self._seconds
         await asyncio.gather(*(self._write(write, writer, size) for writer in range(self._in_flight)))

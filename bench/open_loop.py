@@ -1,4 +1,4 @@
-"""Writes offered at a fixed rate over HTTP, with any outcome: `raftlog.loadgen`, with every latency kept.
+"""Load at a fixed rate over HTTP, by `raftlog.loadgen`, with the latency of every write.
 
     latency = end of the answer − the moment at which the write was due
 
@@ -15,7 +15,7 @@ _ANSWER_S_MAX = 10.0
 
 
 class _KeyedWork(Work):
-    """Records with a key, one of so many in turn."""
+    """Records with keys, `keys` different ones in turn."""
 
     def __init__(self, plan: LoadPlan, place: LoadTarget, keys: int) -> None:
         super().__init__(plan, place)
@@ -29,10 +29,10 @@ class _KeyedWork(Work):
 def offer(
     ports: list[int], topic: str, per_s: int, seconds: float, with_samples: bool = False, keys: int = 0
 ) -> dict[str, float | list[tuple[float, float]]]:
-    """Offer single records of 100 bytes, all different, to partition 0 of a topic, in turn to these brokers.
+    """Offer single records of 100 bytes, all different, to partition 0 of a topic, through these brokers in turn.
 
-    With `keys` they have a key, one of so many. Latencies are those of what succeeded. `samples` are, if wanted, for
-    each of them when it was due (`time.perf_counter`) and its latency, in seconds.
+    With `keys` each record has one of that many keys in turn. Latencies are those of successful writes. If wanted,
+    `samples` has for each of these its due time (`time.perf_counter`) and its latency, in seconds.
     """
     plan = LoadPlan(
         mode=LoadMode.OPEN,

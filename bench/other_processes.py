@@ -1,4 +1,4 @@
-"""Share of the machine that other programs took while a measure ran: figures from a busy machine mean little."""
+"""Share of the machine that other programs used during a measure; figures from a busy machine are unreliable."""
 
 import os
 import time
@@ -11,7 +11,7 @@ _FIELDS = 8
 
 
 class OtherPrograms:
-    """Counter that starts when it is created. All processes of the measure must be waited for before the reading."""
+    """Counter from its creation on; all processes of the measure must have been waited for before the reading."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -19,7 +19,7 @@ class OtherPrograms:
         self._own_s = _own_seconds()
 
     def share(self) -> float:
-        """Return CPU time of others (steal by the host included) over that of all cores, 0 … 1."""
+        """Return the share of all cores' CPU time that others used, 0 … 1; includes steal by the host."""
         elapsed = (time.monotonic() - self._begin) * (os.cpu_count() or 1)
         others = _busy_seconds() - self._busy_s - (_own_seconds() - self._own_s)
         return min(1.0, max(0.0, others / elapsed))
@@ -31,6 +31,6 @@ def _busy_seconds() -> float:
 
 
 def _own_seconds() -> float:
-    """Return the CPU seconds of this process and all its descendants that were waited for."""
+    """Return the CPU seconds of this process and of all its ended descendants that were waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

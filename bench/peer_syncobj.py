@@ -1,4 +1,4 @@
-"""One process of a pysyncobj cluster: a replicated list whose appends are counted, with the library's journal on.
+"""Process of a pysyncobj cluster: a replicated list whose appends are counted, with the library's journal enabled.
 
 `python -m bench.peer_syncobj OWN JOURNAL BATCHED OTHER…` reads commands as lines of JSON and answers likewise:
 
@@ -23,7 +23,7 @@ _ANSWER_S_MAX = 20.0
 
 
 class ReplicatedList(SyncObj):  # type: ignore[misc]  # the library has no annotations
-    """Counterpart of a log in PySyncObj: a list to append to."""
+    """List in PySyncObj to which values are appended, as to a log."""
 
     def __init__(self, own: str, others: list[str], journal: str, *, is_batched: bool) -> None:
         # No compaction in a run of seconds: its pauses are not the subject.
@@ -40,7 +40,7 @@ class ReplicatedList(SyncObj):  # type: ignore[misc]  # the library has no annot
 
 
 class Load:
-    """A closed loop on the process that leads: the library has no clients, so this is the shortest way there is."""
+    """Closed-loop load in the leader's process, because the library has no clients."""
 
     def __init__(self, target: ReplicatedList) -> None:
         self._target = target
@@ -72,9 +72,9 @@ class Load:
         self._sent += 1
         self._under_way += 1
         value = f"{self._sent:0{VALUE_BYTES}d}".encode()
-        self._target.append(value, callback=lambda _, why: self._ended(since, why))
+        self._target.append(value, callback=lambda _, why: self._on_append(since, why))
 
-    def _ended(self, since: float, why: int) -> None:
+    def _on_append(self, since: float, why: int) -> None:
         now = time.perf_counter()
         with self._lock:
             self._under_way -= 1

@@ -1,4 +1,4 @@
-"""Comparison of raftlog and other programs, in one run on one machine: single records to one replicated log.
+"""Comparison of raftlog with other programs on one machine in one run: single records to one replicated log.
 
 Three processes, everything on disk as each ships it, 64 operations in flight at the leader. A further peer is one
 more row of `PEERS`: a name, its guarantee, and a function that runs the load in an empty directory."""
@@ -32,7 +32,7 @@ PeerResult = dict[str, float]
 
 
 class Peer(NamedTuple):
-    """`promise` is the meaning of an answer there."""
+    """Program of the comparison; `promise` describes the durability of its answers."""
 
     key: str
     name: str
@@ -44,7 +44,7 @@ class Peer(NamedTuple):
 
 
 def load_raftlog(bootstrap: list[str]) -> PeerResult:
-    """Load raftlog from a process of its own, as every client is."""
+    """Load raftlog from a child process, as clients have processes of their own."""
     plan = LoadPlan(mode=LoadMode.CLOSED, seconds=SECONDS, mix=Mix.parse("send"), clients=1, in_flight=IN_FLIGHT)
     result = run_session(plan, bootstrap, None, 1, _NODES, warm_s=_WARM_S)
     require(result.succeeded == result.offered, f"raftlog: {dict(result.reasons)}")
@@ -60,13 +60,15 @@ def run_raftlog(directory: Path) -> PeerResult:
 
 
 class _SyncObjProcess:
+    """Process of a pysyncobj cluster, with its commands."""
+
     def __init__(self, directory: Path, own: str, others: list[str], batching: str) -> None:
         journal = str(directory / own.replace(":", "-"))
         command = [sys.executable, "-m", "bench.peer_syncobj", own, journal, batching, *others]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def do(self, name: str, **arguments: Any) -> Any:
-        """Send one command, and return its answer."""
+        """Send one command and return its answer."""
         assert self._process.stdin is not None, "a child without stdin"
         assert self._process.stdout is not None, "a child without stdout"
         self._process.stdin.write(json.dumps([name, arguments]) + "\n")

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bench.flushes import counts_flushes
+from bench.flushes import has_flush_count
 from bench.samples import percentile
 
 _PACKAGES = (
@@ -33,7 +33,7 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def machine(data_dir: Path) -> dict[str, Any]:
-    """Return facts that figures depend on."""
+    """Return facts about the machine that affect figures."""
     return {
         "cpu_model": _field(Path("/proc/cpuinfo"), "model name"),
         "cores": len(os.sched_getaffinity(0)),
@@ -45,7 +45,7 @@ def machine(data_dir: Path) -> dict[str, Any]:
         "wrk": _wrk_version(),
         "filesystem": filesystem(data_dir),
         "fdatasync": fdatasync_probe(data_dir),
-        "device_counts_flushes": counts_flushes(data_dir),
+        "device_counts_flushes": has_flush_count(data_dir),
         "python_mloops_per_s": cpu_probe(),
         "load_average": os.getloadavg()[0],
     }
@@ -59,7 +59,7 @@ def python_build() -> str:
 
 
 def fdatasync_probe(data_dir: Path) -> dict[str, float]:
-    """Return the milliseconds for 4 KiB appended to a growing file and synced."""
+    """Return the milliseconds of an append of 4 KiB to a growing file with its sync."""
     took = []
     with tempfile.TemporaryFile(dir=data_dir) as file:
         block = os.urandom(4096)
@@ -73,7 +73,7 @@ def fdatasync_probe(data_dir: Path) -> dict[str, float]:
 
 
 def cpu_probe() -> float:
-    """Return the turns per second of a small pure-Python loop in millions, the best of five."""
+    """Return the speed of a small pure-Python loop in millions of turns per second, the best of five runs."""
     best = float("inf")
     for _ in range(5):
         total = 0
@@ -85,7 +85,7 @@ def cpu_probe() -> float:
 
 
 def filesystem(path: Path) -> str:
-    """Type of the file system that `path` lies on."""
+    """Return the type of the file system of a path."""
     resolved, found = str(path.resolve()), ("", "unknown")
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mount_point, kind, *_ = line.split()
@@ -96,7 +96,7 @@ def filesystem(path: Path) -> str:
 
 
 def commit() -> dict[str, Any]:
-    """Return the commit that is checked out and whether tracked files differ from it; empty without git."""
+    """Return the commit of the checkout, and whether tracked files differ from it; empty without git."""
     try:
         head = _output_of("git", "rev-parse", "HEAD")
         changed = bool(_output_of("git", "status", "--porcelain"))
@@ -106,7 +106,7 @@ def commit() -> dict[str, Any]:
 
 
 def memory_mib(pid: int) -> tuple[float, float]:
-    """Return the resident memory of a process now, and its maximum so far (VmRSS, VmHWM)."""
+    """Return the present and the maximum resident memory of a process (VmRSS, VmHWM)."""
     status = Path(f"/proc/{pid}/status")
     return tuple(int(_field(status, name).split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
 
@@ -117,7 +117,7 @@ def open_files(pid: int) -> int:
 
 
 def cpu_seconds(pid: int, *, with_children: bool = False) -> float:
-    """Return user and system time of a process, and those of its children that it has waited for."""
+    """Return user and system time of a process, with that of its ended children if `with_children`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if with_children else 13])) / _CLOCK_TICKS
 

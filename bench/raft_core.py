@@ -1,4 +1,4 @@
-"""Raft core in isolation: three replicas of each group in one process, logs in memory, messages passed by reference.
+"""Measures of the Raft core alone: three replicas per group in one process, with logs and messages in memory.
 
 Nothing is written or sent: a Ready's entries are durable as soon as they are handed over. So the figures are the cost
 of the protocol in Python, and a bound for everything built upon it. Times are CPU times of the process."""
@@ -29,7 +29,7 @@ _TICKS = 40
 
 
 class Group:
-    """Raft group of three replicas with the simplest driver."""
+    """Raft group of three replicas with a minimal driver."""
 
     def __init__(self, seed: int, settings: RaftSettings) -> None:
         restart = Restart(HardState(Term(0), None), (Configuration(Index(0), MEMBERS),))
@@ -39,7 +39,7 @@ class Group:
         }
 
     def work(self) -> None:
-        """Work until nothing is left to do; one Ready of one replica at a time, in turn."""
+        """Process Readys, one of each replica in turn, until there are none."""
         dirty = deque(self.cores)
         while dirty:
             me = dirty.popleft()
@@ -89,8 +89,8 @@ class Group:
         return any(core.has_own_term_commit for core in self.cores.values())
 
 
-def commit(per_ready: int, rounds: int) -> dict[str, float]:
-    """Return the entries committed and applied on all three replicas; in a child."""
+def measure_commits(per_ready: int, rounds: int) -> dict[str, float]:
+    """Measure commits that all three replicas apply; in a child process."""
     group = Group(0, RaftSettings())
     leader = group.elect(HERE)
     before = leader.committed_index
@@ -104,10 +104,10 @@ def commit(per_ready: int, rounds: int) -> dict[str, float]:
     return {"entries_per_s": per_ready * rounds / elapsed, "applied": applied - before, "proposed": per_ready * rounds}
 
 
-def tick(groups: int, led_here: bool) -> dict[str, float]:
-    """Measure ticks of so many active replicas of one process, and their Readys; in a child.
+def measure_ticks(groups: int, led_here: bool) -> dict[str, float]:
+    """Measure ticks of `groups` active replicas of one process, and their Readys; in a child process.
 
-    The other two replicas of each Raft group run outside of the time that is taken."""
+    The work of the other two replicas of each Raft group is not measured."""
     everyone = [Group(number, RaftSettings()) for number in range(groups)]
     for group in everyone:
         group.elect(HERE if led_here else MEMBERS[1])
@@ -130,8 +130,8 @@ def tick(groups: int, led_here: bool) -> dict[str, float]:
     return {"median_ms": statistics.median(times), "worst_ms": max(times), "led": led, "messages": heartbeats}
 
 
-def wake(groups: int) -> dict[str, float]:
-    """Crash the process that leads quiesced Raft groups; wait for a leader with a commit in each; in a child."""
+def measure_wake(groups: int) -> dict[str, float]:
+    """Crash the leader of quiesced Raft groups, and wait until each has a new leader; in a child process."""
     everyone = [Group(number, RaftSettings(quiesce_after_ticks=2)) for number in range(groups)]
     for group in everyone:
         group.elect(HERE)
@@ -154,16 +154,16 @@ def wake(groups: int) -> dict[str, float]:
 
 
 def run_commit(workspace: Workspace) -> Values:
-    alone = run_in_child(commit, per_ready=1, rounds=_ROUNDS)
-    done = run_in_child(commit, per_ready=PROPOSALS_PER_READY, rounds=_ROUNDS)
+    alone = run_in_child(measure_commits, per_ready=1, rounds=_ROUNDS)
+    done = run_in_child(measure_commits, per_ready=PROPOSALS_PER_READY, rounds=_ROUNDS)
     for values in (alone, done):
         require(values["applied"] == values["proposed"], f"{values['proposed']} proposed, {values['applied']} applied")
     return {**done, "single_per_s": alone["entries_per_s"]}
 
 
 def run_tick(workspace: Workspace) -> Values:
-    leaders = run_in_child(tick, groups=GROUPS_ACTIVE, led_here=True)
-    followers = run_in_child(tick, groups=GROUPS_ACTIVE, led_here=False)
+    leaders = run_in_child(measure_ticks, groups=GROUPS_ACTIVE, led_here=True)
+    followers = run_in_child(measure_ticks, groups=GROUPS_ACTIVE, led_here=False)
     require(leaders["led"] == GROUPS_ACTIVE, f"{leaders['led']} of {GROUPS_ACTIVE} groups are led here")
     require(followers["led"] == 0, f"{followers['led']} groups are led here")
     expected = 2 * GROUPS_ACTIVE * _TICKS // RaftSettings().heartbeat_ticks
@@ -172,7 +172,7 @@ def run_tick(workspace: Workspace) -> Values:
 
 
 def run_wake(workspace: Workspace) -> Values:
-    return run_in_child(wake, groups=GROUPS_QUIESCED)
+    return run_in_child(measure_wake, groups=GROUPS_QUIESCED)
 
 
 MEASURES = (

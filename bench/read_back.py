@@ -1,4 +1,4 @@
-"""Read-back of records that were acknowledged over HTTP, after the brokers were killed and restarted.
+"""Read-back of records that were acknowledged over HTTP, after a kill and restart of the brokers.
 
 The recovered records are fetched as stored batches and checked here, in a child: every CRC, every offset, and no value
 twice."""
@@ -19,7 +19,7 @@ _VALUES_COMPARED_MAX = 300_000
 
 
 def inspect(port: int, topic: str, partitions: int, compared_max: int) -> dict[str, int]:
-    """Read a topic from its beginning to its end; in a child."""
+    """Read a whole topic and return counts of its records; in a child process."""
     stored, values, different, unsound = 0, 0, set(), 0
     for partition in range(partitions):
         end = 0
@@ -36,7 +36,7 @@ def inspect(port: int, topic: str, partitions: int, compared_max: int) -> dict[s
 
 
 def _batches(port: int, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield all batches of a partition, from the first offset to the broker's end offset."""
+    """Yield all batches of a partition up to its end offset."""
     connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
     end = int(json.loads(_get(connection, f"{path}/offsets", "application/json"))["end_offset"])
     offset = 0
@@ -59,7 +59,7 @@ def _get(connection: http.client.HTTPConnection, path: str, accept: str) -> byte
 def require_read_back(
     port: int, topic: str, acknowledged: int, sent: int, *, partitions: int = 1, all_differ: bool = True
 ) -> dict[str, float]:
-    """Raise `MeasureFailed` unless a broker gives out every acknowledged record once, and nothing that was not sent."""
+    """Raise `MeasureFailed` unless a broker returns every acknowledged record once, and only sent records."""
     found = run_in_child(inspect, port=port, topic=topic, partitions=partitions, compared_max=_VALUES_COMPARED_MAX)
     stored = found["stored"]
     require(stored >= acknowledged, f"{acknowledged} records were acknowledged, {stored} are stored")
@@ -73,7 +73,7 @@ def require_read_back(
 def require_stored(
     service: Service, topic: str, requests: int, records_per_request: int, *, all_differ: bool = True
 ) -> dict[str, float]:
-    """Kill a broker, start it again, and raise `MeasureFailed` unless the topic holds every acknowledged record, once.
+    """Kill and restart a broker; raise `MeasureFailed` unless it stores every acknowledged record once.
 
     Requests that were in flight when the load ended may be stored too: at most one for each connection.
     """

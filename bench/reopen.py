@@ -1,4 +1,4 @@
-"""Reopening of a log after a crash of its writer, and the findings of the scrub below the last checkpoint.
+"""Measures of opening a log after a crash of its writer, and of the scrub below the last checkpoint.
 
 The worst case is measured: the writer is killed when it has acknowledged nearly as much since the last checkpoint as
 one checkpoint spans, so recovery has the most to read."""
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 
 def write_endlessly(path: str) -> dict[str, int]:
-    """Append batches of 16 KiB, 1 MiB a sync, and report the acknowledged ones after each append; in a child."""
+    """Append batches of 16 KiB, 1 MiB per sync, and print the acknowledged end after each; in a child process."""
     pool = [b"".join(batches(_BATCHES_PER_APPEND, _BATCH_RECORDS)) for _ in range(_DIFFERENT_APPENDS)]
     with raftlog.Log.open(path) as log:
         for number in itertools.count():
@@ -52,7 +52,7 @@ def write_endlessly(path: str) -> dict[str, int]:
 
 
 def reopen(path: str) -> dict[str, float]:
-    """Time one opening, then show that the log works; in a child."""
+    """Measure the time to open the log, and check that it accepts an append; in a child process."""
     begin = time.perf_counter()
     log = raftlog.Log.open(path, create=False)
     seconds = time.perf_counter() - begin
@@ -72,7 +72,7 @@ def reopen(path: str) -> dict[str, float]:
 
 
 def scrub(path: str) -> dict[str, float | str]:
-    """Open a log with a flipped bit below its checkpoint, and scrub until damage is found; in a child."""
+    """Open a log with a flipped bit below its checkpoint, and scrub until it is found; in a child process."""
     disk = RealDisk(lambda job: job())
     begin = time.perf_counter()
     log = LoneLog.open(disk, path, LogConfig(), clock=lambda: time.time_ns() // 1_000_000, create=False)
@@ -93,7 +93,7 @@ def scrub(path: str) -> dict[str, float | str]:
 
 
 def kill_writer(path: Path, size: int) -> int:
-    """Write until `size` and a checkpoint past it, and on; SIGKILL. Returns the end offset that was acknowledged."""
+    """Write past `size` bytes and a later checkpoint, then kill the writer; return the acknowledged end offset."""
     with subprocess.Popen(
         command_for(write_endlessly), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as writer:
@@ -102,12 +102,12 @@ def kill_writer(path: Path, size: int) -> int:
         try:
             writer.stdin.write(json.dumps({"path": str(path)}))
             writer.stdin.close()
-            return _acknowledged(writer.stdout, path, size)
+            return _wait_for_size(writer.stdout, path, size)
         finally:
             writer.kill()
 
 
-def _acknowledged(lines: IO[str], path: Path, size: int) -> int:
+def _wait_for_size(lines: IO[str], path: Path, size: int) -> int:
     checkpoint = path / ".raftlog" / "checkpoint"
     at_size: bytes | None = None
     kill_at: int | None = None
@@ -127,7 +127,7 @@ def _acknowledged(lines: IO[str], path: Path, size: int) -> int:
 
 
 def flip_bit(segment: Path) -> Batch:
-    """Flip one bit in the middle of the batch that lies a third into the file; returns that batch.
+    """Flip a bit in the middle of the batch at a third of the file; return that batch.
 
     The batch is found by walking the file's batch lengths here, without the code that is to find the flip.
     """
@@ -159,7 +159,7 @@ def run(workspace: Workspace) -> Values:
             _check_reopened(opened, acknowledged, size)
             values |= {f"{key}_{name}": value for key, value in opened.items()}
             if size == max(SIZES.values()):
-                values |= _scrubbed(path)
+                values |= _measure_scrub(path)
     values["growth"] = float(values["seconds_1_gib"]) / float(values["seconds_256_mib"])
     return values
 
@@ -171,7 +171,7 @@ def _check_reopened(opened: Values, acknowledged: int, size: int) -> None:
     require(float(opened["size_bytes"]) >= size, f"the log has only {opened['size_bytes']} bytes")
 
 
-def _scrubbed(path: Path) -> dict[str, float | str]:
+def _measure_scrub(path: Path) -> dict[str, float | str]:
     segment = min(path.glob("*.log"))
     flipped = flip_bit(segment)
     found = run_in_child(scrub, path=str(path))

@@ -1,4 +1,4 @@
-"""Repair of one corrupt byte in a large partition at its leader while clients write: time until the replica is sound.
+"""Measure of the repair of a corrupt byte in a large partition at its leader, while clients write.
 
     found (its log line "replica_quarantined") → sound (its log line "replica_repaired"), by the broker's own clock
 
@@ -34,8 +34,8 @@ _WHOLE_S_MAX = 60.0
 _POLL_S = 0.02
 
 
-def _flip(node: ClusterNode, share: float) -> int:
-    """Flip a bit in a batch about so far into the partition's first segment; the batch's offset."""
+def _flip_bit(node: ClusterNode, share: float) -> int:
+    """Flip a bit in the batch at `share` of the partition's first segment; return the batch's offset."""
     file = sorted((Path(node.data_dir) / TOPIC / "0").glob("*.log"))[0]
     with file.open("r+b", buffering=0) as opened:
         position, target = 0, int(file.stat().st_size * share)
@@ -51,7 +51,7 @@ def _flip(node: ClusterNode, share: float) -> int:
 
 
 def _read(port: int, offset: int) -> None:
-    """Read one batch as a client would: any replica that has it must serve it."""
+    """Read one batch as a client does; any replica that has it must return it."""
     connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
     path = f"/topics/{TOPIC}/partitions/0/records?offset={offset}&max_bytes=1&timeout=10000"
     connection.request("GET", path, headers={"Accept": BATCHES_TYPE})
@@ -62,7 +62,7 @@ def _read(port: int, offset: int) -> None:
     require(read_header(body).base_offset == offset, f"offset {offset} was answered with another batch")
 
 
-def _logged_at(node: ClusterNode, words: str, since: int) -> float | None:
+def _time_of_event(node: ClusterNode, words: str, since: int) -> float | None:
     for line in node.log_text()[since:].splitlines():
         if words in line:
             return datetime.fromisoformat(json.loads(line)["timestamp"]).timestamp()
@@ -74,20 +74,20 @@ def _damage_and_repair(cluster: Cluster, turn: int) -> tuple[float, float]:
     number = cluster.leader(TOPIC)
     node = cluster.nodes[number]
     since = len(node.log_text())
-    offset = _flip(node, (turn + 1) / (FLIPS + 1))
+    offset = _flip_bit(node, (turn + 1) / (FLIPS + 1))
     begin = time.perf_counter()
     _read(port_of(cluster, number), offset)
     until = begin + _WHOLE_S_MAX
-    while (whole_at := _logged_at(node, "replica_repaired", since)) is None:
+    while (whole_at := _time_of_event(node, "replica_repaired", since)) is None:
         require(time.perf_counter() < until, f"node {number} is not whole after {_WHOLE_S_MAX:g} s")
         time.sleep(_POLL_S)
-    found_at = _logged_at(node, "replica_quarantined", since)
+    found_at = _time_of_event(node, "replica_quarantined", since)
     assert found_at is not None, "it was repaired, so it was quarantined"
     return begin, whole_at - found_at
 
 
 def run(workspace: Workspace) -> Values:
-    """Fill it; quiet; then flip after flip under the same load."""
+    """Fill the partition, measure it quiet, then with repeated flips under the same load."""
     size_bytes = workspace.bulk_mib(MIB) << 20
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)

@@ -1,4 +1,4 @@
-"""Cost of replication: three node processes on one machine and disk, every write on a majority of disks first."""
+"""Measures of replication: three node processes on one disk, every write on a majority before its answer."""
 
 import time
 from statistics import median
@@ -17,13 +17,13 @@ GROUPS_STOPPED = 3_000
 IDLE_S = 10.0
 
 
-def _loaded(workspace: Workspace, loads: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Run loads on the leader one after another, and read everything back on it."""
+def _run_loads(workspace: Workspace, loads: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Run loads on the leader one after another, and read everything back from it."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create()
         leader = nodes.leader()
         warm = leader.do("load", mode="accumulated", in_flight=8, seconds=WARM_S, batch_bytes=0)
-        done = {name: _load(nodes, leader, load) for name, load in loads.items()}
+        done = {name: _run_load(nodes, leader, load) for name, load in loads.items()}
         operations = int(sum(each["operations"] for each in (warm, *done.values())))
         found = leader.do("verify")
         require(found["records"] == operations, f"{operations} acknowledged, {found['records']} stored")
@@ -31,7 +31,7 @@ def _loaded(workspace: Workspace, loads: dict[str, dict[str, Any]]) -> dict[str,
     return done
 
 
-def _load(nodes: Cluster, leader: NodeProcess, load: dict[str, Any]) -> dict[str, float]:
+def _run_load(nodes: Cluster, leader: NodeProcess, load: dict[str, Any]) -> dict[str, float]:
     before = {number: node.do("costs")["cpu_s"] for number, node in nodes.nodes.items()}
     begin = time.perf_counter()
     done = leader.do("load", **{"seconds": SECONDS, "batch_bytes": 100, **load})
@@ -50,29 +50,29 @@ def run_records(workspace: Workspace) -> Values:
         "a256": {"mode": "alone", "in_flight": 256},
         "f1": {"mode": "alone", "in_flight": 1, "seconds": 1.0},
     }
-    done = _loaded(workspace, loads)
+    done = _run_loads(workspace, loads)
     return {f"{name}_{key}": value for name, values in done.items() for key, value in values.items()}
 
 
 def run_batches(workspace: Workspace) -> Values:
     load = {"mode": "alone", "in_flight": BATCHES_IN_FLIGHT, "batch_bytes": BATCH_BYTES}
-    return _loaded(workspace, {"batches": load})["batches"]
+    return _run_loads(workspace, {"batches": load})["batches"]
 
 
 def run_kills(workspace: Workspace) -> Values:
-    """Kill the leader, again and again; each time from the kill to the first write that another one acknowledges."""
+    """Kill the leader repeatedly; measure the time until a new leader acknowledges a write."""
     gaps = []
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create()
         leader = nodes.leader()
         nodes.all("write_when_leading")
-        leader.first_ack()
+        leader.wait_for_first_ack()
         for _ in range(KILLS):
             time.sleep(WARM_S)
             killed_at = leader.kill()
             del nodes.nodes[leader.number]
             killed, leader = leader.number, nodes.leader()
-            gaps.append(leader.first_ack() - killed_at)
+            gaps.append(leader.wait_for_first_ack() - killed_at)
             nodes.start(killed)
             nodes.nodes[killed].do("write_when_leading")
     return {"seconds": median(gaps), "longest_s": max(gaps), "shortest_s": min(gaps)}
@@ -83,12 +83,12 @@ def run_groups(workspace: Workspace) -> Values:
     with workspace.directory() as directory, cluster(directory) as nodes:
         begin = time.perf_counter()
         made_s = nodes.create(GROUPS)
-        led = nodes.all("settled", groups=GROUPS, quiesced=False)
+        led = nodes.all("wait_until_settled", groups=GROUPS, quiesced=False)
         created_s = time.perf_counter() - begin
         require(sum(each["led"] for each in led) >= GROUPS, f"{led} groups are led")
         making = nodes.all("costs")
-        nodes.all("stop_watching")
-        nodes.all("settled", groups=GROUPS, quiesced=True)
+        nodes.all("stop_stall_timer")
+        nodes.all("wait_until_settled", groups=GROUPS, quiesced=True)
         before = nodes.all("costs")
         time.sleep(IDLE_S)
         after = nodes.all("costs")
@@ -104,23 +104,23 @@ def run_groups(workspace: Workspace) -> Values:
 
 
 def run_partitions(workspace: Workspace) -> Values:
-    """Kill the process that leads most of many quiesced Raft groups repeatedly: a third of them at least."""
+    """Repeatedly kill the process that leads most, at least a third, of many quiesced Raft groups."""
     gaps, opened, killed, files = [], [], [], 0.0
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create(GROUPS)
-        nodes.all("settled", groups=GROUPS, quiesced=False)
+        nodes.all("wait_until_settled", groups=GROUPS, quiesced=False)
         for _ in range(KILLS):
-            settled = nodes.all("settled", groups=GROUPS, quiesced=True)
+            settled = nodes.all("wait_until_settled", groups=GROUPS, quiesced=True)
             led = {number: each["led"] for number, each in zip(nodes.nodes, settled, strict=True)}
             victim = max(led, key=lambda number: led[number])
             killed.append(led[victim])
             killed_at = nodes.nodes.pop(victim).kill()
             nodes.all("write_everywhere")
-            gaps.append(max(nodes.first_writes(GROUPS).values()) - killed_at)
+            gaps.append(max(nodes.wait_for_first_writes(GROUPS).values()) - killed_at)
             files = max(files, *(each["files"] for each in nodes.all("costs")))
             nodes.start(victim)
             opened.append(nodes.opened_s[victim])
-            nodes.all("settled", groups=GROUPS, quiesced=False)
+            nodes.all("wait_until_settled", groups=GROUPS, quiesced=False)
     return {
         "seconds": median(gaps),
         "longest_s": max(gaps),
@@ -132,10 +132,10 @@ def run_partitions(workspace: Workspace) -> Values:
 
 
 def run_stop(workspace: Workspace) -> Values:
-    """Stop one of three processes with many Raft groups in an orderly way, and start it again."""
+    """Stop one of three processes with many Raft groups gracefully, and start it again."""
     with workspace.directory() as directory, cluster(directory) as nodes:
         created_s = nodes.create(GROUPS_STOPPED)
-        nodes.all("settled", groups=GROUPS_STOPPED, quiesced=False)
+        nodes.all("wait_until_settled", groups=GROUPS_STOPPED, quiesced=False)
         stopped_s = nodes.nodes[1].do("stop")["seconds"]
         nodes.nodes.pop(1).kill()
         nodes.start(1)

@@ -1,4 +1,4 @@
-"""Results as a table, as a file, and next to those of an earlier run."""
+"""Report of results: as a table, as a file, and beside those of an earlier run."""
 
 import json
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ Report = dict[str, Any]
 
 
 def report_of(outcomes: list[Outcome], machine: dict[str, Any], commit: dict[str, Any], runs: int) -> Report:
-    """Put everything together, ready for JSON."""
+    """Return the report as an object for JSON."""
     return {
         "format": FORMAT,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -29,7 +29,7 @@ def report_of(outcomes: list[Outcome], machine: dict[str, Any], commit: dict[str
 
 
 def write_report(report: Report, directory: Path) -> Path:
-    """Store a report under a name made of its date and commit."""
+    """Write a report to a file named by date and commit."""
     stamp = report["date"].replace(":", "").replace("+0000", "Z")
     path = directory / f"{stamp}-{report.get('commit', 'unknown')[:8]}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
@@ -37,7 +37,7 @@ def write_report(report: Report, directory: Path) -> Path:
 
 
 def read_report(path: Path) -> Report:
-    """Read a report; raise `ValueError` for a file that is not one."""
+    """Read a report; raises `ValueError` if the file is not one."""
     try:
         report: Report = json.loads(path.read_text())
         known = report["format"] == FORMAT
@@ -77,19 +77,21 @@ def print_report(console: Console, report: Report) -> None:
 
 def _row(measure: dict[str, Any], figure: dict[str, Any]) -> list[str]:
     verdict = {True: "[green]met[/]", False: "[red]NOT MET[/]", None: ""}[figure["is_met"]]
-    middle = number(figure["median"]) if figure["values"] else "not measured" if measure["not_measured"] else "failed"
-    every = " · ".join(number(value) for value in figure["values"])
-    return [f"  {figure['title']}", middle, _required(figure), figure["unit"], verdict, f"[dim]{every}[/]"]
+    middle = (
+        format_number(figure["median"]) if figure["values"] else "not measured" if measure["not_measured"] else "failed"
+    )
+    every = " · ".join(format_number(value) for value in figure["values"])
+    return [f"  {figure['title']}", middle, _describe_requirement(figure), figure["unit"], verdict, f"[dim]{every}[/]"]
 
 
-def _required(figure: dict[str, Any]) -> str:
+def _describe_requirement(figure: dict[str, Any]) -> str:
     if figure["at_least"] is not None:
-        return f"≥ {number(figure['at_least'])}"
-    return "" if figure["at_most"] is None else f"≤ {number(figure['at_most'])}"
+        return f"≥ {format_number(figure['at_least'])}"
+    return "" if figure["at_most"] is None else f"≤ {format_number(figure['at_most'])}"
 
 
-def number(value: float | None) -> str:
-    """Format a number with four significant digits, or whole with separators."""
+def format_number(value: float | None) -> str:
+    """Format a number with four significant digits, or as a whole number with separators."""
     if value is None:
         return ""
     if abs(value) >= 1000 or value == int(value):
@@ -121,7 +123,7 @@ def print_comparison(console: Console, old: Report, new: Report) -> None:
         for key, figure in measure["figures"].items():
             was, now = before.get(key, {}).get("median"), figure["median"]
             ratio = f"{now / was:.2f}" if was and now is not None else ""
-            table.add_row(f"{name}: {figure['title']}", number(was), number(now), ratio, figure["unit"])
+            table.add_row(f"{name}: {figure['title']}", format_number(was), format_number(now), ratio, figure["unit"])
     console.print(table)
     for title, probe in (("CPU probe", "python_mloops_per_s"), ("load average before", "load_average")):
         console.print(f"{title}: {old['machine'][probe]:.2f} → {new['machine'][probe]:.2f}", highlight=False)

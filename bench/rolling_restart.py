@@ -1,4 +1,4 @@
-"""Effects on clients that write while all brokers of a cluster are restarted, one after another."""
+"""Measure of a rolling restart of a cluster, by its effects on clients that write."""
 
 import asyncio
 import json
@@ -24,20 +24,20 @@ QUIET_S = 3.0
 ROLLING_S_MAX = 180.0
 
 
-async def _under_load(directory: Path, addresses: list[str]) -> tuple[SteadyReport, list[dict[str, Any]]]:
-    """Run the load before, during and after the restart; return its report and the output of the command."""
+async def _run_with_load(directory: Path, addresses: list[str]) -> tuple[SteadyReport, list[dict[str, Any]]]:
+    """Run the load before, during and after the restart; return its report and the command's output."""
     async with BrokerClient(addresses) as client:
         await client.create_topic(TOPIC, PARTITIONS, len(addresses))
     places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     load = SteadyLoad(addresses, places, writers=WRITERS, interval_s=INTERVAL_S, deadline_s=DEADLINE_S)
     async with load:
         await asyncio.sleep(QUIET_S)
-        steps = await _roll(directory)
+        steps = await _run_rolling_restart(directory)
         await asyncio.sleep(QUIET_S)
     return load.report(), steps
 
 
-async def _roll(directory: Path) -> list[dict[str, Any]]:
+async def _run_rolling_restart(directory: Path) -> list[dict[str, Any]]:
     command = [
         sys.executable,
         "-m",
@@ -68,7 +68,7 @@ def run(workspace: Workspace) -> Values:
         line = process.stdout.readline()
         require(bool(line), "raftlog dev ended")
         nodes = json.loads(line)["nodes"]
-        report, steps = asyncio.run(_under_load(directory / "dev", [node["http"] for node in nodes]))
+        report, steps = asyncio.run(_run_with_load(directory / "dev", [node["http"] for node in nodes]))
         restarted = Counter(step["node_id"] for step in steps if step["event"] == "restarted")
         require(restarted == {node["node_id"]: 1 for node in nodes}, f"restarted were {dict(restarted)}")
         port = int(nodes[0]["http"].rpartition(":")[2])

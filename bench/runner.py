@@ -1,4 +1,4 @@
-"""Runner of measures, several times within a time limit, and their outcomes."""
+"""Runner of measures, each several times within a time limit, and their outcomes."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ OTHERS_KEY = "other_programs_cpu_share"
 
 @dataclass(slots=True)
 class Outcome:
-    """Runs of one measure. Either every run has its values, or `failures` or `skipped` have the reason."""
+    """Runs of one measure: each run has its values, or `failures` or `skipped` has the reason."""
 
     measure: Measure
     runs: list[Values] = field(default_factory=list)
@@ -26,16 +26,16 @@ class Outcome:
     skipped: str = ""
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the figure's value of each run that succeeded."""
+        """Return the values of a figure in successful runs."""
         return [float(run[figure.key]) for run in self.runs]
 
     def median(self, figure: Figure) -> float | None:
-        """Return the figure's median; `None` when no run succeeded."""
+        """Return the median of a figure; `None` without a successful run."""
         values = self.values(figure)
         return median(values) if values else None
 
     def is_met(self, figure: Figure) -> bool | None:
-        """Return whether the median reaches the requirement; a failed run never does.
+        """Return whether the median meets the requirement; false after a failed run.
 
         `None`: not required, or not measured."""
         if self.failures and figure.required:
@@ -44,7 +44,7 @@ class Outcome:
         return None if middle is None else figure.is_met(middle)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all results."""
+        """Return all results as an object for JSON."""
         return {
             "title": self.measure.title,
             "method": self.measure.method,
@@ -74,7 +74,7 @@ def _show_stage(show: Callable[[str], None], run: str, stage: str) -> None:
 
 
 def run_all(measures: list[Measure], runs: int, workspace: Workspace, show: Callable[[str], None]) -> Iterator[Outcome]:
-    """Run each measure `runs` times; yield its outcome when it is done. `show` is called before each run."""
+    """Run each measure `runs` times, and yield its outcome; `show` is called before each run."""
     until = time.monotonic() + SECONDS_MAX
     for measure in measures:
         outcome = Outcome(measure)

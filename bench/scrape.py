@@ -1,4 +1,4 @@
-"""Cost of monitoring: a scrape of a broker with thousands of partitions, and one latency that is counted."""
+"""Measures of monitoring: a scrape of a broker with thousands of partitions, and the count of one latency."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ _OBSERVED = 200_000
 
 
 def scrape(data_dir: str) -> dict[str, Any]:
-    """Make the partitions, then scrape some times; in a child."""
+    """Create the partitions, then scrape several times; in a child process."""
     return asyncio.run(_scrape(data_dir))
 
 
@@ -37,19 +37,19 @@ async def _scrape(data_dir: str) -> dict[str, Any]:
     await metrics.render()
     gc.collect()
     gc.disable()
-    scrapes = [await _one(metrics) for _ in range(_SCRAPES)]
+    scrapes = [await _measure_scrape(metrics) for _ in range(_SCRAPES)]
     gc.enable()
     await broker.close()
     return {
         "cpu_ms": median(cpu for cpu, _, _ in scrapes) * 1_000,
         "turn_ms": median(turn for _, turn, _ in scrapes) * 1_000,
         "series": scrapes[-1][2],
-        "observe_us": _observe_s() * 1e6,
+        "observe_us": _time_observation() * 1e6,
     }
 
 
-async def _one(metrics: Metrics) -> tuple[float, float, int]:
-    """Return the CPU seconds of a scrape, those of the longest turn of the loop meanwhile, and the number of series."""
+async def _measure_scrape(metrics: Metrics) -> tuple[float, float, int]:
+    """Return the CPU seconds of a scrape, those of its longest loop turn, and the number of series."""
     longest = 0.0
     before = last = time.thread_time()
     rendering = asyncio.ensure_future(metrics.render())
@@ -62,7 +62,7 @@ async def _one(metrics: Metrics) -> tuple[float, float, int]:
     return last - before, longest, series
 
 
-def _observe_s() -> float:
+def _time_observation() -> float:
     histogram, began = Histogram(), stopwatch()
     took = timeit.timeit(lambda: histogram.observe_since(began), number=_OBSERVED)
     assert sum(histogram.counts) == _OBSERVED, "an observation was not counted"

@@ -1,4 +1,4 @@
-"""Servers under measurement, each a real process, with a simple HTTP client."""
+"""Server processes under measurement, each with a simple HTTP client."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 
 
 class Service:
-    """A server that was started; `ready_s` is the time from its last start to its first 200."""
+    """Started server; `ready_s` is the time from its last start until its first answer 200."""
 
     ready_s: float
     process: "subprocess.Popen[bytes]"
@@ -33,7 +33,7 @@ class Service:
     def __init__(
         self, command: list[str], port: int, *, environment: Mapping[str, str] | None = None, place: Path | None = None
     ) -> None:
-        """Start a command; `environment` and `place`, its working directory, default to those of this process."""
+        """Start a command; `environment` and the working directory `place` default to those of this process."""
         self._command = command
         self.port = port
         self._environment = os.environ if environment is None else environment
@@ -42,7 +42,7 @@ class Service:
         self.start()
 
     def start(self) -> None:
-        """Start it, for the first time or again, and wait until it is ready."""
+        """Start the server, or start it again, and wait until it is ready."""
         environment = {name: value for name, value in self._environment.items() if not name.startswith("RAFTLOG_")}
         began_at = self._output.seek(0, os.SEEK_END)
         begin = time.perf_counter()
@@ -65,7 +65,7 @@ class Service:
         self.ready_s = time.perf_counter() - begin
 
     def close(self) -> None:
-        """Send SIGKILL, unless the process has ended; it cannot be started again."""
+        """Send SIGKILL unless the process has ended; the server cannot be started again."""
         self.kill()
         self._output.close()
 
@@ -84,7 +84,7 @@ class Service:
         self.process.wait()
 
     def stop(self) -> None:
-        """Send SIGTERM; raises `MeasureFailed` when the process does not end with exit code 0."""
+        """Send SIGTERM; raises `MeasureFailed` unless the process exits with code 0."""
         self.process.send_signal(signal.SIGTERM)
         try:
             code = self.process.wait(STOP_S_MAX)
@@ -96,7 +96,7 @@ class Service:
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> bytes:
-        """Send one request and return the body of a 2xx answer; raise `MeasureFailed` for every other."""
+        """Send one request and return the body of a 2xx answer; raises `MeasureFailed` for other answers."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=REQUEST_S_MAX)
         try:
             connection.request(method, path, body, headers or {})
@@ -123,7 +123,7 @@ class Service:
 
 @contextmanager
 def broker(data_dir: Path) -> Iterator[Service]:
-    """Run `raftlog serve` without Kafka on a free port; killed when the block ends, unless it was stopped."""
+    """Run `raftlog serve` without Kafka on a free port until the block ends; kill it unless it was stopped."""
     port = free_port()
     command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data_dir)]
     with closing(
@@ -134,21 +134,21 @@ def broker(data_dir: Path) -> Iterator[Service]:
 
 @contextmanager
 def echo_server() -> Iterator[Service]:
-    """Run aiohttp alone, with the answers of a broker."""
+    """Run aiohttp alone, with the same answers as a broker."""
     port = free_port()
     with closing(Service([sys.executable, "-m", "bench.echo_server", str(port)], port)) as service:
         yield service
 
 
 def free_port() -> int:
-    """Return a port without a listener at the moment."""
+    """Return a port that no process listens on now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def _is_ready(port: int) -> bool:
-    """Ask once over a bare socket, which costs the starting process next to nothing."""
+    """Return whether the server is ready, using a bare socket, which costs little CPU in this process."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:
             connection.sendall(f"GET {READY_PATH} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())

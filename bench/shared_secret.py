@@ -1,4 +1,4 @@
-"""Secret that the processes of one measurement share; they listen on loopback only, for as long as it lasts."""
+"""Cluster secret of the processes of one measurement, which listen only on loopback while it lasts."""
 
 from raftlog.cluster_secret import ClusterSecret
 

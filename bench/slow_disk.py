@@ -1,4 +1,4 @@
-"""Effect of one slow disk on three brokers: time without successful writes."""
+"""Measure of three brokers with one slow disk: time without successful writes."""
 
 import time
 
@@ -15,7 +15,7 @@ _SETTLE_S = 1.5
 
 
 def _gap(cluster: Cluster, clients: Clients, node: int) -> float:
-    """Return the longest time without a success after every sync of a broker has become slow."""
+    """Return the longest time without a success after the syncs of a broker became slow."""
     time.sleep(_SETTLE_S)
     slow_at = time.monotonic()
     with injected(cluster.nodes[node].pid, slow_syncs(SYNC_S)):

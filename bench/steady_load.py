@@ -1,4 +1,4 @@
-"""Clients that write every record: a write is retried until its deadline, after every error.
+"""Load of clients that retry each write after every error, until its deadline.
 
 Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements comes from the
 partition and not from the pace. A record whose attempt has an unknown outcome is sent again and may be stored twice;
@@ -23,7 +23,7 @@ REASONS_MAX: Final = 20
 
 
 class SteadyReport(NamedTuple):
-    """`written` + `failed` = records; `acknowledged` by place and offset. Times in seconds."""
+    """Report of the load: `written` + `failed` = records; `acknowledged` by place and offset; times in seconds."""
 
     written: int
     failed: int
@@ -47,7 +47,7 @@ class SteadyReport(NamedTuple):
 
 
 class SteadyLoad:
-    """`async with SteadyLoad(…) as load:` writes until the block ends; then `load.report()`."""
+    """Load that writes until its block ends: `async with SteadyLoad(…) as load:`, then `load.report()`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SteadyLoad:
         interval_s: float = 0.05,
         deadline_s: float = 5.0,
     ) -> None:
-        """Configure `writers` of each partition that write every `interval_s`, or as soon as the one before is done."""
+        """Configure `writers` per partition; each writes every `interval_s`, or after its last write has ended."""
         self._addresses, self._places = list(addresses), list(places)
         self._writers, self._interval_s, self._deadline_s = writers, interval_s, deadline_s
         self._loop = asyncio.get_running_loop()
@@ -95,8 +95,8 @@ class SteadyLoad:
     def written(self) -> int:
         return len(self._acknowledged)
 
-    async def more(self, count: int, within_s: float = 30.0) -> None:
-        """Wait until so many more are acknowledged; raise `TimeoutError`."""
+    async def wait_for_more(self, count: int, within_s: float = 30.0) -> None:
+        """Wait until `count` further writes are acknowledged; raises `TimeoutError`."""
         target = self.written + count
         async with asyncio.timeout(within_s):
             while self.written < target:
@@ -119,15 +119,15 @@ class SteadyLoad:
     async def _write(self, client: BrokerClient, place: TopicPartition) -> None:
         while not self._is_over.is_set():
             began = self._loop.time()
-            await self._one(client, place, began + self._deadline_s)
+            await self._write_one(client, place, began + self._deadline_s)
             now = self._loop.time()
             self._longest_s = max(self._longest_s, now - began)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, began + self._interval_s - now)):
                     await self._is_over.wait()
 
-    async def _one(self, client: BrokerClient, place: TopicPartition, until: float) -> None:
-        """Write one record, until it is acknowledged or its time is up."""
+    async def _write_one(self, client: BrokerClient, place: TopicPartition, until: float) -> None:
+        """Write one record with retries until it is acknowledged, or until the time `until`."""
         number = next(self._numbers)
         batch = build_batch([b"%d" % number])
         while (left_s := until - self._loop.time()) > 0:

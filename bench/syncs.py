@@ -1,4 +1,4 @@
-"""Count of this process's syncs, so that a figure for durable work can show that the work was durable."""
+"""Counter of this process's syncs, so that figures for durable work can be checked for durability."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ from raftlog.storage.syncs.aio_syncs import AioSyncs, Ended, Job
 
 
 class SyncCount:
-    """Number of `fdatasync` that returned without an error: calls from any thread, and syncs by Linux AIO."""
+    """Number of successful `fdatasync` calls of all threads, and of syncs by Linux AIO."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -22,11 +22,11 @@ class SyncCount:
 
 
 @contextmanager
-def counted_syncs() -> Iterator[SyncCount]:
-    """Count while the block runs. The calls go to the system as always."""
+def count_syncs() -> Iterator[SyncCount]:
+    """Count syncs while the block runs; they are still executed."""
     count, fdatasync, submit = SyncCount(), os.fdatasync, AioSyncs.submit
 
-    def call(descriptor: int) -> None:
+    def sync_and_count(descriptor: int) -> None:
         fdatasync(descriptor)
         count.add()
 
@@ -38,5 +38,5 @@ def counted_syncs() -> Iterator[SyncCount]:
 
         return submit(syncs, descriptor, end)
 
-    with patch.object(os, "fdatasync", call), patch.object(AioSyncs, "submit", submit_counted):
+    with patch.object(os, "fdatasync", sync_and_count), patch.object(AioSyncs, "submit", submit_counted):
         yield count

@@ -1,4 +1,4 @@
-"""Brokers of one tree: one alone, or three that form a cluster; started by flags that every release has."""
+"""Brokers of one tree, a single one or a cluster of three, started with flags that every release has."""
 
 import json
 import time
@@ -20,7 +20,7 @@ _POLL_S = 0.02
 
 @contextmanager
 def one_broker(tree: Tree, directory: Path) -> Iterator[Service]:
-    """Run a broker alone; it is killed when the block ends, unless it was stopped."""
+    """Run a single broker until the block ends, and kill it unless it was stopped."""
     port = free_port()
     command = tree.serve(directory / "data", port)
     with closing(Service(command, port, environment=tree.environment, place=tree.place)) as service:
@@ -28,7 +28,7 @@ def one_broker(tree: Tree, directory: Path) -> Iterator[Service]:
 
 
 class ThreeBrokers:
-    """A cluster of three. `ready_s` is the time from the fork of the first to the readiness of the last."""
+    """Cluster of three brokers; `ready_s` is the time from the first fork until the last one is ready."""
 
     ready_s: float
 
@@ -46,14 +46,14 @@ class ThreeBrokers:
         self._ports = http
         self._pool = ThreadPoolExecutor(len(NODES))
         self.services: dict[int, Service] = {}
-        self._start(self._launch)
+        self._start_all(self._launch)
 
     def _launch(self, node: int) -> None:
         self.services[node] = Service(
             self._commands[node], self._ports[node], environment=self._tree.environment, place=self._tree.place
         )
 
-    def _start(self, start: Any) -> None:
+    def _start_all(self, start: Any) -> None:
         begin = time.perf_counter()
         started = [self._pool.submit(start, node) for node in NODES]
         failures = [failure for each in started if (failure := each.exception()) is not None]
@@ -63,10 +63,10 @@ class ThreeBrokers:
         self.ready_s = time.perf_counter() - begin
 
     def restart(self) -> None:
-        """Kill all at once with SIGKILL, and start them again on their directories."""
+        """Kill all brokers at once with SIGKILL, and start them again on their directories."""
         for service in self.services.values():
             service.kill()
-        self._start(lambda node: self.services[node].start())
+        self._start_all(lambda node: self.services[node].start())
 
     def create_topic(self, name: str) -> None:
         """Create a topic of one partition with a replica on each broker."""
@@ -75,7 +75,7 @@ class ThreeBrokers:
         self.services[1].request("POST", "/v3/clusters/-/topics", json.dumps(body).encode(), headers)
 
     def leader(self, topic: str) -> Service:
-        """Wait until partition 0 has a leader, and return it."""
+        """Wait until partition 0 has a leader; return that broker."""
         until = time.monotonic() + _LEADER_S_MAX
         while time.monotonic() < until:
             found = json.loads(self.services[1].request("GET", f"/topics/{topic}"))
@@ -86,7 +86,7 @@ class ThreeBrokers:
         raise MeasureFailed(f"partition 0 of {topic} has no leader after {_LEADER_S_MAX:g} s")
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all three so far."""
+        """Return the CPU time that all three brokers have used."""
         return sum(probes.cpu_seconds(service.pid) for service in self.services.values())
 
     def close(self) -> None:
@@ -97,6 +97,6 @@ class ThreeBrokers:
 
 @contextmanager
 def three_brokers(tree: Tree, directory: Path) -> Iterator[ThreeBrokers]:
-    """Run a cluster of three brokers; it is killed when the block ends."""
+    """Run a cluster of three brokers until the block ends, and kill it."""
     with closing(ThreeBrokers(tree, directory)) as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""The paired part of the command line: open both trees, run the rounds, print and keep the report.
+"""Paired part of the command line: opens both trees, runs the rounds, prints and stores the report.
 
 Exit code 0 when every required figure is as good as tolerated, 1 when one is worse, failed or was not measured.
 """
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import probes
 from bench.measure import MeasureFailed, Workspace
-from bench.paired.report import is_acceptable, paired_report, print_paired, tolerance
+from bench.paired.report import describe_tolerance, is_acceptable, paired_report, print_paired
 from bench.paired.rounds import PairedMeasure, PairedOutcome, compare
 from bench.paired.trees import Tree
 from bench.report import write_report
@@ -50,7 +50,7 @@ def run_paired(
         print(json.dumps(report, indent=2))
     else:
         print_paired(console, outcomes, trees)
-        console.print(f"{tolerance()}; written to {path}", highlight=False)
+        console.print(f"{describe_tolerance()}; written to {path}", highlight=False)
     return 0 if all(map(is_acceptable, outcomes)) else 1
 
 

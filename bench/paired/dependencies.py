@@ -1,4 +1,4 @@
-"""Print the requirements of this checkout's `raftlog`, one a line, for pip: `python -m bench.paired.dependencies`."""
+"""Printer of the requirements of this checkout's `raftlog` for pip: `python -m bench.paired.dependencies`."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Measures of both trees: start-up and produce."""
+"""Paired measures: start-up and produce."""
 
 from statistics import median
 

@@ -22,7 +22,7 @@ SLOWDOWN_MAX: Final = 0.03
 
 
 def round_ratio(values: Sequence[float]) -> float:
-    """Return second ÷ first of one round: four positive values in the order of `ORDER`."""
+    """Return second ÷ first tree of one round, from four positive values in the order of `ORDER`."""
     assert len(values) == len(ORDER), f"{len(values)} runs in a round"
     if min(values) <= 0:
         raise ValueError(f"a ratio needs positive values, not {min(values)}")
@@ -31,7 +31,7 @@ def round_ratio(values: Sequence[float]) -> float:
 
 
 class Comparison(NamedTuple):
-    """Ratios of the rounds: `paired` are second ÷ first tree, `control` first ÷ first. At least one of each."""
+    """Ratios of rounds, at least one of each kind: `paired` is second ÷ first tree, `control` first ÷ first."""
 
     paired: tuple[float, ...]
     control: tuple[float, ...]
@@ -39,20 +39,20 @@ class Comparison(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The median of the paired rounds."""
+        """Median of the paired rounds."""
         return median(self.paired)
 
     @property
     def noise(self) -> float:
-        """Relative distance from 1 of the farthest control round, whichever way: 0.02 for 1.02 and for 1 ÷ 1.02."""
+        """Largest relative deviation from 1 among control rounds, in either direction: 0.02 for 1.02 and 1 ÷ 1.02."""
         return math.exp(max(abs(math.log(ratio)) for ratio in self.control)) - 1
 
     @property
     def slowdown(self) -> float:
-        """Relative amount by which the second tree is worse; negative when it is better."""
+        """Relative slowdown of the second tree; negative if it is faster."""
         return (self.ratio if self.is_lower_better else 1 / self.ratio) - 1
 
     @property
     def is_acceptable(self) -> bool:
-        """Whether the second tree is worse by no more than `SLOWDOWN_MAX` and the noise."""
+        """Whether the slowdown is at most `SLOWDOWN_MAX` plus the noise."""
         return self.slowdown <= SLOWDOWN_MAX + self.noise

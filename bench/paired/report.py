@@ -1,4 +1,4 @@
-"""The ratios as a table, and as JSON."""
+"""Report of the ratios, as a table and as JSON."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,13 +10,13 @@ from rich.table import Table
 from bench.paired.ratios import FIRST, SECOND, SLOWDOWN_MAX
 from bench.paired.rounds import PairedFigure, PairedOutcome
 from bench.paired.trees import Tree
-from bench.report import FORMAT, number
+from bench.report import FORMAT, format_number
 
 _OTHERS_SHARE_MAX = 0.1
 
 
 def paired_report(outcomes: Sequence[PairedOutcome], trees: Sequence[Tree], machine: dict[str, Any]) -> dict[str, Any]:
-    """Put everything together, ready for JSON."""
+    """Return the report as an object for JSON."""
     return {
         "format": FORMAT,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -57,7 +57,7 @@ def print_paired(console: Console, outcomes: Sequence[PairedOutcome], trees: Seq
 
 
 def is_acceptable(outcome: PairedOutcome) -> bool:
-    """Return whether every required figure was measured and is no worse than tolerated."""
+    """Return whether every required figure was measured, and its slowdown is acceptable."""
     compared = [outcome.comparison(figure) for figure in outcome.measure.figures if figure.is_required]
     return all(comparison is not None and comparison.is_acceptable for comparison in compared)
 
@@ -69,8 +69,8 @@ def _row(outcome: PairedOutcome, figure: PairedFigure) -> list[str]:
     verdict = "" if not figure.is_required else "[green]ok[/]" if comparison.is_acceptable else "[red]WORSE[/]"
     return [
         f"  {figure.title}",
-        number(outcome.middle(figure, FIRST)),
-        number(outcome.middle(figure, SECOND)),
+        format_number(outcome.median_of(figure, FIRST)),
+        format_number(outcome.median_of(figure, SECOND)),
         f"{comparison.ratio:.3f}",
         f"±{comparison.noise:.1%}",
         figure.unit,
@@ -80,6 +80,6 @@ def _row(outcome: PairedOutcome, figure: PairedFigure) -> list[str]:
     ]
 
 
-def tolerance() -> str:
-    """Return the rule behind the verdict."""
+def describe_tolerance() -> str:
+    """Return the rule of the verdict as text."""
     return f"ok: worse by at most {SLOWDOWN_MAX:.0%} and the noise, which is this method's on the other tree alone"

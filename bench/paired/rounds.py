@@ -1,4 +1,4 @@
-"""Rounds of runs on two trees, in turn, and their ratios."""
+"""Rounds of alternating runs on two trees, and their ratios."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ SECONDS_MAX = 3_600.0
 
 
 class PairedFigure(NamedTuple):
-    """A number that both trees yield. `is_required`: it must not be worse beyond the tolerance and the noise."""
+    """Figure of both trees. `is_required`: a slowdown beyond tolerance and noise is a failure."""
 
     key: str
     title: str
@@ -27,7 +27,7 @@ class PairedFigure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasure:
-    """`run` does the work of one tree once, from nothing, and returns a number for each figure."""
+    """Measure of two trees; `run` does the work of one tree once, and returns a value for each figure."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ class PairedMeasure:
 
 @dataclass(slots=True)
 class PairedOutcome:
-    """Runs of one measure, by round in the order of `ORDER`: `paired` of both trees, `control` of the first alone."""
+    """Runs of a measure by round, in the order of `ORDER`: `paired` of both trees, `control` of the first only."""
 
     measure: PairedMeasure
     paired: list[list[Values]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class PairedOutcome:
     """The largest share of the CPUs that other programs took during a round."""
 
     def comparison(self, figure: PairedFigure) -> Comparison | None:
-        """Return the ratios of a figure; `None` without a whole round of both kinds."""
+        """Return the ratios of a figure; `None` without a complete round of both kinds."""
         if not self.paired or not self.control:
             return None
         paired, control = (
@@ -58,7 +58,7 @@ class PairedOutcome:
         )
         return Comparison(paired, control, figure.is_lower_better)
 
-    def middle(self, figure: PairedFigure, side: int) -> float:
+    def median_of(self, figure: PairedFigure, side: int) -> float:
         """Return the median of a tree's runs in the paired rounds."""
         chosen = (
             float(run[figure.key])
@@ -69,7 +69,7 @@ class PairedOutcome:
         return median(chosen)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all results."""
+        """Return all results as an object for JSON."""
         compared = {figure.key: self.comparison(figure) for figure in self.measure.figures}
         return {
             "title": self.measure.title,
@@ -97,7 +97,7 @@ class PairedOutcome:
 def compare(
     measure: PairedMeasure, trees: Sequence[Tree], rounds: int, workspace: Workspace, show: Callable[[str], None]
 ) -> PairedOutcome:
-    """Run rounds of A B B A and of A A A A in turn. A failed run ends the measure: half a round has no ratio."""
+    """Run rounds of A B B A and of A A A A in turn; a failed run ends the measure, as its round has no ratio."""
     outcome = PairedOutcome(measure)
     until = time.monotonic() + SECONDS_MAX
     first = trees[FIRST]

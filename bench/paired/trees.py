@@ -1,4 +1,4 @@
-"""Checkouts of raftlog, and the environment in which each runs its own code with one interpreter for all."""
+"""Checkouts of raftlog, and environments in which each runs its own code with the same interpreter."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ _SECRET_OPTION = "--cluster-secret-file"
 
 
 class Tree:
-    """One checkout. Its modules come from its directory (`PYTHONPATH`), all others from the interpreter's packages.
+    """One checkout: its modules come from its directory (`PYTHONPATH`), all others from the interpreter.
 
     Compiled modules are kept in `scratch`: nothing is written into the checkout, and each side compiles its own.
     """
@@ -28,7 +28,7 @@ class Tree:
 
     @classmethod
     def open(cls, label: str, directory: Path, python: str, scratch: Path) -> Self:
-        """Look whether it runs; raises `MeasureFailed` unless `raftlog` is imported from this checkout."""
+        """Return a checkout that runs; raises `MeasureFailed` if `raftlog` is imported from elsewhere."""
         tree = cls(label, directory.resolve(), python, scratch)
         found = Path(tree.run("-c", "import raftlog; print(raftlog.__file__)").strip())
         if found != tree.directory / "raftlog" / "__init__.py":
@@ -38,19 +38,19 @@ class Tree:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of its processes."""
+        """Environment variables of its processes."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAFTLOG_", "PYTHON"))}
         free_port = {"RAFTLOG_KAFKA": "none"}  # a variable, since earlier releases have no such flag
         return {**kept, **free_port, "PYTHONPATH": str(self.directory), "PYTHONPYCACHEPREFIX": str(self._cache)}
 
     @property
     def place(self) -> Path:
-        """The working directory of its processes: none of both checkouts, for `-m` looks there first."""
+        """Working directory of its processes, outside of both checkouts because `-m` searches it first."""
         return self._scratch
 
     @property
     def commit(self) -> str:
-        """The commit that is checked out, with a `+` when files differ from it; empty without git."""
+        """Commit of the checkout, with a `+` if files differ from it; empty without git."""
         try:
             head = self._git("rev-parse", "--short=10", "HEAD")
             return head + ("+" if self._git("status", "--porcelain", "--untracked-files=no") else "")
@@ -73,12 +73,12 @@ class Tree:
         return done.stdout
 
     def serve(self, data_dir: Path, http_port: int, *flags: str) -> list[str]:
-        """Return the command that starts one of its brokers."""
+        """Return the command line that starts a broker of this tree."""
         at = ("--data-dir", str(data_dir), "--http", f"127.0.0.1:{http_port}", "--log-level", "warning")
         return [self.python, "-m", "raftlog.cli", "serve", *at, *flags]
 
     def secret_flags(self, directory: Path) -> tuple[str, ...]:
-        """Return the flags with the cluster secret; it is created in `directory` when it is missing."""
+        """Return the flags for the cluster secret; create it in `directory` if it does not exist."""
         if not self.needs_secret:
             return ()
         file = directory / "cluster.secret"

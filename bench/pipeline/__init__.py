@@ -1,1 +1,1 @@
-"""Figures of the pipeline: Spark local[2] beside three brokers on one machine. `make bench-pipeline` runs them."""
+"""Measures of the pipeline: Spark local[2] beside three brokers on one machine (`make bench-pipeline`)."""

@@ -1,4 +1,4 @@
-"""`python -m bench.pipeline`: run the measures of Spark jobs."""
+"""Entry point `python -m bench.pipeline`: the measures of Spark jobs."""
 
 import bench.pipeline.archive
 import bench.pipeline.batch_read

@@ -1,4 +1,4 @@
-"""Archive of a topic as Parquet, from the files of stopped brokers."""
+"""Measure of the archive of a topic as Parquet, from the files of stopped brokers."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from bench.pipeline.stage import (
     RECORDS,
     driver_memory,
     filled_cluster,
+    measure_time,
     records_for,
     session,
     start_workers,
     stop,
-    timed,
 )
 from raftlog.pipeline import Segments, archive, read_archive
 
 
 def write(scratch: str, paths: list[str], archive_path: str, records: int) -> dict[str, Any]:
-    """Archive the topic, and read the archive; in a child."""
+    """Archive the topic, and read the archive; in a child process."""
     with session(scratch) as spark:
         start_workers(spark)
-        with timed(records) as taken:
+        with measure_time(records) as taken:
             archive(spark, Segments(paths), archive_path, topics=[TOPIC])
         memory = driver_memory()
         check_rows(read_archive(spark, archive_path), records)

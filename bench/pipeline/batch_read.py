@@ -1,4 +1,4 @@
-"""Batch reads of a topic: through its brokers, and from their files when they are stopped."""
+"""Measures of batch reads of a topic: through brokers, and from their files after they stopped."""
 
 import json
 from typing import Any
@@ -14,10 +14,10 @@ from bench.pipeline.stage import (
     RECORDS,
     driver_memory,
     filled_cluster,
+    measure_time,
     records_for,
     session,
     stop,
-    timed,
 )
 from bench.samples import VALUE_BYTES
 
@@ -26,14 +26,14 @@ _WARM_OFFSET = 5_000
 _WARM_UP = json.dumps({TOPIC: {str(partition): _WARM_OFFSET for partition in range(PARTITIONS)}})
 
 
-def source(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """Read through brokers if `bootstrap` is among the options, otherwise segment files."""
+def open_source(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """Return the topic's rows: through brokers if `options` has `bootstrap`, otherwise from segment files."""
     name = "raftlog" if "bootstrap" in options else "raftlog-segments"
     return spark.read.format(name).options(**options).option("topics", TOPIC).load()
 
 
 def check_rows(rows: DataFrame, records: int) -> None:
-    """Read all of it, every column; raises `MeasureFailed` unless each offset is there once, with its value."""
+    """Read all rows and columns; raises `MeasureFailed` unless each offset exists once, with its value."""
     found = rows.groupBy("partition").agg(
         functions.count("*").alias("rows"),
         functions.min("offset").alias("first"),
@@ -49,11 +49,11 @@ def check_rows(rows: DataFrame, records: int) -> None:
 
 
 def read(scratch: str, options: dict[str, str], records: int) -> dict[str, Any]:
-    """Read the topic once, after a small read that starts Spark's processes; in a child."""
+    """Read the topic once, after a small read that starts Spark's processes; in a child process."""
     with session(scratch) as spark:
-        check_rows(source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
-        with timed(records) as taken:
-            check_rows(source(spark, options), records)
+        check_rows(open_source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
+        with measure_time(records) as taken:
+            check_rows(open_source(spark, options), records)
         return {**taken, **driver_memory()}
 
 

@@ -1,4 +1,4 @@
-"""Scaling of the same jobs in 1, 2 and 4 splits: saved time, and memory of the driver."""
+"""Measures of jobs in 1, 2 and 4 splits: time saved, and memory of the driver."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace
-from bench.pipeline.batch_read import check_rows, source
-from bench.pipeline.stage import driver_memory, filled_cluster, records_for, session, start_workers, stop, timed
+from bench.pipeline.batch_read import check_rows, open_source
+from bench.pipeline.stage import driver_memory, filled_cluster, measure_time, records_for, session, start_workers, stop
 from raftlog.pipeline import Segments, archive, verify
 
 RECORDS: Final = 2_000_000
@@ -25,21 +25,21 @@ JOBS: Final = {
 
 
 def run_once(job: str, scratch: str, place: str, splits: int, records: int) -> dict[str, Any]:
-    """Run the job in that many splits; `place` is the brokers' addresses or a data directory. In a child."""
+    """Run a job in `splits` splits; `place` is the brokers' addresses or a data directory. In a child process."""
     with session(scratch, MASTER) as spark:
         start_workers(spark)
-        with timed(records) as taken:
+        with measure_time(records) as taken:
             _run(spark, job, scratch, place, splits, records)
         return {"s": taken["took_s"], "cpu_us": taken["cpu_us"], **driver_memory()}
 
 
 def _run(spark: SparkSession, job: str, scratch: str, place: str, splits: int, records: int) -> None:
     if job == "brokers":
-        check_rows(source(spark, {"bootstrap": place, "minPartitions": str(splits)}), records)
+        check_rows(open_source(spark, {"bootstrap": place, "minPartitions": str(splits)}), records)
         return
     split_bytes = -(-sum(file.stat().st_size for file in Path(place, TOPIC, "0").glob("*.log")) // splits)
     if job == "segments":
-        check_rows(source(spark, {"path": place, "splitBytes": str(split_bytes)}), records)
+        check_rows(open_source(spark, {"path": place, "splitBytes": str(split_bytes)}), records)
     elif job == "archive":
         archive(spark, Segments([place], split_bytes=split_bytes), f"{scratch}/archive-{splits}", topics=[TOPIC])
     else:

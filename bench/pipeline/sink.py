@@ -1,4 +1,4 @@
-"""Sink with exactly-once writes: micro-batches of a stream, and a batch write under a name."""
+"""Measures of exactly-once writes: micro-batches of a stream, and a named batch write."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
 from bench.measure import Figure, Measure, Values, Workspace, require
-from bench.pipeline.stage import PARTITIONS, driver_memory, records_for, require_java, session, timed
+from bench.pipeline.stage import PARTITIONS, driver_memory, measure_time, records_for, require_java, session
 from bench.read_back import require_read_back
 from bench.samples import VALUE_BYTES
 
@@ -17,8 +17,8 @@ _FILES = 8
 _FILES_A_TRIGGER = 2
 
 
-def rows(spark: SparkSession, count: int) -> DataFrame:
-    """Return that many different values of 100 bytes, with keys."""
+def make_rows(spark: SparkSession, count: int) -> DataFrame:
+    """Return `count` different values of 100 bytes, with keys."""
     digest = functions.sha2(functions.col("id").cast("string"), 512)
     return spark.range(count, numPartitions=_FILES).select(
         functions.encode(functions.substring(digest, 1, VALUE_BYTES), "utf-8").alias("value"),
@@ -27,16 +27,16 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
 
 
 def write(scratch: str, bootstrap: str, records: int, streams: bool) -> dict[str, Any]:
-    """Write that many records to the topic; in a child."""
+    """Write `records` records to the topic; in a child process."""
     with session(scratch) as spark:
         given = str(Path(scratch, "rows"))
-        rows(spark, records).write.mode("overwrite").parquet(given)
-        with timed(records) as taken:
-            (_stream if streams else _batch)(spark, given, scratch, bootstrap)
+        make_rows(spark, records).write.mode("overwrite").parquet(given)
+        with measure_time(records) as taken:
+            (_write_stream if streams else _write_batch)(spark, given, scratch, bootstrap)
         return {**taken, **driver_memory()}
 
 
-def _stream(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
+def _write_stream(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
     schema = spark.read.parquet(given).schema
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_TRIGGER).parquet(given)
     writer = source.writeStream.format("raftlog").option("bootstrap", bootstrap).option("topic", TOPIC)
@@ -46,18 +46,18 @@ def _stream(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> No
     require(len(batches) == _FILES // _FILES_A_TRIGGER, f"{len(batches)} micro-batches wrote something")
 
 
-def _batch(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
+def _write_batch(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> None:
     writer = spark.read.parquet(given).write.format("raftlog").mode("append")
     writer.option("bootstrap", bootstrap).option("topic", TOPIC).option("writeId", "bench").save()
 
 
 def run(workspace: Workspace) -> Values:
     records = records_for(workspace, RECORDS)
-    streamed, batched = (_written(workspace, records, streams=streams) for streams in (True, False))
+    streamed, batched = (_measure_write(workspace, records, streams=streams) for streams in (True, False))
     return {**streamed, **{f"batch_{key}": value for key, value in batched.items()}, "records": records}
 
 
-def _written(workspace: Workspace, records: int, *, streams: bool) -> dict[str, Any]:
+def _measure_write(workspace: Workspace, records: int, *, streams: bool) -> dict[str, Any]:
     require_java()
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster, PARTITIONS)

@@ -1,4 +1,4 @@
-"""Setup of pipeline measures: a filled cluster, a Spark session in a child, the driver's memory.
+"""Setup of pipeline measures: a filled cluster, a Spark session in a child process, the driver's memory.
 
 Each job runs in a child, so that each has a JVM of its own, without the leftovers of another."""
 
@@ -35,7 +35,7 @@ _REQUEST_RECORDS: Final = 10_000
 
 
 def records_for(workspace: Workspace, usual: int = RECORDS) -> int:
-    """Return the number of records to work on."""
+    """Return the number of records to write and read."""
     return usual * workspace.bulk_mib(MIB) // MIB // _REQUEST_RECORDS * _REQUEST_RECORDS
 
 
@@ -48,7 +48,7 @@ def filled_cluster(
     partitions: int = PARTITIONS,
     batch_records: int = RECORDS_PER_BATCH,
 ) -> Iterator[Cluster]:
-    """Run three brokers with a topic of three replicas that holds so many records, in whole batches."""
+    """Run three brokers with a topic of three replicas that contains `records` records, in whole batches."""
     require_java()
     with cluster_of_three(directory) as cluster:
         create_topic(cluster, partitions)
@@ -60,7 +60,7 @@ def filled_cluster(
 
 
 def fill(addresses: list[str], partitions: int, records: int, batch_records: int) -> dict[str, Any]:
-    """Store records in all partitions, in turn, about a megabyte a request; in a child."""
+    """Store records in all partitions in turn, about a megabyte a request; in a child process."""
     return asyncio.run(_fill(addresses, partitions, records // batch_records, batch_records))
 
 
@@ -83,7 +83,7 @@ def require_java() -> None:
 
 
 def stop(cluster: Cluster) -> list[str]:
-    """Stop all brokers; their data directories."""
+    """Stop all brokers; return their data directories."""
     for node in cluster.nodes.values():
         node.stop()
     return [str(node.data_dir) for node in cluster.nodes.values()]
@@ -91,7 +91,7 @@ def stop(cluster: Cluster) -> list[str]:
 
 @contextmanager
 def session(scratch: str, master: str = MASTER) -> Iterator[SparkSession]:
-    """Start the session of this child."""
+    """Yield the Spark session of this child process; stop it at the end of the block."""
     spark = local_session("bench", master, {"spark.local.dir": scratch, "spark.driver.memory": "1g"})
     try:
         yield spark
@@ -100,14 +100,14 @@ def session(scratch: str, master: str = MASTER) -> Iterator[SparkSession]:
 
 
 def start_workers(spark: SparkSession) -> None:
-    """Start the workers, for which the first action of a session would otherwise wait."""
+    """Start Spark's workers, so that the first action of a session does not wait for them."""
     tasks = spark.sparkContext.defaultParallelism
     spark.sparkContext.parallelize(range(tasks), tasks).map(str).count()
 
 
 @contextmanager
-def timed(records: int) -> Iterator[dict[str, float]]:
-    """Measure seconds of a block, and the CPU time of driver, JVM and workers, which other programs disturb less."""
+def measure_time(records: int) -> Iterator[dict[str, float]]:
+    """Measure the duration of a block, and the CPU time of driver, JVM and workers, which is less disturbed."""
     found: dict[str, float] = {}
     begin, cpu = time.perf_counter(), _cpu_s()
     yield found
@@ -116,7 +116,7 @@ def timed(records: int) -> Iterator[dict[str, float]]:
 
 
 def _cpu_s() -> float:
-    """Return the CPU seconds of this child and all below it; ended ones count with the process that waited for them."""
+    """Return the CPU seconds of this process and its descendants, including ended ones that were waited for."""
     pids, total = [os.getpid()], 0.0
     while pids:
         pid = pids.pop()
@@ -128,8 +128,8 @@ def _cpu_s() -> float:
 
 
 def driver_memory() -> dict[str, float]:
-    """Return the maximum resident memory so far of the driver's two processes.
+    """Return the maximum resident memory of the driver's two processes so far.
 
-    The JVM's holds the executor's side of local mode."""
+    The JVM's memory includes that of the executor in local mode."""
     jvm = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
     return {"driver_python_mib": probes.memory_mib(os.getpid())[1], "driver_jvm_mib": probes.memory_mib(jvm)[1]}

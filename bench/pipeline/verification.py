@@ -1,4 +1,4 @@
-"""`verify` over the three replicas of a stopped cluster."""
+"""Measure of `verify` for the three replicas of a stopped cluster."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace, require
-from bench.pipeline.stage import PARTITIONS, driver_memory, filled_cluster, session, start_workers, stop, timed
+from bench.pipeline.stage import PARTITIONS, driver_memory, filled_cluster, measure_time, session, start_workers, stop
 from bench.samples import VALUE_BYTES
 from raftlog.pipeline import verify
 
@@ -20,11 +20,11 @@ SIZES = {"small": 16 << 10, "large": 1 << 20}
 
 
 def check(scratch: str, paths: list[str]) -> dict[str, Any]:
-    """Verify the replicas in these data directories; in a child."""
+    """Verify the replicas in these data directories; in a child process."""
     with session(scratch) as spark:
         start_workers(spark)
         size = sum(file.stat().st_size for path in paths for file in Path(path).glob(f"{TOPIC}/*/*.log"))
-        with timed(size) as taken:
+        with measure_time(size) as taken:
             report = verify(spark, paths)
         require(report.is_sound, f"the replicas of a healthy cluster are not sound: {report.as_json()}")
         return {"mb_per_s": taken["per_s"] / 1e6, "cpu_s_per_gb": taken["cpu_us"] * 1e3, **taken, **driver_memory()}

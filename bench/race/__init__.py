@@ -1,4 +1,4 @@
-"""Race of raftlog and other systems with the same client programs, on one machine, in one run: `python -m bench.race`.
+"""Race: raftlog and other systems with the same client programs, on one machine in one run.
 
 Each system has three nodes on loopback, all replicas on one disk. Nodes and load generators run at the same priority,
 one system after another; every figure is a median of runs, and the CPU time of all other programs stands beside it.

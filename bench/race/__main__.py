@@ -1,4 +1,4 @@
-"""`python -m bench.race`."""
+"""Entry point `python -m bench.race`."""
 
 import sys
 

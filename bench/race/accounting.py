@@ -24,7 +24,7 @@ _SHOWN_CHARACTERS: Final = 1000
 
 
 def raise_priority(pids: Iterable[int]) -> None:
-    """Give all threads of these processes the priority of the race."""
+    """Give all threads of these processes the high priority of the race."""
     for pid in pids:
         for thread in Path(f"/proc/{pid}/task").glob("*"):
             with contextlib.suppress(OSError):  # not permitted, or ended
@@ -35,14 +35,14 @@ def raise_priority(pids: Iterable[int]) -> None:
 
 def load(command: Sequence[str], environment: Mapping[str, str] | None = None, seconds: float = RUN_S_MAX) -> str:
     """Run a load generator at the priority of the nodes and return its stdout; raise `MeasureFailed` if it fails."""
-    process = start_load(command, environment)
+    process = start_generator(command, environment)
     try:
-        return end_load(process, seconds)
+        return wait_for_generator(process, seconds)
     finally:
-        stop_load(process)
+        stop_generator(process)
 
 
-def start_load(command: Sequence[str], environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+def start_generator(command: Sequence[str], environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
     """Start a load generator at the priority of the nodes."""
     process = subprocess.Popen(
         command,
@@ -57,8 +57,8 @@ def start_load(command: Sequence[str], environment: Mapping[str, str] | None = N
     return process
 
 
-def end_load(process: "subprocess.Popen[str]", seconds: float = RUN_S_MAX) -> str:
-    """Wait for the end of a load generator and return the rest of its stdout."""
+def wait_for_generator(process: "subprocess.Popen[str]", seconds: float = RUN_S_MAX) -> str:
+    """Wait for the end of a load generator; return the rest of its stdout."""
     name = " ".join(map(str, process.args if isinstance(process.args, list) else []))[-300:]
     try:
         output, errors = process.communicate(timeout=seconds)
@@ -70,14 +70,14 @@ def end_load(process: "subprocess.Popen[str]", seconds: float = RUN_S_MAX) -> st
     return output
 
 
-def stop_load(process: "subprocess.Popen[str]") -> None:
+def stop_generator(process: "subprocess.Popen[str]") -> None:
     """Kill a load generator that still runs, and close its pipes."""
     process.kill()
     process.communicate()
 
 
 class CpuMeter:
-    """Meter of the CPU time of the nodes and of all programs outside the race, from its creation on."""
+    """Meter of the CPU time of the nodes and of programs outside the race, since its creation."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._begin = time.monotonic()
@@ -86,7 +86,7 @@ class CpuMeter:
         self._own = _own_s()
 
     def shares(self) -> tuple[float, float]:
-        """Return the CPU time of the nodes and of others, in cores."""
+        """Return the CPU time of the nodes and of other programs, in cores."""
         elapsed = time.monotonic() - self._begin
         nodes = sum(max(0.0, _process_s(pid) - before) for pid, before in self._nodes.items())
         others = _busy_s() - self._busy - nodes - (_own_s() - self._own)
@@ -99,7 +99,7 @@ def _busy_s() -> float:
 
 
 def _process_s(pid: int) -> float:
-    """Return the CPU seconds of a process and its ended children; 0 after its end."""
+    """Return the CPU seconds of a process and its ended children; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

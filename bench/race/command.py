@@ -1,4 +1,4 @@
-"""Command line of the race: install the peers, run every system, print the table, write JSON and the chart.
+"""Command line of the race: installs the peers, runs every system, prints the table, writes JSON and chart.
 
 Exit code 0 when every measure of every system ran, 1 when one failed, 2 for wrong arguments."""
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def all_systems(python: str) -> tuple[System, ...]:
-    """Return all systems in the order of the table; raftlog's brokers run with this interpreter."""
+    """Return all systems in the order of the table; `python` is the interpreter of raftlog's brokers."""
     return (*kafka_systems.systems(python), *go_systems.SYSTEMS, *python_systems.systems(python))
 
 

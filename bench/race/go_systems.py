@@ -1,4 +1,4 @@
-"""NATS JetStream, etcd and Redis Streams as systems of the race, with the Go program in `load/`."""
+"""NATS JetStream, etcd and Redis Streams as systems of the race, loaded by the Go program in `load/`."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import end_load, load, start_load, stop_load
+from bench.race.accounting import load, start_generator, stop_generator, wait_for_generator
 from bench.race.kafka_protocol import (
     BEFORE_KILL_S,
     CONNECTIONS,
@@ -36,7 +36,7 @@ _GAP_S: Final = 16
 
 
 class _GoLoad:
-    """Load of one system through the Go program."""
+    """Load of one system by the Go program."""
 
     def __init__(self, system: str, addresses: Sequence[str], records: int) -> None:
         self._system = system
@@ -52,8 +52,8 @@ class _GoLoad:
             raise MeasureFailed("records failed")
         return found
 
-    def name(self) -> str:
-        """Return the name of a new stream; it is created where that is an operation."""
+    def new_stream(self) -> str:
+        """Return the name of a new stream; create it if the system requires that."""
         name = f"race-{uuid.uuid4().hex[:8]}"
         if self._system == "nats":
             self.run("create", name)
@@ -62,7 +62,7 @@ class _GoLoad:
     def produce(self) -> Values:
         if self._produced and self._system == "nats":
             self.run("delete", self._produced)
-        self._produced = self.name()
+        self._produced = self.new_stream()
         return self.run("bulk", self._produced, self._records, RECORD_BYTES)
 
     def consume(self) -> Values:
@@ -70,25 +70,25 @@ class _GoLoad:
             self.produce()
         return self.run("consume", self._produced, self._records, RECORD_BYTES)
 
-    def closed(self) -> Values:
-        return self.run("closed", self.name(), CONNECTIONS, SECONDS, SMALL_BYTES)
+    def run_closed(self) -> Values:
+        return self.run("closed", self.new_stream(), CONNECTIONS, SECONDS, SMALL_BYTES)
 
-    def offered(self) -> Values:
-        return self.run("offered", self.name(), OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
+    def run_offered(self) -> Values:
+        return self.run("offered", self.new_stream(), OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
 
-    def gap(self, nodes: NodeProcesses, start: Callable[[int], None]) -> Values:
-        """Kill the leader under 100 records a second, each retried until it is acknowledged."""
-        stream = self.name()
+    def measure_gap(self, nodes: NodeProcesses, start: Callable[[int], None]) -> Values:
+        """Kill the leader under 100 records a second, each retried until it is acknowledged; return the gap."""
+        stream = self.new_stream()
         leader = int(str(self.run("leader", stream)["leader"]).removeprefix("n"))
-        process = start_load([self._program, self._system, "gap", stream, str(_GAP_S)], self._environment)
+        process = start_generator([self._program, self._system, "gap", stream, str(_GAP_S)], self._environment)
         try:
             assert process.stdout is not None, "stdout is a pipe"
             process.stdout.readline()
             time.sleep(BEFORE_KILL_S)
             nodes.kill(leader)
-            found = json.loads(end_load(process).splitlines()[-1])
+            found = json.loads(wait_for_generator(process).splitlines()[-1])
         finally:
-            stop_load(process)
+            stop_generator(process)
             start(leader)
         return {"gap_ms": float(found["gap_ms"])}
 
@@ -127,15 +127,17 @@ def start_nats(directory: Path, *, sync: str) -> Iterator[RunningSystem]:
         for node in NODES:
             _wait_http(f"http://{HOST}:{monitors[node]}/healthz", "ok")
         loads = _GoLoad("nats", [f"nats://{HOST}:{port}" for port in clients.values()], 200_000)
-        measures = {"produce": loads.produce, "consume": loads.consume, "closed": loads.closed}
-        yield RunningSystem(nodes.pids, {**measures, "offered": loads.offered, "gap": lambda: loads.gap(nodes, start)})
+        measures = {"produce": loads.produce, "consume": loads.consume, "closed": loads.run_closed}
+        yield RunningSystem(
+            nodes.pids, {**measures, "offered": loads.run_offered, "gap": lambda: loads.measure_gap(nodes, start)}
+        )
     finally:
         nodes.close()
 
 
 @contextmanager
 def start_etcd(directory: Path) -> Iterator[RunningSystem]:
-    """Start three etcd members; a record is a key of its own."""
+    """Start three etcd members; each record is a key."""
     server = packages.go_program(_HERE / "etcd")
     clients, peers = ({node: free_port() for node in NODES} for _ in range(2))
     cluster = ",".join(f"n{node}=http://{HOST}:{port}" for node, port in peers.items())
@@ -159,15 +161,15 @@ def start_etcd(directory: Path) -> Iterator[RunningSystem]:
         for node in NODES:
             _wait_http(f"http://{HOST}:{clients[node]}/health", "true")
         loads = _GoLoad("etcd", [f"{HOST}:{port}" for port in clients.values()], 30_000)
-        measures = {"produce": loads.produce, "closed": loads.closed, "offered": loads.offered}
-        yield RunningSystem(nodes.pids, {**measures, "gap": lambda: loads.gap(nodes, start)})
+        measures = {"produce": loads.produce, "closed": loads.run_closed, "offered": loads.run_offered}
+        yield RunningSystem(nodes.pids, {**measures, "gap": lambda: loads.measure_gap(nodes, start)})
     finally:
         nodes.close()
 
 
 @contextmanager
 def start_redis(directory: Path) -> Iterator[RunningSystem]:
-    """Start a primary and two replicas; nothing elects another primary, so there is no leader kill."""
+    """Start a primary and two replicas; without a leader kill, because nothing elects a new primary."""
     server = packages.program("redis-server")
     ports = {node: free_port() for node in NODES}
 
@@ -184,13 +186,15 @@ def start_redis(directory: Path) -> Iterator[RunningSystem]:
             nodes.wait_port(node, ports[node])
         loads = _GoLoad("redis", [f"{HOST}:{ports[1]}"], 100_000)
         _wait_replicas(loads)
-        yield RunningSystem(nodes.pids, {"produce": loads.produce, "closed": loads.closed, "offered": loads.offered})
+        yield RunningSystem(
+            nodes.pids, {"produce": loads.produce, "closed": loads.run_closed, "offered": loads.run_offered}
+        )
     finally:
         nodes.close()
 
 
 def _wait_replicas(loads: _GoLoad) -> None:
-    """Wait until a replica acknowledges."""
+    """Wait until a replica acknowledges a write."""
     until = time.monotonic() + _READY_S_MAX
     while True:
         try:

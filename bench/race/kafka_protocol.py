@@ -1,4 +1,4 @@
-"""Measures over the Kafka protocol, the same for Kafka and for raftlog: Kafka's tools of 3.9 and `java/Load.java`.
+"""Measures over the Kafka protocol for Kafka and raftlog, with tools of Kafka 3.9 and `java/Load.java`.
 
 The leader of partition 0 is killed five times; the clients run with their defaults, and every kill waits until all
 replicas are in sync again."""
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import MeasureFailed
-from bench.race.accounting import end_load, load, raise_priority, start_load, stop_load
+from bench.race.accounting import load, raise_priority, start_generator, stop_generator, wait_for_generator
 from bench.race.system import Values
 from clients import packages
 from clients.java import LOADING, SHORT, java
@@ -34,7 +34,7 @@ _LIBRDKAFKA: Final = ("confluent-kafka==2.16.1",)
 
 
 class KafkaProtocolLoad:
-    """Load on one running system. `kill(node)` and `start(node)` take node ids of the protocol."""
+    """Load on one running system; `kill(node)` and `start(node)` take the protocol's node ids."""
 
     def __init__(
         self,
@@ -53,21 +53,21 @@ class KafkaProtocolLoad:
         self._produced = ""
 
     def measures(self) -> Mapping[str, Callable[[], Values]]:
-        """Return all measures by their name."""
+        """Return all measures by name."""
         return {
             "produce": self.produce,
             "consume": self.consume,
-            "closed": self.closed,
-            "offered": self.offered,
-            "gap": self.gap,
-            "gap_librdkafka": self.gap_librdkafka,
+            "closed": self.run_closed,
+            "offered": self.run_offered,
+            "gap": self.measure_gap,
+            "gap_librdkafka": self.measure_gap_librdkafka,
         }
 
     def produce(self) -> Values:
         """Run `kafka-producer-perf-test`."""
         if self._produced:
             self._run("delete", self._produced)
-        self._produced = self._topic(PARTITIONS)
+        self._produced = self._create_topic(PARTITIONS)
         size = ("--num-records", str(RECORDS), "--record-size", str(RECORD_BYTES), "--throughput", "-1")
         properties = ("acks=all", "batch.size=65536", "linger.ms=5", f"bootstrap.servers={self._bootstrap}")
         arguments = ("--topic", self._produced, *size, "--producer-props", *properties)
@@ -89,49 +89,51 @@ class KafkaProtocolLoad:
             raise MeasureFailed(f"{fields[4]} of {RECORDS} records were read")
         return {"mib_per_s": float(fields[3]), "fetch_mib_per_s": float(fields[8])}
 
-    def closed(self) -> Values:
-        """Send one record after another on each of 64 connections, to one partition."""
-        return self._checked(self._run("closed", self._topic(1), CONNECTIONS, SECONDS, SMALL_BYTES, flags=LOADING))
+    def run_closed(self) -> Values:
+        """Send records one after another on each of 64 connections, to one partition."""
+        return self._require_success(
+            self._run("closed", self._create_topic(1), CONNECTIONS, SECONDS, SMALL_BYTES, flags=LOADING)
+        )
 
-    def offered(self) -> Values:
-        """Send 1,000 records a second, each at its time."""
+    def run_offered(self) -> Values:
+        """Send 1,000 records a second, each at its due time."""
         shape = (OFFERED_PER_S, OFFERED_S, OFFERED_CONNECTIONS, SMALL_BYTES)
-        return self._checked(self._run("offered", self._topic(1), *shape, flags=LOADING))
+        return self._require_success(self._run("offered", self._create_topic(1), *shape, flags=LOADING))
 
-    def gap(self) -> Values:
-        """Kill the leader under a Java producer."""
-        topic = self._topic(1)
-        return self._gap(topic, self._java("gap", topic, self._gap_s))
+    def measure_gap(self) -> Values:
+        """Kill the leader under the load of a Java producer; return the gap."""
+        topic = self._create_topic(1)
+        return self._measure_gap(topic, self._java("gap", topic, self._gap_s))
 
-    def gap_librdkafka(self) -> Values:
-        """Kill the leader under a librdkafka producer."""
+    def measure_gap_librdkafka(self) -> Values:
+        """Kill the leader under the load of a librdkafka producer; return the gap."""
         python = packages.python_environment("librdkafka", _LIBRDKAFKA)
-        topic = self._topic(1)
-        return self._gap(topic, [str(python), str(_HERE / "librdkafka_gap.py"), topic, str(self._gap_s)])
+        topic = self._create_topic(1)
+        return self._measure_gap(topic, [str(python), str(_HERE / "librdkafka_gap.py"), topic, str(self._gap_s)])
 
-    def _gap(self, topic: str, command: list[str]) -> Values:
+    def _measure_gap(self, topic: str, command: list[str]) -> Values:
         leader = int(self._run("leader", topic)["leader"])
-        process = start_load(command, self._environment)
+        process = start_generator(command, self._environment)
         try:
             assert process.stdout is not None, "stdout is a pipe"
             process.stdout.readline()
             raise_priority([process.pid])
             time.sleep(BEFORE_KILL_S)
             self._kill(leader)
-            found = json.loads(end_load(process).splitlines()[-1])
+            found = json.loads(wait_for_generator(process).splitlines()[-1])
         finally:
-            stop_load(process)
+            stop_generator(process)
             with suppress(MeasureFailed):
                 self._start(leader)
-        return self._checked(found)
+        return self._require_success(found)
 
-    def _checked(self, found: dict[str, Any]) -> Values:
+    def _require_success(self, found: dict[str, Any]) -> Values:
         if found.pop("failed"):
             raise MeasureFailed("records failed")
         return {name: float(value) for name, value in found.items()}
 
-    def _topic(self, partitions: int) -> str:
-        """Create a topic; after a kill this waits until all brokers take part again."""
+    def _create_topic(self, partitions: int) -> str:
+        """Create a topic and return its name; after a kill, retry until all brokers take part again."""
         name = f"race-{uuid.uuid4().hex[:8]}"
         until = time.monotonic() + _TOPIC_S_MAX
         while True:

@@ -94,7 +94,7 @@ def start_raftlog(directory: Path, *, python: str) -> Iterator[RunningSystem]:
 
 @contextmanager
 def raftlog_cluster(directory: Path, python: str) -> Iterator[Cluster]:
-    """Run three brokers at the priority of the race; a failure to start is a `MeasureFailed`."""
+    """Run three brokers at the priority of the race; raises `MeasureFailed` if one does not start."""
     try:
         with Cluster(
             len(NODES),
@@ -111,7 +111,7 @@ def raftlog_cluster(directory: Path, python: str) -> Iterator[Cluster]:
 
 
 def raftlog_pids(cluster: Cluster) -> list[int]:
-    """Return the processes of the brokers that run."""
+    """Return the process ids of the running brokers."""
     return [node.pid for node in cluster.nodes.values() if node.is_running]
 
 

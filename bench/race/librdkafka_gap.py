@@ -1,4 +1,4 @@
-"""100 records a second through librdkafka with its defaults; prints the longest time between two answers as JSON.
+"""Load of 100 records a second by librdkafka with defaults; prints the longest time between two answers.
 
 Runs in an environment with confluent-kafka alone: `librdkafka_gap.py TOPIC SECONDS`, the brokers in `BOOTSTRAP`."""
 
@@ -12,7 +12,7 @@ PER_S = 100
 
 
 class Answers:
-    """Times of answers."""
+    """Counts of delivery reports, and the longest time between two of them."""
 
     def __init__(self) -> None:
         self.answered = self.failed = 0
@@ -20,7 +20,7 @@ class Answers:
         self._last = time.perf_counter()
 
     def take(self, error: object, message: object) -> None:
-        """Take one delivery report."""
+        """Record one delivery report."""
         self.answered += 1
         if error is not None:
             self.failed += 1
@@ -31,7 +31,7 @@ class Answers:
 
 
 def main(topic: str, seconds: int) -> None:
-    """Run the load."""
+    """Run the load, and print its result as JSON."""
     producer = import_module("confluent_kafka").Producer({"bootstrap.servers": os.environ["BOOTSTRAP"]})
     producer.produce(topic, b"x" * 100)
     producer.flush()

@@ -1,4 +1,4 @@
-"""Three node processes of a peer: started, killed, started again, stopped."""
+"""Three node processes of a peer, which can be started, killed and stopped."""
 
 import socket
 import subprocess
@@ -18,7 +18,7 @@ _POLL_S: Final = 0.05
 
 
 class NodeProcesses:
-    """Processes of a peer by node number. `command` returns a node's command line; its output goes to `N.log`."""
+    """Processes of a peer by node number; `command(node)` returns a command line; output goes to `N.log`."""
 
     def __init__(self, directory: Path, command: Callable[[int], Sequence[str]]) -> None:
         self._directory = directory
@@ -26,7 +26,7 @@ class NodeProcesses:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, node: int) -> None:
-        """Start a node without waiting."""
+        """Start a node; do not wait until it is ready."""
         with (self._directory / f"{node}.log").open("ab") as log:
             self._processes[node] = subprocess.Popen(
                 self._command(node),
@@ -39,7 +39,7 @@ class NodeProcesses:
         raise_priority([self._processes[node].pid])
 
     def wait_port(self, node: int, port: int) -> None:
-        """Wait until a node listens."""
+        """Wait until a node accepts connections at this port."""
         until = time.monotonic() + _START_S_MAX
         while time.monotonic() < until:
             if (code := self._processes[node].poll()) is not None:
@@ -51,7 +51,7 @@ class NodeProcesses:
         raise MeasureFailed(f"node {node} does not listen after {_START_S_MAX:g} s: {self._log(node)}")
 
     def pids(self) -> list[int]:
-        """Return the process ids of the nodes that run."""
+        """Return the process ids of the running nodes."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def kill(self, node: int) -> None:
@@ -60,7 +60,7 @@ class NodeProcesses:
         self._processes[node].wait()
 
     def close(self) -> None:
-        """Stop all nodes; kill those that do not end."""
+        """Stop all nodes; kill those that do not exit."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():

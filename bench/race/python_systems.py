@@ -1,4 +1,4 @@
-"""raftlog over HTTP and pysyncobj as systems of the race, with the load generators of this project."""
+"""Systems of the race with the load generators of this project: raftlog over HTTP, and pysyncobj."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +20,14 @@ _WARM_S: Final = 3.0
 
 
 def run_closed(bootstrap: list[str]) -> Values:
-    """Send one record after another on each of 64 connections."""
+    """Send records one after another on each of 64 connections."""
     mix = Mix.parse("send")
     plan = LoadPlan(mode=LoadMode.CLOSED, seconds=SECONDS, mix=mix, clients=1, in_flight=_CONNECTIONS)
     return _run(plan, bootstrap)
 
 
 def run_offered(bootstrap: list[str]) -> Values:
-    """Send 1,000 records a second, each at its time."""
+    """Send 1,000 records a second, each at its due time."""
     mix = Mix.parse("send")
     return _run(LoadPlan(mode=LoadMode.OPEN, seconds=OFFERED_S, mix=mix, clients=4, rate=OFFERED_PER_S), bootstrap)
 
@@ -51,15 +51,15 @@ def start_raftlog_http(directory: Path, *, python: str) -> Iterator[RunningSyste
 
 @contextmanager
 def start_syncobj(directory: Path) -> Iterator[RunningSystem]:
-    """Prepare pysyncobj, whose three processes start with each run: a member is its only client."""
+    """Prepare pysyncobj, whose three processes start at each run because a member is its only client."""
     runs = iter(range(1_000))
 
-    def closed() -> Values:
+    def run_once() -> Values:
         place = directory / str(next(runs))
         place.mkdir()
         return run_syncobj(place, batching="batched")
 
-    yield RunningSystem(list, {"closed": closed})
+    yield RunningSystem(list, {"closed": run_once})
 
 
 def systems(python: str) -> tuple[System, ...]:

@@ -27,20 +27,20 @@ class Run(NamedTuple):
 
 
 class SystemResult(NamedTuple):
-    """All runs of one system by measure, and the errors of measures that failed."""
+    """All runs of one system by measure, and the errors of failed measures."""
 
     system: System
     runs: dict[str, list[Run]]
     errors: dict[str, str]
 
     def median(self, measure: str, figure: str) -> float | None:
-        """Return the median of a figure; None where it was not measured."""
+        """Return the median of a figure; None if it was not measured."""
         found = [run.values[figure] for run in self.runs.get(measure, []) if figure in run.values]
         return statistics.median(found) if found else None
 
     @property
     def others(self) -> float:
-        """CPU time of other programs in the noisiest run, in cores."""
+        """CPU time of other programs, in cores, in the run in which it was largest."""
         return max((run.others for runs in self.runs.values() for run in runs), default=0.0)
 
     def as_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def write_results(results: Sequence[SystemResult], machine: dict[str, Any], path
 
 
 def write_chart(results: Sequence[SystemResult], path: Path) -> None:
-    """Draw records per second of 64 connections, one record a request, as bars in an SVG."""
+    """Draw a bar chart as SVG: records per second of 64 connections with one record per request."""
     import pygal
     from pygal.style import LightGreenStyle
 

@@ -10,7 +10,7 @@ Values = dict[str, float]
 
 
 class RunningSystem(NamedTuple):
-    """Three nodes that serve. `pids` returns the processes of all nodes that run now."""
+    """Three running nodes and their measures; `pids()` returns the processes of the nodes that run now."""
 
     pids: Callable[[], Sequence[int]]
     measures: Mapping[str, Callable[[], Values]]
@@ -18,7 +18,7 @@ class RunningSystem(NamedTuple):
 
 
 class System(NamedTuple):
-    """One row of the race. `promise` is the meaning of an answer to a write."""
+    """Row of the race; `promise` describes the durability of an answer to a write."""
 
     key: str
     name: str
@@ -27,7 +27,7 @@ class System(NamedTuple):
 
 
 class RaceMeasure(NamedTuple):
-    """One measure; `runs` overrides the number of runs."""
+    """Measure of the race; `runs` replaces the usual number of runs."""
 
     key: str
     text: str
@@ -45,7 +45,7 @@ MEASURES: Final = (
 
 
 class Column(NamedTuple):
-    """One column of the table: a figure of a measure."""
+    """Column of the table: one figure of one measure."""
 
     measure: str
     figure: str

@@ -80,7 +80,7 @@ def test_rounds_alternate_and_the_control_runs_the_other_tree_alone(tmp_path: Pa
     assert compared is not None
     assert compared.paired == pytest.approx((1.5, 1.5))
     assert compared.control == (1.0, 1.0)
-    assert (outcome.middle(SECONDS, 0), outcome.middle(SECONDS, 1)) == (2.0, 3.0)
+    assert (outcome.median_of(SECONDS, 0), outcome.median_of(SECONDS, 1)) == (2.0, 3.0)
     assert not is_acceptable(outcome)
     assert outcome.as_json()["figures"]["seconds"]["slowdown"] == pytest.approx(0.5)
 

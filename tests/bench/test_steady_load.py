@@ -45,7 +45,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_attempts_are_counted_by_result() -> None:
     Broker.script = [Unavailable("not now"), OutcomeUnknown("who knows"), Unavailable("not now")]
     async with SteadyLoad(["a:1"], [PLACE], interval_s=0.001) as load:
-        await load.more(3)
+        await load.wait_for_more(3)
     report = load.report()
     assert (report.failed, report.refused, report.unknown) == (0, 2, 1)
     assert report.reasons == {"Unavailable: not now": 2, "OutcomeUnknown: who knows": 1}

@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from bench.syncs import counted_syncs
+from bench.syncs import count_syncs
 from raftlog.storage.syncs.aio_syncs import AioRefused, AioSyncs
 
 
 def test_calls_of_fdatasync_are_counted(tmp_path):
-    with open(tmp_path / "f", "wb") as file, counted_syncs() as syncs:
+    with open(tmp_path / "f", "wb") as file, count_syncs() as syncs:
         os.fdatasync(file.fileno())
         with open(os.devnull, "rb") as device, pytest.raises(OSError, match="Invalid argument"):
             os.fdatasync(device.fileno())
@@ -26,7 +26,7 @@ async def test_syncs_by_linux_aio_are_counted(tmp_path):
         aio = AioSyncs(loop)
     except AioRefused as refused:
         pytest.skip(f"Linux AIO: {refused}")
-    with open(tmp_path / "f", "wb") as file, counted_syncs() as syncs:
+    with open(tmp_path / "f", "wb") as file, count_syncs() as syncs:
         results = asyncio.Queue()
         assert aio.submit(file.fileno(), lambda error: lambda: results.put_nowait(error))
         async with asyncio.timeout(20):
