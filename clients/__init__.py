@@ -1,4 +1,4 @@
-"""Unmodified client programs of the Kafka world, installed from package registries and run against three brokers.
+"""Checks with unmodified Kafka client programs, installed from package registries, against three brokers.
 
 `python -m clients` installs each program below `.venv/clients`, starts a cluster through `raftlog.testing`, runs the
 program's checks, with faults during some of them, and prints one row for each check. `packages` installs, `kafka_tools`

@@ -1,4 +1,4 @@
-"""`python -m clients`."""
+"""Entry point `python -m clients`."""
 
 import sys
 

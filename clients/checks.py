@@ -1,4 +1,4 @@
-"""Checks of client programs and their results.
+"""Base of the checks: client programs as processes, and results.
 
 A check is a function of the running cluster that returns what it saw, in a few words, or raises `CheckFailed`. The
 output of a program that failed is part of the error."""
@@ -20,11 +20,11 @@ _SHOWN_CHARACTERS: Final = 1200
 
 
 class CheckFailed(Exception):
-    """The program failed, or its output is not as required."""
+    """Error for a program that failed, or whose output is not as required."""
 
 
 class Check(NamedTuple):
-    """One check; `faults` are the names of the faults during it, for the table."""
+    """Check of one client; `faults` names the faults during it, for the table."""
 
     client: str
     name: str
@@ -53,7 +53,7 @@ def require(is_true: bool, problem: str) -> None:
 
 
 class Program:
-    """Program that runs while the brokers have faults: its lines are read by a thread, so it never blocks on a pipe."""
+    """Process of a client program; threads read its output, so that it never blocks on a pipe during faults."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Program:
             thread.start()
 
     def finish(self) -> None:
-        """Close the program's stdin, at whose end it ends its work."""
+        """Close the program's stdin, which makes it end its work."""
         assert self._process.stdin is not None, "stdin is a pipe"
         self._process.stdin.close()
 
@@ -109,21 +109,21 @@ class Program:
             try:
                 line = self._arrived.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                raise CheckFailed(f"no line with {text!r} within {seconds:g} s{self.shown()}") from None
-            require(line is not None, f"the program ended before a line with {text!r}{self.shown()}")
+                raise CheckFailed(f"no line with {text!r} within {seconds:g} s{self.describe_output()}") from None
+            require(line is not None, f"the program ended before a line with {text!r}{self.describe_output()}")
             if text in str(line):
                 return
 
     def end(self, seconds: float = RUN_S_MAX, *, code: int | None = 0) -> str:
-        """Wait for the end; return the stdout. Any exit code is accepted with `code=None`."""
+        """Wait for the exit and return the stdout; any exit code is accepted with `code=None`."""
         try:
             found = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise CheckFailed(f"still running after {seconds:g} s{self.shown()}") from None
+            raise CheckFailed(f"still running after {seconds:g} s{self.describe_output()}") from None
         for thread in self._threads:
             thread.join()
-        require(code is None or found == code, f"exit code {found}{self.shown()}")
+        require(code is None or found == code, f"exit code {found}{self.describe_output()}")
         return "\n".join(self.lines)
 
     def terminate(self) -> None:
@@ -131,23 +131,23 @@ class Program:
         self._process.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the end."""
+        """Send SIGKILL and wait for the exit."""
         self._process.kill()
         self._process.wait()
 
     @property
     def errors(self) -> str:
-        """Return the stderr until now."""
+        """Content of stderr so far."""
         return "".join(self._errors)
 
-    def shown(self) -> str:
-        """Return the end of the program's output for an error."""
+    def describe_output(self) -> str:
+        """Return the end of the program's output as text for an error."""
         both = ("\n".join(self.lines)[-_SHOWN_CHARACTERS:] + "\n" + self.errors[-_SHOWN_CHARACTERS:]).strip()
         return f"; {self._command[0].rpartition('/')[2]} printed:\n{both}"
 
 
 def output_of(command: Sequence[str], given: str = "", seconds: float = RUN_S_MAX) -> str:
-    """Run a program to its end and return its stdout; raise `CheckFailed` for another exit code than 0."""
+    """Run a program and return its stdout; raises `CheckFailed` if the exit code is not 0."""
     program = Program(command, given)
     try:
         return program.end(seconds)
@@ -156,7 +156,7 @@ def output_of(command: Sequence[str], given: str = "", seconds: float = RUN_S_MA
 
 
 def json_lines(text: str) -> list[dict[str, Any]]:
-    """Return the lines of an output that are JSON objects."""
+    """Return the lines of an output that are JSON objects, decoded."""
     found = []
     for line in text.splitlines():
         if line.startswith("{"):

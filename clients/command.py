@@ -1,4 +1,4 @@
-"""Command line of the client checks: install, start three brokers, run, print a table.
+"""Command line of the client checks: installs programs, starts three brokers, runs checks, prints a table.
 
 Exit code 0 when every check passed, 1 when one failed or its client could not be installed, 2 for wrong arguments."""
 
@@ -60,7 +60,7 @@ def _is_named(check: Check, name: str) -> bool:
 
 
 def run(checks: Iterable[Check], python: str, console: Console) -> Iterable[Result]:
-    """Run checks in one cluster after another: one for each client."""
+    """Run the checks; each client gets a new cluster."""
     clients: dict[str, list[Check]] = {}
     for check in checks:
         clients.setdefault(check.client, []).append(check)

@@ -1,4 +1,4 @@
-"""Faults of the brokers while a client program runs: leader kill, broker restart, partition move."""
+"""Faults of the brokers while a client program runs: leader kill, broker restart, leadership transfer."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Fault = Callable[[Cluster, str], None]
 
 
 def kill_leader(cluster: Cluster, topic: str) -> None:
-    """Kill the leader of partition 0; start it again after a pause."""
+    """Kill the leader of partition 0, and start it again after a pause."""
     killed = cluster.leader(topic)
     cluster.nodes[killed].kill()
     time.sleep(PAUSE_S)
@@ -31,8 +31,8 @@ def restart_broker(cluster: Cluster, topic: str) -> None:
     cluster.wait_healthy()
 
 
-def move_partition(cluster: Cluster, topic: str) -> None:
-    """Move the leadership of partition 0 to another broker through the administration API."""
+def transfer_leadership(cluster: Cluster, topic: str) -> None:
+    """Transfer the leadership of partition 0 to another broker through the admin API."""
     before = cluster.leader(topic)
     target = next(node for node in cluster.nodes if node != before)
     path = f"/v1/partitions/kafka/{topic}/0/transfer_leadership?target={target}"

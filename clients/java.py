@@ -1,4 +1,4 @@
-"""Command lines of Java programs on a folder of jars, with logs of warnings on stderr."""
+"""Command lines of Java programs, whose jars are in one folder and whose warnings go to stderr."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ LOADING: Final = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
 def java(
     libraries: Path, main: str, *arguments: str, flags: Sequence[str] = SHORT, classes: Path | None = None
 ) -> list[str]:
-    """Return the command that runs a class."""
+    """Return the command line that runs a class."""
     config = INSTALLED / "log4j.properties"
     if not config.exists():
         config.write_text(_LOG4J)

@@ -1,4 +1,4 @@
-"""Checks with the tools of Kafka 3.9 that move many records, undisturbed and under a fault.
+"""Checks with the tools of Kafka 3.9 that send or read many records, without a fault and under one.
 
 The producers run at a fixed rate, so that the fault falls into their time. They have to end without an error, and the
 consumers have to read the exact number of records; a record is lost or stored twice otherwise."""
@@ -12,7 +12,7 @@ from clients import faults
 from clients.checks import Check, Program, json_lines, output_of, require
 from clients.faults import Fault
 from clients.java import java
-from clients.kafka_tools import CLIENT, TOOLS, create, libraries, tool
+from clients.kafka_tools import CLIENT, TOOLS, create_topic, libraries, tool
 from raftlog.testing import Cluster
 
 _PER_S: Final = 2_000
@@ -22,14 +22,14 @@ _E2E_RECORDS: Final = 1_000
 _GROUP: Final = "--group"
 
 
-def _produce_perf(cluster: Cluster, topic: str, fault: Fault | None) -> str:
+def _run_perf_test(cluster: Cluster, topic: str, fault: Fault | None) -> str:
     """Run `kafka-producer-perf-test` and then `kafka-consumer-perf-test`."""
-    create(cluster, topic)
+    create_topic(cluster, topic)
     properties = ("--producer-props", f"bootstrap.servers={cluster.kafka}", "acks=all", "linger.ms=5")
     size = ("--topic", topic, "--num-records", str(_RECORDS), "--record-size", "1024", "--throughput", str(_PER_S))
     producer = Program(java(libraries(), f"{TOOLS}.ProducerPerformance", *size, *properties))
     try:
-        _disturb(cluster, topic, fault, producer, "records sent")
+        _begin_fault(cluster, topic, fault, producer, "records sent")
         output = producer.end()
     finally:
         producer.kill()
@@ -40,17 +40,17 @@ def _produce_perf(cluster: Cluster, topic: str, fault: Fault | None) -> str:
     read = ("--topic", topic, "--messages", str(_RECORDS), "--timeout", "20000", "--hide-header")
     consumed = output_of(tool(cluster, f"{TOOLS}.ConsumerPerformance", *read)).splitlines()[-1].split(", ")
     require(int(consumed[4]) == _RECORDS, f"{consumed[4]} of {_RECORDS} records were read")
-    return f"{_RECORDS} records sent and read; maximum latency {_maximum(output)}"
+    return f"{_RECORDS} records sent and read; maximum latency {_maximum_latency(output)}"
 
 
-def _maximum(output: str) -> str:
+def _maximum_latency(output: str) -> str:
     found = re.findall(r"([\d.]+ ms) max latency", output)
     return found[-1] if found else "?"
 
 
-def _verifiable(cluster: Cluster, topic: str, fault: Fault | None, more: Sequence[str] = ()) -> str:
-    """Run `kafka-verifiable-producer` and three members of `kafka-verifiable-consumer`, all at once."""
-    create(cluster, topic)
+def _run_verifiable(cluster: Cluster, topic: str, fault: Fault | None, more: Sequence[str] = ()) -> str:
+    """Run `kafka-verifiable-producer` and three group members of `kafka-verifiable-consumer` at once."""
+    create_topic(cluster, topic)
     records = _PER_S // 4 * _SECONDS
     consumers = []
     producer = None
@@ -66,20 +66,20 @@ def _verifiable(cluster: Cluster, topic: str, fault: Fault | None, more: Sequenc
         retries.write_text("retries=2147483647\nenable.idempotence=true\n")
         settings = ("--producer.config", str(retries))
         producer = Program(tool(cluster, f"{TOOLS}.VerifiableProducer", *limits, *settings))
-        _disturb(cluster, topic, fault, producer, "producer_send_success")
+        _begin_fault(cluster, topic, fault, producer, "producer_send_success")
         sent = json_lines(producer.end())
         failed = [line for line in sent if line["name"] == "producer_send_error"]
         require(not failed, f"{len(failed)} records were not sent, the first: {failed[:1]}")
         acked = {(line["partition"], line["offset"]): line["value"] for line in sent if "offset" in line}
         require(len(acked) == records, f"{len(acked)} of {records} records were acknowledged")
-        return _compare(acked, consumers)
+        return _wait_until_read(acked, consumers)
     finally:
         for program in (*consumers, *([producer] if producer else [])):
             program.kill()
 
 
-def _compare(acked: dict[tuple[int, int], str], consumers: list[Program]) -> str:
-    """Wait until the members have read every acknowledged record at its offset."""
+def _wait_until_read(acked: dict[tuple[int, int], str], consumers: list[Program]) -> str:
+    """Wait until the group members have read every acknowledged record at its offset; return a summary."""
     until = time.monotonic() + 40
     while True:
         read: dict[tuple[int, int], str] = {}
@@ -101,30 +101,30 @@ def _compare(acked: dict[tuple[int, int], str], consumers: list[Program]) -> str
         consumer.terminate()
     for consumer in consumers:
         consumer.end(code=None)
-        require("shutdown_complete" in "\n".join(consumer.lines), f"a member did not end{consumer.shown()}")
+        require("shutdown_complete" in "\n".join(consumer.lines), f"a member did not end{consumer.describe_output()}")
     return f"{len(acked)} records, each stored once, {deliveries} deliveries to 3 members"
 
 
-def _disturb(cluster: Cluster, topic: str, fault: Fault | None, program: Program, line: str) -> None:
+def _begin_fault(cluster: Cluster, topic: str, fault: Fault | None, program: Program, line: str) -> None:
     if fault is None:
         return
     program.wait_line(line)
     fault(cluster, topic)
 
 
-def _end_to_end(cluster: Cluster, topic: str, fault: Fault | None) -> str:
-    """Run `kafka-e2e-latency`, which needs acknowledgement and read of one record before the next."""
+def _run_end_to_end(cluster: Cluster, topic: str, fault: Fault | None) -> str:
+    """Run `kafka-e2e-latency`, which sends each record after the acknowledgement and read of the one before."""
     assert fault is None, "the tool stops after a wait of its own"
-    create(cluster, topic, partitions=1)
+    create_topic(cluster, topic, partitions=1)
     given = (cluster.kafka, topic, str(_E2E_RECORDS), "all", "100")
     output = output_of(java(libraries(), f"{TOOLS}.EndToEndLatency", *given))
     return ", ".join(line.strip() for line in output.splitlines() if "latency" in line or "Percentiles" in line)
 
 
-def _compatibility(cluster: Cluster, topic: str, fault: Fault | None) -> str:
+def _run_compatibility(cluster: Cluster, topic: str, fault: Fault | None) -> str:
     """Run `ClientCompatibilityTest` with everything expected that a broker of Kafka 3.9 has."""
     assert fault is None, "a test of interfaces"
-    create(cluster, topic, partitions=1)
+    create_topic(cluster, topic, partitions=1)
     expected = {
         "offsets-for-times-supported": True,
         "cluster-id-supported": True,
@@ -140,31 +140,31 @@ def _compatibility(cluster: Cluster, topic: str, fault: Fault | None) -> str:
     return "as a broker of Kafka 3.9"
 
 
-def _cooperative(cluster: Cluster, topic: str, fault: Fault | None) -> str:
+def _run_cooperative(cluster: Cluster, topic: str, fault: Fault | None) -> str:
     strategy = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-    return _verifiable(cluster, topic, fault, ("--assignment-strategy", strategy))
+    return _run_verifiable(cluster, topic, fault, ("--assignment-strategy", strategy))
 
 
 _KILL: Final = ("leader kill", faults.kill_leader)
 _RESTART: Final = ("broker restart", faults.restart_broker)
-_MOVE: Final = ("partition move", faults.move_partition)
+_MOVE: Final = ("partition move", faults.transfer_leadership)
 _NONE: Final = ("", None)
 
 _RUNS: Final = (
-    ("perf-test", _produce_perf, _NONE),
-    ("perf-test", _produce_perf, _KILL),
-    ("perf-test", _produce_perf, _RESTART),
-    ("verifiable", _verifiable, _NONE),
-    ("verifiable", _verifiable, _KILL),
-    ("verifiable-cooperative", _cooperative, _RESTART),
-    ("verifiable-static", _verifiable, _MOVE),
-    ("e2e-latency", _end_to_end, _NONE),
-    ("client-compatibility", _compatibility, _NONE),
+    ("perf-test", _run_perf_test, _NONE),
+    ("perf-test", _run_perf_test, _KILL),
+    ("perf-test", _run_perf_test, _RESTART),
+    ("verifiable", _run_verifiable, _NONE),
+    ("verifiable", _run_verifiable, _KILL),
+    ("verifiable-cooperative", _run_cooperative, _RESTART),
+    ("verifiable-static", _run_verifiable, _MOVE),
+    ("e2e-latency", _run_end_to_end, _NONE),
+    ("client-compatibility", _run_compatibility, _NONE),
 )
 
 
-def _check(number: int, name: str, run: Callable[..., str], faults_named: str, fault: Fault | None) -> Check:
+def _make_check(number: int, name: str, run: Callable[..., str], faults_named: str, fault: Fault | None) -> Check:
     return Check(CLIENT, name, faults_named, lambda cluster: run(cluster, f"tools-{number}-{name}", fault))
 
 
-CHECKS: Final = tuple(_check(number, name, run, *fault) for number, (name, run, fault) in enumerate(_RUNS))
+CHECKS: Final = tuple(_make_check(number, name, run, *fault) for number, (name, run, fault) in enumerate(_RUNS))

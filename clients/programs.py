@@ -1,4 +1,4 @@
-"""Checks with client programs of this folder, one for each client library, which share their command line.
+"""Checks with the client programs of this folder, one per client library, with the same command line each.
 
 `load TOPIC` prints `started`, writes and reads until its stdin ends, and checks then that every acknowledged record is
 stored once, in order, and was delivered to a group of three. Meanwhile the leader is killed, a broker restarts, and the
@@ -11,16 +11,16 @@ from typing import Final
 
 from clients import packages
 from clients.checks import Check, Program, require
-from clients.faults import PAUSE_S, Fault, kill_leader, move_partition, restart_broker
+from clients.faults import PAUSE_S, Fault, kill_leader, restart_broker, transfer_leadership
 from clients.java import java
-from clients.kafka_tools import create
+from clients.kafka_tools import create_topic
 from raftlog.testing import Cluster
 
 _HERE: Final = Path(__file__).resolve().parent
 _END_S_MAX: Final = 100.0
 _START_S_MAX: Final = 60.0
 _ALL: Final = "leader kill, broker restart, partition move"
-_FAULTS: Final[Sequence[Fault]] = (kill_leader, restart_broker, move_partition)
+_FAULTS: Final[Sequence[Fault]] = (kill_leader, restart_broker, transfer_leadership)
 _PYSPARK: Final = "pyspark==4.2.0"
 _SOME: Final = "leader kill, broker restart"
 
@@ -28,7 +28,7 @@ Command = Callable[[], list[str]]
 """Installation of a program; returns its command without arguments."""
 
 
-def _java(folder: str) -> Command:
+def _java_command(folder: str) -> Command:
     def command() -> list[str]:
         libraries = packages.jars(folder)
         classes = packages.java_classes(_HERE / "java" / "ClientChecks.java", libraries)
@@ -54,16 +54,16 @@ def _spark() -> list[str]:
 
 
 def _environment(client: str, cluster: Cluster, topic: str) -> dict[str, str]:
-    """Return the variables of a client; Spark cannot create topics, so its two are created here."""
+    """Return the environment variables of a client; create two topics for Spark, which cannot create any."""
     found = {"BOOTSTRAP": cluster.kafka}
     if client == "spark":
         found["JARS"] = str(packages.jars("spark-kafka"))
         for name in (topic, f"{topic}-copy"):
-            create(cluster, name)
+            create_topic(cluster, name)
     return found
 
 
-def _undisturbed(client: str, mode: str, command: Command) -> Check:
+def _check_without_fault(client: str, mode: str, command: Command) -> Check:
     def run(cluster: Cluster) -> str:
         topic = _topic(client, mode)
         program = Program([*command(), mode, topic], environment=_environment(client, cluster, topic))
@@ -75,7 +75,7 @@ def _undisturbed(client: str, mode: str, command: Command) -> Check:
     return Check(client, mode, "", run)
 
 
-def _disturbed(client: str, mode: str, command: Command, named: str, faults: Sequence[Fault]) -> Check:
+def _check_with_faults(client: str, mode: str, command: Command, named: str, faults: Sequence[Fault]) -> Check:
     def run(cluster: Cluster) -> str:
         topic = _topic(client, mode)
         begun = [*command(), mode, topic]
@@ -100,24 +100,24 @@ def _topic(client: str, mode: str) -> str:
     return f"{client.replace(' ', '-')}-{mode}"
 
 
-def _of_java(client: str, folder: str) -> tuple[Check, ...]:
-    command = _java(folder)
+def _java_checks(client: str, folder: str) -> tuple[Check, ...]:
+    command = _java_command(folder)
     return (
-        _undisturbed(client, "admin", command),
-        _undisturbed(client, "records", command),
-        _disturbed(client, "load", command, _ALL, _FAULTS),
-        _disturbed(client, "static", command, _ALL, _FAULTS),
+        _check_without_fault(client, "admin", command),
+        _check_without_fault(client, "records", command),
+        _check_with_faults(client, "load", command, _ALL, _FAULTS),
+        _check_with_faults(client, "static", command, _ALL, _FAULTS),
     )
 
 
 CHECKS: Final = (
-    *_of_java("java 3.9", "kafka-3.9"),
-    *_of_java("java 4.1", "kafka-clients-4"),
-    _undisturbed("franz-go", "admin", _franz),
-    _disturbed("franz-go", "load", _franz, _ALL, _FAULTS),
-    _undisturbed("kafkajs", "admin", _kafkajs),
-    _disturbed("kafkajs", "load", _kafkajs, _SOME, _FAULTS[:2]),
-    _disturbed("rust-rdkafka", "load", _rdkafka, _SOME, _FAULTS[:2]),
-    _undisturbed("spark", "batch", _spark),
-    _disturbed("spark", "load", _spark, _ALL, _FAULTS),
+    *_java_checks("java 3.9", "kafka-3.9"),
+    *_java_checks("java 4.1", "kafka-clients-4"),
+    _check_without_fault("franz-go", "admin", _franz),
+    _check_with_faults("franz-go", "load", _franz, _ALL, _FAULTS),
+    _check_without_fault("kafkajs", "admin", _kafkajs),
+    _check_with_faults("kafkajs", "load", _kafkajs, _SOME, _FAULTS[:2]),
+    _check_with_faults("rust-rdkafka", "load", _rdkafka, _SOME, _FAULTS[:2]),
+    _check_without_fault("spark", "batch", _spark),
+    _check_with_faults("spark", "load", _spark, _ALL, _FAULTS),
 )

@@ -1,4 +1,4 @@
-"""Data pipeline on Spark: read and write topics, read segment files, archive, replay, verify.
+"""Data pipeline on Spark: reads and writes topics, reads segment files, archives, replays, verifies.
 
     spark = raftlog.pipeline.local_session()
     rows = spark.read.format("raftlog").option("bootstrap", "127.0.0.1:8082").option("topics", "orders").load()

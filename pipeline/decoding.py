@@ -1,4 +1,4 @@
-"""Stored batches decoded into columns, shared by the readers through brokers and of segment files.
+"""Decoder of stored batches into columns, for the readers of brokers and of segment files.
 
 Records never become Python rows: the compiled codec opens a batch, each column is gathered by one comprehension over
 its records, and Arrow copies the columns when enough rows are there. Pure; the caller has checked the CRCs.
@@ -52,14 +52,14 @@ def rows_of(
     `UndecodableBatch` after the rows before it, or with `skips_undecodable` warns and continues with the next batch.
     Raises `InvalidBatch`, which names the partition, also for one that the source of the batches raises."""
     try:
-        yield from _gathered(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
+        yield from _gather_batches(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
     except UndecodableBatch:
         raise
     except InvalidBatch as error:
         raise InvalidBatch(f"{topic}/{partition}: {error}") from error
 
 
-def _gathered(
+def _gather_batches(
     place: TopicPartition,
     batches: Iterable[tuple[BatchHeader, Buffer]],
     start: int,
@@ -74,7 +74,7 @@ def _gathered(
         is_inside = start <= base_offset and next_offset <= end
         kind = LOG_APPEND_TIME if header.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
         try:
-            for piece in _pieces(header, batch):
+            for piece in _decode_pieces(header, batch):
                 if not gathered.has_room(piece):
                     yield gathered.record_batch(place)
                     gathered = _Columns()
@@ -95,7 +95,7 @@ def _gathered(
 
 
 class _ArrowPiece(NamedTuple):
-    """Records of one stored batch that fit into one record batch, in sequences of at most `OPENED_MAX`.
+    """Records of one batch that fit into one record batch, in sequences of at most `OPENED_MAX`.
 
     It has at most `rows` records, whose keys and values have at most `size` bytes."""
 
@@ -104,15 +104,15 @@ class _ArrowPiece(NamedTuple):
     size: int
 
 
-def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_ArrowPiece]:
+def _decode_pieces(header: BatchHeader, batch: Buffer) -> Iterable[_ArrowPiece]:
     records, rows, size = read_records(batch), header.record_count, header.size
     if header.compression or size > BYTES_MAX or rows > ROWS_MAX:
-        return (piece for few in _in_short_sequences(records) for piece in _sized(few))
+        return (piece for few in _in_short_sequences(records) for piece in _split_by_size(few))
     return (_ArrowPiece(_in_short_sequences(records), rows, size),)
 
 
 def _in_short_sequences(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
-    """Yield all records in short sequences, also those before an undecodable record."""
+    """Yield all records in short sequences, including those before an undecodable record."""
     few: list[Record] = []
     try:
         few.extend(islice(records, min(OPENED_MAX, ROWS_MAX)))
@@ -126,8 +126,8 @@ def _in_short_sequences(records: Iterator[Record]) -> Iterator[Sequence[Record]]
         raise
 
 
-def _sized(records: Sequence[Record]) -> Iterator[_ArrowPiece]:
-    """Yield pieces of as many records as fit into one record batch."""
+def _split_by_size(records: Sequence[Record]) -> Iterator[_ArrowPiece]:
+    """Yield pieces, each with as many records as fit into one record batch."""
     ends = list(accumulate(map(_size, records)))
     first, before = 0, 0
     for number, end in enumerate(ends):
@@ -145,7 +145,7 @@ def _size(record: Record) -> int:
 
 
 class _Columns:
-    """Columns of the next record batch; records of small batches stay open together, up to `OPENED_MAX`."""
+    """Columns of the next record batch; up to `OPENED_MAX` records of small batches are gathered at a time."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -163,7 +163,7 @@ class _Columns:
         self._headers: list[list[Header]] = []
 
     def has_room(self, piece: _ArrowPiece) -> bool:
-        """Return whether the piece fits; empty columns take every piece."""
+        """Return whether the piece fits; empty columns accept every piece."""
         return not self.rows or (self.rows + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX)
 
     def add(self, records: Sequence[Record], kind: int) -> None:
@@ -174,7 +174,7 @@ class _Columns:
         self.rows += len(records)
 
     def _gather(self) -> None:
-        """Append the open records to the columns, one column after another."""
+        """Append the waiting records to the columns, one column after another."""
         if not self._open:
             return
         records, self._open = self._open, []
@@ -194,7 +194,7 @@ class _Columns:
             pa.repeat(pa.scalar(place.partition, pa.int32()), count),
             pa.array(self._offsets, pa.int64()),
             _timestamps(self._timestamps),
-            _runs(self._kinds),
+            _encode_runs(self._kinds),
             pa.array(self._keys, pa.binary()),
             pa.array(self._values, pa.binary()),
             _headers(self._headers),
@@ -212,14 +212,14 @@ def _timestamps(milliseconds: Sequence[int]) -> pa.Array:
     return given.cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP_TYPE)
 
 
-def _runs(runs: Sequence[tuple[int, int]]) -> pa.Array:
+def _encode_runs(runs: Sequence[tuple[int, int]]) -> pa.Array:
     if len({kind for kind, _ in runs}) == 1:
         return pa.repeat(pa.scalar(runs[0][0], pa.int32()), sum(count for _, count in runs))
     return pa.concat_arrays([pa.repeat(pa.scalar(kind, pa.int32()), count) for kind, count in runs])
 
 
 def _headers(lists: Sequence[list[Header]]) -> pa.Array:
-    """Return the column of headers, null for a record without any."""
+    """Return the column of headers, null for a record without headers."""
     if not any(lists):
         return pa.nulls(len(lists), HEADERS_TYPE)
     flat = [header for headers in lists for header in headers]

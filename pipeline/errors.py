@@ -1,4 +1,4 @@
-"""Errors of the pipeline, branches of the tree in `raftlog.errors`.
+"""Errors of the pipeline, subclasses of those in `raftlog.errors`.
 
 RaftlogError
 ├── ArchiveDamaged          (StorageError) files of an archive do not match its manifests
@@ -28,7 +28,7 @@ class ArchiveDamaged(StorageError):
 
 
 class ArchiveTaken(VersionConflict):
-    """Another run writes to the archive, or has claimed it from this one, whose last step is discarded."""
+    """Another run writes to the archive, or has claimed it from this run, whose last step is discarded."""
 
 
 class CheckpointMismatch(InvalidArgument):
@@ -42,7 +42,7 @@ class DataLost(RequestError):
 
 
 class InputChanged(RequestError):
-    """A write was repeated with other rows than before, and some of the earlier rows are in the log for good."""
+    """A write was repeated with different rows, and some of the earlier rows are already stored."""
 
 
 class LogReplaced(RequestError):
@@ -60,14 +60,14 @@ class PipelineFailed(RaftlogError):
 
 
 class NotAnArchive(InvalidArgument):
-    """The directory holds no archive, or other files, so that none can be created there."""
+    """The directory contains no archive, and other files, so that no archive can be created in it."""
 
 
 class WriteForgotten(OutcomeUnknown):
-    """The rows that an earlier attempt of a write has stored cannot be determined any more.
+    """The rows that an earlier attempt of a write has stored can no longer be determined.
 
     The record of the write expired, or records that it wrote were deleted."""
 
 
 class SegmentGone(StorageError):
-    """A segment file was removed or replaced since the read was planned, because a broker is running. Read again."""
+    """A running broker removed or replaced a segment file since the read was planned. Read again."""

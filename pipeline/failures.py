@@ -1,4 +1,4 @@
-"""One-sentence errors taken from the stack traces that Spark reports.
+"""Errors in one sentence, taken from the stack traces that Spark reports.
 
 Called by `jobs`, `progress` and every job that runs a Spark action for a user."""
 
@@ -17,7 +17,7 @@ CHARACTERS_MAX: Final = 2_000
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _OURS: Final = "raftlog."
 _MESSAGE_ALONE: Final = re.compile(r"(?:^|\s)raftlog\.(?:\w+\.)*[A-Z]\w*: (?P<message>.*)", re.DOTALL)
-"""An error of raftlog without its stack (`plain_errors`)."""
+"""An error of raftlog without its stack (`hide_stack_traces`)."""
 _RAISED: Final = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?\Z", re.DOTALL)
 _AFTER: Final = re.compile(
     r"\n(?:\s*\n|\tat | SQLSTATE: |\s*(?:Driver stacktrace|JVM stacktrace|During handling|The above))"
@@ -27,7 +27,7 @@ _AFTER: Final = re.compile(
 
 @contextmanager
 def convert_spark_errors(what: str) -> Iterator[None]:
-    """Raise `PipelineFailed` with the job and the reason in place of Spark's exceptions; others pass."""
+    """Convert Spark's exceptions to `PipelineFailed` with the job and the reason; other exceptions pass."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -35,7 +35,7 @@ def convert_spark_errors(what: str) -> Iterator[None]:
 
 
 def reason_of(report: str) -> str:
-    """Return the last Python exception in Spark's report, or else the first message of Spark.
+    """Return the last Python exception in Spark's report, else Spark's first message.
 
     An error of raftlog is the message alone; any other is preceded by its class name."""
     _, found, last = report.rpartition(_TRACEBACK)
@@ -56,5 +56,5 @@ def reason_of(report: str) -> str:
 
 
 def _stack_height(lines: list[str]) -> int:
-    """Return the number of call lines that a traceback begins with: they are indented, and the exception is not."""
+    """Return the number of call lines at the start of a traceback, which are indented, unlike the exception."""
     return next((number for number, line in enumerate(lines) if not line.startswith(" ")), len(lines))

@@ -1,4 +1,4 @@
-"""Executor of one function per split, as one Spark job.
+"""Executor of a function on splits, as one Spark job.
 
 Called by archive, replay and verify. Splits and results are small values that cloudpickle takes; large data stays in
 the workers. A split is one task: Spark repeats it on another executor when it fails or its executor is lost, so `work`
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from raftlog.pipeline.progress import OnProgress, watching
+from raftlog.pipeline.progress import OnProgress, report_jobs
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -23,11 +23,11 @@ def run_splits(
     *,
     on_progress: OnProgress | None = None,
 ) -> list[R]:
-    """Return the results of all splits, in the order of the splits.
+    """Run `work` on all splits; return the results in the order of the splits.
 
     `what` names the work in progress and in errors. Raises `PipelineFailed` with the worker's error when a split fails
     for good."""
     if not splits:
         return []
-    with watching(spark, what, on_progress, total=len(splits)):
+    with report_jobs(spark, what, on_progress, total=len(splits)):
         return spark.sparkContext.parallelize(splits, len(splits)).flatMap(work).collect()

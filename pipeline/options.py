@@ -1,4 +1,4 @@
-"""Options of data sources: text by name, in any case, as Spark passes it; parsed with errors that name the option.
+"""Options of data sources, texts by name as Spark passes them, and their parser; errors name the option.
 
 Every source has a table of its options, each with the field of its settings and the kind of its value (`number`,
 `size`, `choice`, …); defaults are those of the fields. Another option is refused with the name of the nearest one, so
@@ -49,14 +49,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OptionKind(Generic[T]):
-    """A kind of value: `read` returns None for a text that is not `wanted`."""
+    """Kind of a value; `read` returns None for a text that is not `wanted`."""
 
     wanted: str
     read: Callable[[str], T | None]
 
 
 class SourceOption(NamedTuple):
-    """Option with its field of the settings; a required one has no default."""
+    """Option with the field of the settings that it sets; a required one has no default."""
 
     field: str
     kind: OptionKind[Any]
@@ -76,7 +76,7 @@ def number(least: int, greatest: int) -> OptionKind[int]:
 
 
 def size(least: int, greatest: int) -> OptionKind[int]:
-    """Return the kind of bytes: `8388608`, `8192k` or `8m`."""
+    """Return the kind of a number of bytes: `8388608`, `8192k` or `8m`."""
 
     def read(text: str) -> int | None:
         match = _SIZE.fullmatch(text)
@@ -87,24 +87,24 @@ def size(least: int, greatest: int) -> OptionKind[int]:
 
 
 def choice(values: Mapping[str, T]) -> OptionKind[T]:
-    """Return the kind of words in any case with their values."""
+    """Return the kind of words, in any case, that stand for values."""
     return OptionKind(f"one of {', '.join(values)}", lambda text: values.get(text.lower()))
 
 
-def _names(text: str) -> tuple[str, ...] | None:
+def _parse_names(text: str) -> tuple[str, ...] | None:
     found = tuple(part.strip() for part in text.split(","))
     return found if all(found) and len(set(found)) == len(found) else None
 
 
 TEXT: Final = OptionKind[str]("a text", str)
-NAMES: Final = OptionKind("names, each once, with commas between", _names)
+NAMES: Final = OptionKind("names, each once, with commas between", _parse_names)
 FLAG: Final = OptionKind[bool]("true or false", lambda text: {"true": True, "false": False}.get(text.lower()))
 SKIPS: Final = choice({"fail": False, "skip": True})
 """Whether unreadable records are skipped."""
 
 
 class Options:
-    """The options of one use of a source. All methods raise `InvalidArgument`."""
+    """Parser of the options of one use of a source. All methods raise `InvalidArgument`."""
 
     def __init__(
         self, source: str, given: Mapping[str, str], known: Collection[str], accepted: Collection[str] = ()
@@ -118,33 +118,33 @@ class Options:
         passing = SPARK_OPTIONS | {name.lower() for name in accepted}
         for name in self._values:
             if name not in self._names and name not in passing:
-                raise InvalidArgument(self._unknown(name))
+                raise InvalidArgument(self._unknown_error(name))
 
-    def _unknown(self, name: str) -> str:
+    def _unknown_error(self, name: str) -> str:
         meant = _KAFKA_NAMES.get(name, "").lower()
-        near = [meant] if meant in self._names else difflib.get_close_matches(name, self._names, n=1)
+        near = [meant] if meant in self._names else difflib.get_close_matches(name, self._parse_names, n=1)
         known = f"did you mean {self._names[near[0]]}?" if near else f"it has {', '.join(sorted(self._names.values()))}"
         return f"the data source {self._source} has no option {name}; {known}"
 
     def has(self, name: str) -> bool:
         return name.lower() in self._values
 
-    def one_of(self, *names: str) -> str | None:
-        """Return the option of these that was given; at most one may be."""
+    def find_one_of(self, *names: str) -> str | None:
+        """Return the name of the given option among these, or None; they exclude each other."""
         given = [name for name in names if self.has(name)]
         if len(given) > 1:
             raise InvalidArgument(f"the options {' and '.join(given)} exclude each other: give one of them")
         return given[0] if given else None
 
     def text(self, name: str) -> str:
-        """Return the text of an option; raise when it was not given, or is empty."""
+        """Return the text of an option; raises if it is missing or empty."""
         value = self._values.get(name.lower(), "").strip()
         if not value:
             raise InvalidArgument(f"the data source {self._source} needs the option {name}")
         return value
 
     def read(self, name: str, kind: OptionKind[T]) -> T:
-        """Return the value of an option; raise as `text`, and for a text that is not of the kind."""
+        """Return the value of an option; raises as `text`, and for a text of another kind."""
         text = self.text(name)
         value = kind.read(text)
         if value is None:
@@ -152,7 +152,7 @@ class Options:
         return value
 
     def fields(self, table: OptionTable) -> dict[str, Any]:
-        """Return the values of the options that were given or are required, by field."""
+        """Return the values of all given or required options, by field."""
         return {
             option.field: self.read(name, option.kind)
             for name, option in table.items()
@@ -160,8 +160,8 @@ class Options:
         }
 
 
-def several(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names as a tuple; a text by itself is one name."""
+def as_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a single text is one name."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -173,22 +173,22 @@ class TopicChoice(NamedTuple):
 
     @classmethod
     def of(cls, topics: Sequence[str] | None, pattern: str | None = None) -> "TopicChoice":
-        """Return the choice for arguments of a job; raises `InvalidArgument`."""
+        """Return the choice from the arguments of a job; raises `InvalidArgument`."""
         if topics is not None and pattern is not None:
             raise InvalidArgument("name topics or give a pattern, not both")
         if topics is not None and not topics:
             raise InvalidArgument("no topics are named; leave topics out for all of them")
-        return cls(None if topics is None else several(topics), pattern)
+        return cls(None if topics is None else as_names(topics), pattern)
 
-    def chosen(self, there: Collection[str]) -> list[str]:
-        """Return the existing topics that are chosen, sorted.
+    def select(self, there: Collection[str]) -> list[str]:
+        """Return the chosen topics among the existing ones, sorted.
 
         Names that do not exist are left out; the caller reports them. Raises `InvalidArgument`."""
         if self.names is not None:
             return sorted(set(self.names) & set(there))
         if self.pattern is None:
             return sorted(there)
-        matches = compiled_pattern(self.pattern)
+        matches = compile_pattern(self.pattern)
         return sorted(name for name in there if matches.fullmatch(name))
 
     def __str__(self) -> str:
@@ -198,20 +198,20 @@ class TopicChoice(NamedTuple):
 
 
 def topic_choice(options: Options, *, is_needed: bool = True) -> TopicChoice:
-    """Read the options `topics` and `topicsPattern`; raises `InvalidArgument`."""
-    which = options.one_of("topics", "topicsPattern")
+    """Parse the options `topics` and `topicsPattern`; raises `InvalidArgument`."""
+    which = options.find_one_of("topics", "topicsPattern")
     if which == "topics":
         return TopicChoice(names=options.read(which, NAMES))
     if which == "topicsPattern":
         pattern = options.text(which)
-        compiled_pattern(pattern)
+        compile_pattern(pattern)
         return TopicChoice(pattern=pattern)
     if is_needed:
         raise InvalidArgument("no topics are chosen: give the option topics (a,b) or topicsPattern (orders-.*)")
     return TopicChoice()
 
 
-def compiled_pattern(text: str) -> "re2.Pattern[str]":
+def compile_pattern(text: str) -> "re2.Pattern[str]":
     """Compile a pattern with RE2, which takes linear time for every pattern; raises `InvalidArgument`."""
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES_MAX

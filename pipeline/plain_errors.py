@@ -1,4 +1,4 @@
-"""Errors of raftlog in Spark's workers: users see the message, without the stack of calls that led to it.
+"""Errors of raftlog in Spark's workers without stack traces, so that users see only the message.
 
 A worker sends Spark the stack of an error in a data source, and ends. The stack is left out when SPARK_HIDE_TRACEBACK
 is set at that time. It is set here only for errors of raftlog, which are self-explanatory; a user's own functions and
@@ -19,11 +19,11 @@ _HIDES: Final = "SPARK_HIDE_TRACEBACK"
 C = TypeVar("C", bound=type)
 
 
-def plain_errors(spark_class: C) -> C:
-    """Hide the stack of raftlog errors that the class's methods raise."""
+def hide_stack_traces(spark_class: C) -> C:
+    """Hide the stack trace of raftlog errors that the class's methods raise. A class decorator."""
     for name, method in list(vars(spark_class).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(spark_class, name, _plain(method))
+            setattr(spark_class, name, _wrap(method))
     return spark_class
 
 
@@ -38,16 +38,16 @@ def _without_stack() -> Iterator[None]:
         raise
 
 
-def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def called(*args: Any, **named: Any) -> Any:
+    def call_plainly(*args: Any, **named: Any) -> Any:
         with _without_stack():
             found = method(*args, **named)
-        return _each(found) if inspect.isgenerator(found) else found
+        return _yield_plainly(found) if inspect.isgenerator(found) else found
 
-    return called
+    return call_plainly
 
 
-def _each(found: Iterator[Any]) -> Iterator[Any]:
+def _yield_plainly(found: Iterator[Any]) -> Iterator[Any]:
     with _without_stack():
         yield from found

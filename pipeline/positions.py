@@ -1,4 +1,4 @@
-"""Start and end positions of a read: the options `startingOffsets`, `endingOffsets` and their forms by time.
+"""Start and end positions of a read: the options `startingOffsets`, `endingOffsets`, and those by time.
 
     startingOffsets=earliest                     latest, or by partition: {"orders": {"0": 23, "1": -2}}
     startingTimestamp=2026-11-22T00:00:00Z       or milliseconds; the first record from then on
@@ -33,6 +33,8 @@ Side = Literal["starting", "ending"]
 
 
 class PositionKind(Enum):
+    """Kinds of positions in a log."""
+
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSET = "offset"
@@ -40,7 +42,7 @@ class PositionKind(Enum):
 
 
 class OffsetPosition(NamedTuple):
-    """Position of a kind; `value` is an offset, or milliseconds since 1970."""
+    """Position of one kind; `value` is an offset, or milliseconds since 1970."""
 
     kind: PositionKind
     value: int = 0
@@ -52,7 +54,7 @@ LATEST: Final = OffsetPosition(PositionKind.LATEST)
 
 @dataclass(frozen=True)
 class OffsetPositions:
-    """Starts or ends of a read; `option` is the user's option, for errors."""
+    """Start or end positions of a read; `option` is the option's name, for errors."""
 
     unnamed: OffsetPosition
     named: Mapping[str, Mapping[int, OffsetPosition]] = field(default_factory=dict)
@@ -62,7 +64,7 @@ class OffsetPositions:
         return self.named.get(topic, {}).get(partition, self.unnamed)
 
     def check(self, partitions: Mapping[str, int]) -> None:
-        """Raise `InvalidArgument` for a named partition that is not read.
+        """Raise `InvalidArgument` for a named partition that is not among `partitions`.
 
         `partitions` has the number of partitions by topic."""
         for topic, named in self.named.items():
@@ -76,29 +78,29 @@ class OffsetPositions:
 
 
 def starting_positions(options: Options, default: OffsetPosition = EARLIEST) -> OffsetPositions:
-    """Read `startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`; raises `InvalidArgument`."""
-    return _positions(options, "starting", default, EARLIEST)
+    """Parse `startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`; raises `InvalidArgument`."""
+    return _parse_positions(options, "starting", default, EARLIEST)
 
 
 def ending_positions(options: Options, default: OffsetPosition = LATEST) -> OffsetPositions:
-    """Read `endingOffsets`, `endingTimestamp` or `endingOffsetsByTimestamp`; raises `InvalidArgument`."""
-    return _positions(options, "ending", default, LATEST)
+    """Parse `endingOffsets`, `endingTimestamp` or `endingOffsetsByTimestamp`; raises `InvalidArgument`."""
+    return _parse_positions(options, "ending", default, LATEST)
 
 
 def option_names(side: Side) -> tuple[str, str, str]:
     return f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"
 
 
-def _positions(options: Options, side: Side, default: OffsetPosition, unnamed: OffsetPosition) -> OffsetPositions:
+def _parse_positions(options: Options, side: Side, default: OffsetPosition, unnamed: OffsetPosition) -> OffsetPositions:
     offsets, timestamp, by_timestamp = option_names(side)
-    which = options.one_of(offsets, timestamp, by_timestamp)
+    which = options.find_one_of(offsets, timestamp, by_timestamp)
     if which is None:
         return OffsetPositions(default)
     text = options.text(which)
     if which == timestamp:
         return OffsetPositions(OffsetPosition(PositionKind.TIMESTAMP, milliseconds(text, which)), option=which)
     if which == by_timestamp:
-        named = _by_partition(
+        named = _parse_by_partition(
             text,
             which,
             '{"topic": {"0": 1700000000000}}',
@@ -110,13 +112,13 @@ def _positions(options: Options, side: Side, default: OffsetPosition, unnamed: O
     if text.lower() in words:
         return OffsetPositions(words[text.lower()], option=which)
     forms = 'earliest, latest or {"topic": {"0": 23, "1": -2}}, where -2 is the earliest and -1 the latest'
-    return OffsetPositions(unnamed, _by_partition(text, which, forms, _OffsetNumber, _offset), which)
+    return OffsetPositions(unnamed, _parse_by_partition(text, which, forms, _OffsetNumber, _to_position), which)
 
 
-def _by_partition(
+def _parse_by_partition(
     text: str, option: str, forms: str, kind: Any, position: Callable[[Any], OffsetPosition]
 ) -> dict[str, dict[int, OffsetPosition]]:
-    """Parse a JSON object of topics and their partitions, whose values are of the type `kind`."""
+    """Parse a JSON object from topics to partitions to values of the type `kind`."""
     try:
         topics = msgspec.json.decode(text, type=dict[str, dict[_PartitionNumber, kind]])
     except ValueError as error:
@@ -126,14 +128,14 @@ def _by_partition(
     }
 
 
-def _offset(value: int) -> OffsetPosition:
+def _to_position(value: int) -> OffsetPosition:
     if value == EARLIEST_NUMBER:
         return EARLIEST
     return LATEST if value == LATEST_NUMBER else OffsetPosition(PositionKind.OFFSET, value)
 
 
 def milliseconds(text: str, option: str) -> int:
-    """Parse milliseconds since 1970, or RFC 3339 with its offset from UTC; fractions are rounded up.
+    """Parse milliseconds since 1970, or RFC 3339 with an offset from UTC; fractions are rounded up.
 
     Raises `InvalidArgument`."""
     if text.isascii() and text.isdecimal() and int(text) <= _OFFSET_MAX:

@@ -1,7 +1,7 @@
 """Progress of a Spark job, reported while it runs.
 
-Called by `jobs` and by every job that runs DataFrame actions for a user (`watching`). The numbers are of Spark's status
-tracker: tasks done of tasks known so far, which grow when an action starts further jobs. `0 ≤ done ≤ total`."""
+Called by `jobs` and by every job that runs DataFrame actions for a user (`report_jobs`). The numbers come from Spark's
+status tracker: completed and known tasks; the latter grow when an action starts further jobs. `0 ≤ done ≤ total`."""
 
 import threading
 import uuid
@@ -21,7 +21,7 @@ _DESCRIPTION: Final = "spark.job.description"
 
 
 class Progress(NamedTuple):
-    """Completed units of a piece of work: `done` of `total`."""
+    """Progress of a job: `done` of `total` units."""
 
     what: str
     done: int
@@ -34,10 +34,10 @@ OnProgress = Callable[[Progress], None]
 
 
 @contextmanager
-def watching(
+def report_jobs(
     spark: SparkSession, what: str, on_progress: OnProgress | None = None, *, total: int | None = None
 ) -> Iterator[None]:
-    """Run the Spark jobs of a block as one group, and report progress to `on_progress` at most twice a second.
+    """Run the Spark jobs of a block as one group; call `on_progress` at most twice a second.
 
     `total` is the number of tasks where it is known beforehand. Raises `PipelineFailed` where Spark raises."""
     context = spark.sparkContext
@@ -67,7 +67,7 @@ def watching(
 
 
 def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
-    """Return the completed tasks of a job group, and all tasks that Spark knows so far."""
+    """Return the numbers of completed and of all tasks of a job group, as far as Spark reports them."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]

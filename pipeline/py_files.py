@@ -1,4 +1,4 @@
-"""raftlog's own code as one zip, for `spark-submit --py-files`.
+"""Zip of raftlog's code, for `spark-submit --py-files`.
 
 Its compiled dependencies are not included: executors have them installed, or in a packed environment.
 Called by `raftlog pipeline info`."""
@@ -16,7 +16,7 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def write_py_files(path: str) -> str:
-    """Write the zip, replacing an existing file, and return its absolute path. Raises `OSError`."""
+    """Write the zip, replacing an existing file; return its absolute path. Raises `OSError`."""
     package = Path(raftlog.__file__).parent
     whole = Path(path).absolute()
     unfinished = whole.with_name(f"{whole.name}.unfinished")

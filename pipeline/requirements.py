@@ -27,7 +27,7 @@ _WHAT_TO_INSTALL: Final = (
 
 
 def check_packages() -> None:
-    """Raise `MissingRequirement` unless pyspark and pyarrow are installed for this interpreter, and new enough."""
+    """Raise `MissingRequirement` unless this interpreter has pyspark and pyarrow, in sufficient versions."""
     for name, first in PACKAGES.items():
         try:
             found = version(name)
@@ -41,7 +41,7 @@ def check_packages() -> None:
 
 
 def check_java() -> int:
-    """Return the major version of the Java that Spark will start; raises `MissingRequirement`."""
+    """Return the major version of the Java that Spark uses; raises `MissingRequirement`."""
     java = find_java()
     try:
         printed = subprocess.run(  # noqa: S603  # the program that Spark's own scripts are about to start
@@ -57,7 +57,7 @@ def check_java() -> int:
 
 
 def find_java() -> str:
-    """Return the program that Spark's scripts start: that of JAVA_HOME, else the first on PATH."""
+    """Return the Java program that Spark's scripts use: that of JAVA_HOME, else the first on PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")

@@ -1,4 +1,4 @@
-"""Schema of a record as a row, the same for every reader of the pipeline, for Spark and for Arrow.
+"""Schema of records as rows, for Spark and for Arrow, shared by all readers of the pipeline.
 
 Names and order are those of Spark's Kafka source, except that a record's place (topic, partition, offset) comes first.
 `timestampType` is 0 for the time at which a client made the record and 1 for the time at which it was appended. A
@@ -38,7 +38,7 @@ ARROW_SCHEMA: Final = pa.schema(
 
 
 def check_schema(schema: "StructType") -> None:
-    """Raise `InvalidArgument` unless the schema that a user gave to `.schema(…)` is `SCHEMA`."""
+    """Raise `InvalidArgument` unless a schema given to `.schema(…)` is `SCHEMA`."""
     columns = ",".join(column.replace(" ", ":", 1) for column in SCHEMA.split(", "))
     if schema.simpleString() != f"struct<{columns}>":
         raise InvalidArgument(f"rows have the columns {SCHEMA}; leave .schema(…) out, and select from these")

@@ -1,4 +1,4 @@
-"""Spark session in this process's own JVM, set up for raftlog; programs with a session of their own do not need it.
+"""Spark session in this process's JVM, set up for raftlog; programs may use their own session instead.
 
 Called by users' programs, by `raftlog pipeline`, the tests and the benchmarks. Workers run this interpreter, regardless
 of PYSPARK_PYTHON, unless the master is on another machine. With a local master nothing listens beyond loopback.
@@ -40,7 +40,7 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def local_session(app: str = "raftlog", master: str = "local[*]", config: Mapping[str, str] = {}) -> SparkSession:
-    """Return a quiet session in UTC with both data sources registered and without a web page; `config` overrides.
+    """Return a session in UTC with both data sources and no web page or progress bar; `config` overrides.
 
     A session that this process has already is returned, with `config` applied as far as Spark can change it then.
     Raises `MissingRequirement` when a package or a Java that Spark can use is missing, and `PipelineFailed` when Spark
@@ -63,7 +63,7 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
 
 
 def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
-    """Return the settings of a new session: the defaults, then those of `config`; Java options are joined."""
+    """Return the settings of a new session: defaults, overridden by `config`; Java options are joined."""
     chosen = {**SETTINGS, **(LOCAL_SETTINGS if is_local else {}), **config}
     quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
     chosen[_JAVA_OPTIONS] = " ".join(filter(None, (quiet, config.get(_JAVA_OPTIONS, ""))))
@@ -71,7 +71,7 @@ def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
 
 
 def choose_interpreter(is_local: bool) -> None:
-    """Make workers run the driver's Python.
+    """Make workers use the driver's Python interpreter.
 
     Its path may differ on other machines, where PYSPARK_PYTHON names it."""
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -82,7 +82,7 @@ def choose_interpreter(is_local: bool) -> None:
 
 
 def silence_query_loggers() -> None:
-    """Silence the logger that repeats an error about a query, with the JVM's stack, which pyspark raises anyway."""
+    """Silence the logger that repeats errors of queries with the JVM's stack; pyspark raises them anyway."""
     for name in _LOGGERS_OF_RAISED_ERRORS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -103,7 +103,7 @@ def _activate(spark: SparkSession) -> None:
 
 
 def _gateway(conf: SparkConf) -> JavaGateway:
-    """Return the JVM of this process, starting one whose stderr is relayed without noise."""
+    """Return the gateway to this process's JVM; start it if necessary, with filtered stderr."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return SparkContext._gateway or launch_gateway(conf)  # type: ignore[no-untyped-call]
     reading, writing = os.pipe()
@@ -115,7 +115,7 @@ def _gateway(conf: SparkConf) -> JavaGateway:
 
 
 def _relay(reading: int) -> None:
-    """Copy stderr of the JVM and its workers until all of them have ended."""
+    """Copy the stderr of the JVM and its workers, without start-up warnings, until all of them have ended."""
     with open(reading, "rb") as lines:
         for line in lines:
             if not line.startswith(_START_WARNING):

@@ -1,4 +1,4 @@
-"""Checks of Spark's own Kafka source and sink: batch TOPIC | load TOPIC. The brokers are in BOOTSTRAP, jars in JARS.
+"""Check of Spark's own Kafka source and sink: batch TOPIC | load TOPIC; uses BOOTSTRAP and JARS.
 
 TOPIC and TOPIC-copy exist. `load` runs two streams, numbers → TOPIC → TOPIC-copy, prints `started`, and stops them when
 stdin ends: every number is in both topics then. The sink writes at least once, so some may be there twice."""
@@ -17,13 +17,13 @@ SERVERS = {"kafka.bootstrap.servers": os.environ["BOOTSTRAP"]}
 
 
 def require(is_true: bool, problem: str) -> None:
-    """End the program with the problem unless the condition holds."""
+    """Exit with the problem unless the condition holds."""
     if not is_true:
         sys.exit(problem)
 
 
 def session() -> Any:
-    """Start Spark in this process."""
+    """Start Spark in this process, and return the session."""
     jars = ",".join(map(str, Path(os.environ["JARS"]).glob("*.jar")))
     builder = import_module("pyspark.sql").SparkSession.builder.master("local[2]").config("spark.jars", jars)
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", "spark.log.level": "ERROR"}
@@ -32,14 +32,14 @@ def session() -> Any:
     return builder.getOrCreate()
 
 
-def numbers(spark: Any, topic: str) -> list[int]:
-    """Read a topic's values from its start to its end."""
+def read_numbers(spark: Any, topic: str) -> list[int]:
+    """Return a topic's values as numbers."""
     rows = spark.read.format("kafka").options(**SERVERS, subscribe=topic, startingOffsets="earliest").load()
     return [int(row.value) for row in rows.selectExpr("CAST(value AS STRING) AS value").collect()]
 
 
 def batch(spark: Any, topic: str) -> str:
-    """Write and read batches, with keys, headers, and offsets by time."""
+    """Check batch writes and reads: keys, headers, and offsets by time."""
     rows = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
     rows.write.format("kafka").options(**SERVERS, topic=topic).save()
     read = spark.read.format("kafka").options(**SERVERS, subscribe=topic, includeHeaders="true").load()
@@ -53,13 +53,13 @@ def batch(spark: Any, topic: str) -> str:
 
 
 def wait_for_end(ended: threading.Event) -> None:
-    """Read stdin to its end."""
+    """Wait for the end of stdin, then set `ended`."""
     sys.stdin.read()
     ended.set()
 
 
 def load(spark: Any, topic: str) -> str:
-    """Run both streams until stdin ends."""
+    """Run two streams until the end of stdin, and check their results."""
     with tempfile.TemporaryDirectory() as checkpoints:
         made = spark.readStream.format("rate").option("rowsPerSecond", PER_S).load()
         source = made.selectExpr("CAST(value AS STRING) AS key", "CAST(value AS STRING) AS value").writeStream
@@ -80,7 +80,7 @@ def load(spark: Any, topic: str) -> str:
         first.stop()
         second.processAllAvailable()
         second.stop()
-    written, copied_numbers = numbers(spark, topic), numbers(spark, f"{topic}-copy")
+    written, copied_numbers = read_numbers(spark, topic), read_numbers(spark, f"{topic}-copy")
     require(set(written) == set(range(len(set(written)))), "numbers are missing in the first topic")
     require(set(copied_numbers) >= set(written), f"{len(set(written) - set(copied_numbers))} numbers were not copied")
     twice = len(written) - len(set(written)) + len(copied_numbers) - len(set(copied_numbers))

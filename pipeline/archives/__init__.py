@@ -1,4 +1,4 @@
-"""Archives: topics as Parquet files, partitioned by topic, partition and date, each record once.
+"""Archives: topics as Parquet files by topic, partition and date, with each record once.
 
     raftlog.pipeline.archive(spark, Brokers("127.0.0.1:8082"), "/lake/orders", topics=["orders"])
 

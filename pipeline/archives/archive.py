@@ -1,4 +1,4 @@
-"""Archive job, from topics to Parquet: each record once, and only records that the archive does not have yet.
+"""Archive job from topics to Parquet: adds the records that the archive lacks, each once.
 
 A run compares the source with the archive's coverage of each partition, cuts new offsets into splits, and processes
 them wave by wave: tasks read splits and stage files, the driver commits a wave as a whole (`writer`). A run that is
@@ -17,14 +17,14 @@ from raftlog.pipeline.archives.files import Files
 from raftlog.pipeline.archives.manifest import Coverage, LostRange, StagedFile
 from raftlog.pipeline.archives.parquet import DayFiles
 from raftlog.pipeline.archives.sources import ArchiveSource, ArchiveSplit, SourceLog, Waves
-from raftlog.pipeline.archives.writer import writing_to
+from raftlog.pipeline.archives.writer import open_writer
 from raftlog.pipeline.errors import DataLost, LogReplaced
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
 
 
 class PartitionArchived(NamedTuple):
-    """Offsets that a run added to a partition: `start ≤ offset < end`, with their number of rows."""
+    """Offsets that a run added to a partition, `start ≤ offset < end`, and their number of rows."""
 
     topic: str
     partition: int
@@ -70,17 +70,17 @@ class ArchiveReport:
 def archive_in_waves(
     waves: Waves, source: ArchiveSource, files: Files, choice: TopicChoice, *, compression: str, fail_on_data_loss: bool
 ) -> ArchiveReport:
-    """Run an archive job once; see `jobs.archive`."""
+    """Run an archive job wave by wave; see `jobs.archive`."""
     logs = source.logs(choice, fail_on_data_loss=fail_on_data_loss)
-    with writing_to(files, may_create=True) as writer:
-        plan = plan_of(logs, writer.state.covered, may_lag=source.may_lag, fail_on_data_loss=fail_on_data_loss)
+    with open_writer(files, may_create=True) as writer:
+        plan = plan_archive(logs, writer.state.covered, may_lag=source.may_lag, fail_on_data_loss=fail_on_data_loss)
         if plan.begun:
             writer.commit("archived", (), covered=plan.begun, lost=plan.lost)
         count, size, rows = 0, 0, Counter[TopicPartition]()
-        work = partial(stage, files, writer.staging, compression)
+        work = partial(stage_split, files, writer.staging, compression)
         splits = [split for log in plan.wanted for split in log.cut(log.start, log.end)]
         for wave, staged in waves("archiving", splits, work):
-            writer.commit("archived", staged, covered=_further(writer.state.covered, wave))
+            writer.commit("archived", staged, covered=_coverage_after(writer.state.covered, wave))
             for file in (each.file for each in staged):
                 count, size = count + 1, size + file.size
                 rows[file.place] += file.rows
@@ -96,7 +96,7 @@ def archive_in_waves(
 
 
 class ArchivePlan(NamedTuple):
-    """Plan of a run: `wanted` are offsets that the archive lacks; `begun` is new coverage before them."""
+    """Plan of a run: `wanted` are offsets to archive; `begun` are partitions that are new in the archive."""
 
     wanted: tuple[SourceLog, ...]
     begun: dict[TopicPartition, Coverage]
@@ -104,7 +104,7 @@ class ArchivePlan(NamedTuple):
     behind: tuple[TopicPartition, ...]
 
 
-def plan_of(
+def plan_archive(
     logs: Sequence[SourceLog],
     covered: Mapping[TopicPartition, Coverage],
     *,
@@ -143,8 +143,8 @@ def plan_of(
     return ArchivePlan(tuple(wanted), begun, tuple(lost), tuple(behind))
 
 
-def stage(files: Files, staging: str, compression: str, split: ArchiveSplit) -> list[StagedFile]:
-    """Write the rows of a split to staged files; in a task."""
+def stage_split(files: Files, staging: str, compression: str, split: ArchiveSplit) -> list[StagedFile]:
+    """Write the rows of a split to staged files, and return these; in a task."""
     writing = DayFiles(files, staging, split.place, compression)
     for rows in split.read():
         writing.write(rows)
@@ -154,10 +154,10 @@ def stage(files: Files, staging: str, compression: str, split: ArchiveSplit) -> 
     return staged
 
 
-def _further(
+def _coverage_after(
     covered: Mapping[TopicPartition, Coverage], wave: Sequence[ArchiveSplit]
 ) -> dict[TopicPartition, Coverage]:
-    """Return the coverage of partitions after a wave."""
+    """Return the coverage of the partitions of a wave, after that wave."""
     further: dict[TopicPartition, Coverage] = {}
     for split in wave:
         before = further.get(split.place) or covered[split.place]

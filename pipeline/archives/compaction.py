@@ -1,4 +1,4 @@
-"""Compaction job: small files of an archive are merged.
+"""Compaction job: merges small files of an archive.
 
 Neighbours of one partition and day become one file of about the wanted size. Rows do not change, and the archive
 holds each once at every moment, because one commit adds the new files and drops the old ones. Old files are deleted at
@@ -15,9 +15,9 @@ from typing import Final
 
 from raftlog.pipeline.archives.files import Files
 from raftlog.pipeline.archives.manifest import ArchivedFile, StagedFile
-from raftlog.pipeline.archives.parquet import DayFiles, rows_in_order
+from raftlog.pipeline.archives.parquet import DayFiles, read_in_order
 from raftlog.pipeline.archives.sources import Waves
-from raftlog.pipeline.archives.writer import writing_to
+from raftlog.pipeline.archives.writer import open_writer
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
 OFFSET_END: Final = (1 << 63) - 1
@@ -25,7 +25,7 @@ OFFSET_END: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """Result of a compaction: `files_before` became `files_after`, with `rows` in them; others were left alone."""
+    """Result of a compaction: `files_before` files were replaced by `files_after`, with `rows` rows in them."""
 
     path: str
     run: str
@@ -42,11 +42,11 @@ class CompactionReport:
 def compact_in_waves(
     waves: Waves, files: Files, *, target_bytes: int, compression: str, grace_seconds: float
 ) -> CompactionReport:
-    """Run a compaction once; see `jobs.compact_archive`."""
-    with writing_to(files, grace_seconds=grace_seconds) as writer:
-        merges = plan_merges(writer.state.of_topics(None), target_bytes)
+    """Run a compaction wave by wave; see `jobs.compact_archive`."""
+    with open_writer(files, grace_seconds=grace_seconds) as writer:
+        merges = plan_merges(writer.state.files_of_topics(None), target_bytes)
         after: list[ArchivedFile] = []
-        for wave, staged in waves("compacting", merges, partial(merge, files, writer.staging, compression)):
+        for wave, staged in waves("compacting", merges, partial(merge_files, files, writer.staging, compression)):
             writer.commit("compacted", staged, dropped=[file.path for merged in wave for file in merged])
             after += [each.file for each in staged]
         writer.delete_dropped(grace_seconds)
@@ -63,9 +63,9 @@ def compact_in_waves(
 
 
 def plan_merges(files: Sequence[ArchivedFile], target_bytes: int) -> list[list[ArchivedFile]]:
-    """Return groups of files to merge: neighbours of one partition and day, at least two. Pure.
+    """Return groups of files to merge: at least two neighbours of one partition and day. Pure.
 
-    Files of half the wanted size are left alone, so that nothing is written again and again."""
+    Files of at least half the target size are not merged, so that rows are not rewritten repeatedly."""
     merges: list[list[ArchivedFile]] = []
     for _, of_day in groupby(sorted(files), key=_day):
         merge: list[ArchivedFile] = []
@@ -83,10 +83,10 @@ def _day(file: ArchivedFile) -> tuple[str, int, str]:
     return file.topic, file.partition, file.day
 
 
-def merge(files: Files, staging: str, compression: str, merged: Sequence[ArchivedFile]) -> list[StagedFile]:
-    """Write the rows of several files to one staged file; in a task."""
+def merge_files(files: Files, staging: str, compression: str, merged: Sequence[ArchivedFile]) -> list[StagedFile]:
+    """Write the rows of several files to one staged file, and return it; in a task."""
     writing = DayFiles(files, staging, merged[0].place, compression, file_bytes_max=sys.maxsize)
-    for rows in rows_in_order(files, merged, 0, OFFSET_END):
+    for rows in read_in_order(files, merged, 0, OFFSET_END):
         writing.write(rows)
     staged = writing.finish()
     assert len(staged) == 1, f"{merged[0].path} and its neighbours are of one day"

@@ -1,4 +1,4 @@
-"""File system of an archive, reduced to the operations that it needs.
+"""File system of an archive, with only the operations that an archive needs.
 
 `files_at(path)` returns one for a local path, or for a URI that pyarrow supports (`hdfs://…`, `s3://…`). Called by all
 modules of this package, on the driver and, created again there, in tasks. Names are relative to the archive, with `/`.
@@ -27,96 +27,96 @@ _PATTERN: Final = "{}[]*?\\"
 
 
 class Files:
-    """One directory of a file system of pyarrow, with all below it."""
+    """Directory of one of pyarrow's file systems, with everything below it; base of `LocalFiles`."""
 
     def __init__(self, system: fs.FileSystem, root: str, uri: str) -> None:
         self._system, self._root = system, root
         self.uri = uri
         """URI for Spark to read, without a `/` at the end."""
 
-    def _at(self, name: str) -> str:
-        return f"{self._root}/{_relative(name)}" if name else self._root
+    def _path_of(self, name: str) -> str:
+        return f"{self._root}/{_check_relative(name)}" if name else self._root
 
     def lock(self, name: str) -> DirectoryLock:
-        """Hold the lock until released, or until the process ends; raises `ArchiveTaken` where it is held already.
+        """Take the lock, until `release` or the exit of the process; raises `ArchiveTaken` if another holds it.
 
         Remote file systems have no locks: there the claim in the archive's commits is what holds.
         """
         return _NoLock()
 
     def names(self, directory: str) -> list[str]:
-        """Return names, sorted; empty where the directory is missing."""
-        selector = fs.FileSelector(self._at(directory), allow_not_found=True)
+        """Return the names in a directory, sorted; none if it does not exist."""
+        selector = fs.FileSelector(self._path_of(directory), allow_not_found=True)
         return sorted(info.base_name for info in self._system.get_file_info(selector))
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """Return sizes in bytes; `None` for a name that is no file."""
-        found = self._system.get_file_info([self._at(name) for name in names])
+        """Return the sizes of files in bytes; `None` for a name that is no file."""
+        found = self._system.get_file_info([self._path_of(name) for name in names])
         return [info.size if info.type == fs.FileType.File else None for info in found]
 
     def read(self, name: str) -> bytes:
         """Return the content of a file. Raises `FileNotFoundError`."""
-        with self._system.open_input_stream(self._at(name), compression=None) as stream:
+        with self._system.open_input_stream(self._path_of(name), compression=None) as stream:
             return bytes(stream.read())
 
     def create(self, name: str, content: bytes) -> None:
-        """Create a file, whole and durable; raises `FileExistsError`."""
+        """Create a file atomically and durably; raises `FileExistsError`."""
         if self.sizes([name]) != [None]:
-            raise FileExistsError(self._at(name))
-        directory, _, last = self._at(name).rpartition("/")
+            raise FileExistsError(self._path_of(name))
+        directory, _, last = self._path_of(name).rpartition("/")
         draft = f"{directory}/.{last}.{uuid.uuid4()}"
         with self._system.open_output_stream(draft, compression=None) as stream:
             stream.write(content)
         try:
-            self._system.move(draft, self._at(name))
+            self._system.move(draft, self._path_of(name))
         except OSError as error:
             self._system.delete_file(draft)
             if self.sizes([name]) != [None]:
-                raise FileExistsError(self._at(name)) from error
+                raise FileExistsError(self._path_of(name)) from error
             raise
         if self.read(name) != content:  # another writer came between, on a store whose moves refuse nothing
-            raise FileExistsError(self._at(name))
+            raise FileExistsError(self._path_of(name))
 
     def make_directory(self, name: str) -> None:
-        self._system.create_dir(self._at(name), recursive=True)
+        self._system.create_dir(self._path_of(name), recursive=True)
 
     def move(self, old: str, new: str) -> None:
         """Move a file atomically. Raises `FileNotFoundError`."""
-        self._system.move(self._at(old), self._at(new))
+        self._system.move(self._path_of(old), self._path_of(new))
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
         if self.sizes([name]) != [None]:
-            self._system.delete_file(self._at(name))
+            self._system.delete_file(self._path_of(name))
 
     def delete_directory(self, name: str) -> None:
         """Delete a directory with its content, if it exists."""
-        self._system.delete_dir_contents(self._at(name), missing_dir_ok=True)
-        if self._system.get_file_info([self._at(name)])[0].type == fs.FileType.Directory:
-            self._system.delete_dir(self._at(name))
+        self._system.delete_dir_contents(self._path_of(name), missing_dir_ok=True)
+        if self._system.get_file_info([self._path_of(name)])[0].type == fs.FileType.Directory:
+            self._system.delete_dir(self._path_of(name))
 
     def sync(self, names: Iterable[str]) -> None:
         """Do nothing: remote files are durable once they are closed."""
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Sync these directories and those above them, up to the archive; remote ones as `sync`."""
+        """Sync these directories and those above them up to the archive; does nothing for remote files."""
 
     def open_output(self, name: str) -> pa.NativeFile:
-        return self._system.open_output_stream(self._at(name), compression=None)
+        return self._system.open_output_stream(self._path_of(name), compression=None)
 
     def open_input(self, name: str) -> pa.NativeFile:
-        return self._system.open_input_file(self._at(name))
+        return self._system.open_input_file(self._path_of(name))
 
 
 class LocalFiles(Files):
-    """Local directory, where a lock holds and `sync` makes durable."""
+    """Local directory, in which `lock` excludes other runs and `sync` makes files durable."""
 
     def __init__(self, root: str) -> None:
         super().__init__(fs.LocalFileSystem(use_mmap=True), root, f"file://{root}")
 
-    def _own(self, name: str) -> str:
-        """Return the path to move or delete; raises `ArchiveDamaged` where a symbolic link leads out of the archive."""
-        path, root = self._at(name), os.path.realpath(self._root)
+    def _path_to_change(self, name: str) -> str:
+        """Return a path to move or delete; raises `ArchiveDamaged` if a symbolic link leads out of the archive."""
+        path, root = self._path_of(name), os.path.realpath(self._root)
         directory = os.path.realpath(os.path.dirname(path))
         if os.path.commonpath((root, directory)) != root:
             raise ArchiveDamaged(
@@ -126,7 +126,7 @@ class LocalFiles(Files):
 
     def lock(self, name: str) -> DirectoryLock:
         try:
-            return FileLock(self._at(name))
+            return FileLock(self._path_of(name))
         except BlockingIOError:
             raise ArchiveTaken(
                 f"{self._root}: another run is writing to this archive; wait until it has ended"
@@ -134,31 +134,31 @@ class LocalFiles(Files):
 
     def names(self, directory: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._at(directory)))
+            return sorted(os.listdir(self._path_of(directory)))
         except FileNotFoundError:
             return []
         except NotADirectoryError:
-            raise InvalidArgument(f"{self._at(directory)} is not a directory") from None
+            raise InvalidArgument(f"{self._path_of(directory)} is not a directory") from None
 
     def create(self, name: str, content: bytes) -> None:
-        draft = os.path.join(os.path.dirname(self._at(name)), f".{uuid.uuid4()}")
+        draft = os.path.join(os.path.dirname(self._path_of(name)), f".{uuid.uuid4()}")
         try:
             _write(draft, content)
-            os.link(draft, self._at(name))  # unlike a rename, refused where the name is taken
+            os.link(draft, self._path_of(name))  # unlike a rename, refused where the name is taken
         finally:
             if os.path.exists(draft):
                 os.unlink(draft)
         self.sync_directories([os.path.dirname(name)])
 
     def move(self, old: str, new: str) -> None:
-        os.rename(self._own(old), self._own(new))
+        os.rename(self._path_to_change(old), self._path_to_change(new))
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._own(name))
+            os.unlink(self._path_to_change(name))
 
     def delete_directory(self, name: str) -> None:
-        path = self._own(name)
+        path = self._path_to_change(name)
         with contextlib.suppress(FileNotFoundError):
             if os.path.islink(path):
                 os.unlink(path)  # and not what it leads to
@@ -167,7 +167,7 @@ class LocalFiles(Files):
 
     def sync(self, names: Iterable[str]) -> None:
         for name in names:
-            _sync(self._at(name))
+            _sync(self._path_of(name))
 
     def sync_directories(self, names: Iterable[str]) -> None:
         wanted = {"", *names}
@@ -175,7 +175,7 @@ class LocalFiles(Files):
             while name := os.path.dirname(name):
                 wanted.add(name)
         for name in sorted(wanted, reverse=True):
-            _sync(self._at(name))
+            _sync(self._path_of(name))
 
 
 def files_at(path: str) -> Files:
@@ -194,19 +194,21 @@ def files_at(path: str) -> Files:
 
 
 class _NoLock:
+    """Lock of a remote file system, which has none."""
+
     def release(self) -> None:
         """Do nothing, because there is no lock."""
 
 
-def _relative(name: str) -> str:
-    """Return the name, if it is relative and stays below the archive; raises `ArchiveDamaged`."""
+def _check_relative(name: str) -> str:
+    """Return the name; raises `ArchiveDamaged` unless it is relative and stays below the archive."""
     if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
         raise ArchiveDamaged(f"{name!r} is no name of a file of an archive")
     return name
 
 
 def _write(path: str, content: bytes) -> None:
-    """Write durably; the error of a full disk names no file by itself."""
+    """Write a file durably; errors get the path, which the error of a full disk lacks."""
     try:
         with open(path, "xb") as file:
             file.write(content)

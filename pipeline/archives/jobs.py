@@ -1,4 +1,4 @@
-"""Entry points `archive` and `compact_archive`: each wave of splits is a Spark job."""
+"""Entry points `archive` and `compact_archive`, which run each wave of splits as a Spark job."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -41,9 +41,9 @@ def archive(
     `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`; `LogReplaced` for a topic that was created anew; `DataLost` for
     records that were trimmed before they were archived, unless `fail_on_data_loss` is false; `PipelineFailed` when
     reading fails for good."""
-    _require_known(compression)
+    _require_known_codec(compression)
     choice = TopicChoice.of(topics, topics_pattern)
-    waves = _waves_on(spark, on_progress)
+    waves = _make_waves(spark, on_progress)
     return archive_in_waves(
         waves, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss
     )
@@ -63,9 +63,9 @@ def compact_archive(
     Raises `InvalidArgument`, `NotAnArchive`, `ArchiveTaken`, `ArchiveDamaged`, `PipelineFailed`."""
     if target_bytes <= 0 or grace_seconds < 0:
         raise InvalidArgument("target_bytes has to be above 0, and grace_seconds not below")
-    _require_known(compression)
+    _require_known_codec(compression)
     return compact_in_waves(
-        _waves_on(spark, on_progress),
+        _make_waves(spark, on_progress),
         files_at(path),
         target_bytes=target_bytes,
         compression=compression,
@@ -73,28 +73,28 @@ def compact_archive(
     )
 
 
-def _require_known(compression: str) -> None:
+def _require_known_codec(compression: str) -> None:
     if compression not in COMPRESSIONS:
         raise InvalidArgument(f"compression {compression} is not one of {', '.join(COMPRESSIONS)}")
 
 
-def _waves_on(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
-    """Return waves that run as Spark jobs; calls raise as `run_splits`."""
+def _make_waves(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
+    """Return an executor of waves as Spark jobs; its calls raise as `run_splits`."""
     size = max(SPLITS_MIN, SPLITS_PER_CORE * spark.sparkContext.defaultParallelism)
 
-    def in_waves(
+    def run_in_waves(
         what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
         for first in range(0, len(splits), size):
             wave = splits[first : first + size]
-            shifted_progress = shifted(on_progress, first, len(splits))
+            shifted_progress = shift_progress(on_progress, first, len(splits))
             yield wave, run_splits(spark, what, wave, work, on_progress=shifted_progress)
 
-    return in_waves
+    return run_in_waves
 
 
-def shifted(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
-    """Return a callback for one of several jobs, which reports its tasks after `before` tasks of `every`."""
+def shift_progress(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
+    """Return a callback for one of several jobs, which adds `before` to its tasks and reports `every` as total."""
     if on_progress is None:
         return None
 

@@ -1,4 +1,4 @@
-"""Sources of an archive: a running cluster, and segment files of stopped brokers and of backups."""
+"""Sources of an archive: a running cluster, or segment files of stopped brokers and of backups."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from raftlog.pipeline.brokers.fetcher import read_split
 from raftlog.pipeline.brokers.plan import list_partitions
 from raftlog.pipeline.brokers.settings import REQUEST_MS_DEFAULT
 from raftlog.pipeline.brokers.split import BrokerSplit
-from raftlog.pipeline.options import TopicChoice, several
+from raftlog.pipeline.options import TopicChoice, as_names
 from raftlog.pipeline.segments.extent import LogExtent
 from raftlog.pipeline.segments.plan import SPLIT_BYTES, logs_in, splits_of
 from raftlog.pipeline.segments.reader import read_segment_split
@@ -22,7 +22,7 @@ SPLIT_ROWS: Final = 500_000
 
 
 class Brokers:
-    """Running cluster as a source; `bootstrap` is a list of HOST:PORT with commas between.
+    """Running cluster as a source; `bootstrap` is a comma-separated list of HOST:PORT.
 
     A task reads `split_rows` offsets at most, and waits `request_timeout_ms` for unavailable brokers. With
     `skip_undecodable` records that cannot be decoded are left out, with a warning."""
@@ -53,10 +53,10 @@ class Brokers:
                 skips_undecodable=self._skip_undecodable,
             )
             group_id = uuid5(UUID(log.topic_id), str(log.partition))
-            logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._cut, whole)))
+            logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._splits_of, whole)))
         return logs
 
-    def _cut(self, whole: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
+    def _splits_of(self, whole: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
         splits = []
         for first in range(start, end, self._split_rows):
             split = replace(whole, start=first, end=min(end, first + self._split_rows))
@@ -66,7 +66,7 @@ class Brokers:
 
 
 class Segments:
-    """Data directories of stopped brokers, or copies of them, which all executors can read, as a source.
+    """Data directories of stopped brokers, or copies of them, as a source; all executors must have access.
 
     They may be older than the archive. A task reads `split_bytes` of a segment file at most. With `skip_undecodable`
     records that cannot be decoded are left out, with a warning."""
@@ -74,17 +74,19 @@ class Segments:
     may_lag: Final = True
 
     def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES, skip_undecodable: bool = False) -> None:
-        self._paths = several(paths)
+        self._paths = as_names(paths)
         self._split_bytes, self._skip_undecodable = split_bytes, skip_undecodable
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         logs = []
         for log in logs_in(self._paths, topics=choice):
             place = TopicPartition(log.topic, log.partition)
-            logs.append(SourceLog(place, str(log.replica.group_id), log.start, log.end, partial(self._cut, place, log)))
+            logs.append(
+                SourceLog(place, str(log.replica.group_id), log.start, log.end, partial(self._splits_of, place, log))
+            )
         return logs
 
-    def _cut(self, place: TopicPartition, log: LogExtent, start: int, end: int) -> Sequence[ArchiveSplit]:
+    def _splits_of(self, place: TopicPartition, log: LogExtent, start: int, end: int) -> Sequence[ArchiveSplit]:
         splits = splits_of(log, start, end, split_bytes=self._split_bytes, skips_undecodable=self._skip_undecodable)
         if not splits:  # all of it was compacted away
             return [ArchiveSplit(place, start, end, partial(iter, ()))]

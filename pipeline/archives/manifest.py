@@ -1,4 +1,4 @@
-"""Commits of an archive, and their bytes.
+"""Commits of an archive, with their encoding.
 
 A commit is one JSON object in `_raftlog/commits/{number:020d}.json`; together, in order, they define the archive: the
 offsets that it covers, and the files that hold them. `number` counts from 0 without gaps, and a commit is created
@@ -23,10 +23,10 @@ from raftlog.pipeline.archives.validation import (
     Count,
     PartitionNumber,
     UuidText,
+    check_rows_path,
+    check_staged_path,
+    check_topic_name,
     path_of,
-    rows_path,
-    staged_path,
-    topic_name,
 )
 from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.types import TopicPartition
@@ -45,7 +45,7 @@ Kind = Literal["created", "claimed", "archived", "compacted"]
 
 
 class Coverage(NamedTuple):
-    """Range of the log in the archive, `start ≤ offset < end`; `log_id` is the partition's group id."""
+    """Range of a log that the archive covers, `start ≤ offset < end`; `log_id` is the partition's group id."""
 
     log_id: str
     start: Count
@@ -66,7 +66,7 @@ class LostRange(NamedTuple):
 
 
 class ArchivedFile(NamedTuple):
-    """A Parquet file with rows of one topic, partition and day, by rising offset from `first` to `last`.
+    """Parquet file with rows of one topic, partition and day, by rising offset from `first` to `last`.
 
     `day` is what `day_of` gives. Files of one partition and day do not overlap; those of different days may.
     """
@@ -86,19 +86,19 @@ class ArchivedFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Relative to the archive."""
+        """Path relative to the archive."""
         return path_of(self.topic, self.partition, self.day, self.first, self.last)
 
 
 class StagedFile(NamedTuple):
-    """A file that a task has written, and where it lies until a commit names it."""
+    """File that a task has written, and its path in the staging directory until a commit contains it."""
 
     staged: str
     file: ArchivedFile
 
 
 class Commit(NamedTuple):
-    """One step. `covered` are the partitions whose coverage it changes, as they are afterwards."""
+    """Commit of one step; `covered` has the new coverage of the partitions that the step changes."""
 
     number: int
     kind: Kind
@@ -115,11 +115,11 @@ class Commit(NamedTuple):
 
     @property
     def name(self) -> str:
-        return numbered(COMMITS, self.number)
+        return path_of_number(COMMITS, self.number)
 
 
 class _StoredCommit(msgspec.Struct):
-    """The members of a commit, with the types of JSON."""
+    """Members of a commit with their JSON types."""
 
     number: Count
     kind: Kind
@@ -135,7 +135,7 @@ class _StoredCommit(msgspec.Struct):
 
 
 def day_of(days: int | None) -> str:
-    """Return the `date=` of records, from the days since 1970-01-01 in UTC, at most `DAYS_MAX`.
+    """Return the `date=` of records from days since 1970-01-01 in UTC, at most `DAYS_MAX`.
 
     Records without a time have that of null."""
     if days is None:
@@ -143,24 +143,24 @@ def day_of(days: int | None) -> str:
     return (_EPOCH + timedelta(days=days)).isoformat()
 
 
-def numbered(directory: str, number: int) -> str:
+def path_of_number(directory: str, number: int) -> str:
     return f"{directory}/{number:020d}{_SUFFIX}"
 
 
 def numbers_in(names: list[str]) -> list[int]:
-    """Return the numbers of commits or snapshots among a directory's names, sorted."""
+    """Return the numbers of commits or snapshots from the names in a directory, sorted."""
     stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal())
 
 
-def encoded(commit: Commit) -> bytes:
+def encode_commit(commit: Commit) -> bytes:
     added = [[staged, *file] for staged, file in commit.added]
-    return sealed({**commit._asdict(), "covered": covered_rows(commit.covered), "added": added})
+    return seal({**commit._asdict(), "covered": encode_coverage(commit.covered), "added": added})
 
 
-def decoded(name: str, content: bytes) -> Commit:
-    """Parse a commit. Raises `ArchiveDamaged` with the reason and the file's `name`."""
-    fields = opened(name, content)
+def decode_commit(name: str, content: bytes) -> Commit:
+    """Decode a commit. Raises `ArchiveDamaged` with the reason and the file's `name`."""
+    fields = unseal(name, content)
     try:
         stored = msgspec.convert(fields, _StoredCommit)
         staging = f"{STAGING}/{stored.run}"
@@ -170,66 +170,66 @@ def decoded(name: str, content: bytes) -> Commit:
             stored.run,
             stored.time_ms,
             stored.archive_id,
-            coverage_of(stored.covered),
-            tuple(StagedFile(staged_path(staged, staging), file_of(row)) for staged, *row in stored.added),
-            tuple(map(rows_path, stored.dropped)),
-            tuple(map(rows_path, stored.deleted)),
+            decode_coverage(stored.covered),
+            tuple(StagedFile(check_staged_path(staged, staging), decode_file(row)) for staged, *row in stored.added),
+            tuple(map(check_rows_path, stored.dropped)),
+            tuple(map(check_rows_path, stored.deleted)),
             tuple(map(_require_range, stored.lost)),
         )
     except ValueError as error:
-        raise unwritten(name, "a commit", error) from error
+        raise invalid_content_error(name, "a commit", error) from error
 
 
-def unwritten(name: str, what: str, error: ValueError) -> ArchiveDamaged:
-    """Return the error for a file with a correct checksum that raftlog would not write."""
+def invalid_content_error(name: str, what: str, error: ValueError) -> ArchiveDamaged:
+    """Return the error for a file with a correct checksum and content that raftlog does not write."""
     return ArchiveDamaged(f"{name}: not {what} of an archive: {error}; nothing was read or deleted by it")
 
 
-def covered_rows(covered: dict[TopicPartition, Coverage]) -> list[list[object]]:
-    """Return the JSON rows of coverage, in order of topic and partition."""
+def encode_coverage(covered: dict[TopicPartition, Coverage]) -> list[list[object]]:
+    """Return coverage as JSON rows, sorted by topic and partition."""
     return [[*place, *coverage] for place, coverage in sorted(covered.items())]
 
 
-def coverage_of(rows: Iterable[CoveredRow]) -> dict[TopicPartition, Coverage]:
-    """Parse the JSON rows of coverage. Raises `ValueError`."""
-    return {TopicPartition(topic_name(row[0]), row[1]): Coverage(*row[2:]) for row in rows}
+def decode_coverage(rows: Iterable[CoveredRow]) -> dict[TopicPartition, Coverage]:
+    """Decode coverage from JSON rows. Raises `ValueError`."""
+    return {TopicPartition(check_topic_name(row[0]), row[1]): Coverage(*row[2:]) for row in rows}
 
 
-def file_of(row: Any) -> ArchivedFile:
-    """Parse the JSON row of a file; raises `ValueError`."""
+def decode_file(row: Any) -> ArchivedFile:
+    """Decode a file from its JSON row; raises `ValueError`."""
     file = msgspec.convert(row, ArchivedFile)
-    rows_path(file.path)
+    check_rows_path(file.path)
     if not 0 < file.rows <= file.last - file.first + 1:
         raise ValueError(f"{file.path} cannot have {file.rows} rows")
     return file
 
 
 def _require_range(lost: LostRange) -> LostRange:
-    topic_name(lost.topic)
+    check_topic_name(lost.topic)
     if lost.end < lost.start:
         raise ValueError(f"{lost} ends before it starts")
     return lost
 
 
-def sealed(fields: dict[str, Any]) -> bytes:
-    """Return the JSON object with its format and checksum."""
+def seal(fields: dict[str, Any]) -> bytes:
+    """Return a JSON object, encoded with its format and checksum."""
     fields = {**fields, "format": FORMAT}
-    return _canonical({**fields, "checksum": crc32c(_canonical(fields))})
+    return _encode_canonical({**fields, "checksum": crc32c(_encode_canonical(fields))})
 
 
-def opened(name: str, content: bytes) -> dict[str, Any]:
+def unseal(name: str, content: bytes) -> dict[str, Any]:
     """Return the members of a sealed object; raises `ArchiveDamaged`, also for another format."""
     try:
         fields = json.loads(content)
         checksum = fields.pop("checksum")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ArchiveDamaged(f"{name}: not a file of an archive: {error}") from error
-    if checksum != crc32c(_canonical(fields)):
+    if checksum != crc32c(_encode_canonical(fields)):
         raise ArchiveDamaged(f"{name}: the checksum does not match; bring the file back from a copy of the archive")
     if fields.get("format") != FORMAT:
         raise ArchiveDamaged(f"{name}: format {fields.get('format')} is not supported, only {FORMAT}")
     return dict(fields)
 
 
-def _canonical(fields: dict[str, Any]) -> bytes:
+def _encode_canonical(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

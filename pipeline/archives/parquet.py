@@ -1,4 +1,4 @@
-"""Rows as Parquet files, by rising offset: written by day, and read in order again.
+"""Rows as Parquet files sorted by offset: written by day, and read in order.
 
 Called in tasks of `archive`, `compaction` and `replays`. Files have the columns of `FILE_SCHEMA`; topic, partition
 and day are in their paths. Memory is bounded for all timestamps: rows wait by day until a row group is full, at most
@@ -37,7 +37,7 @@ _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
 
 class DayFiles:
-    """Writer of the rows of one topic-partition, by rising offset, to staged files by day."""
+    """Writer of the rows of one topic-partition, sorted by offset, to one staged file per day."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class DayFiles:
         self._done: list[StagedFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows with at least the columns of `FILE_SCHEMA`. Raises `StorageError` where the file system fails."""
-        with self._locating_errors():
+        """Write rows with at least the columns of `FILE_SCHEMA`. Raises `StorageError` if the file system fails."""
+        with self._errors_with_directory():
             self._write(rows)
 
     def _write(self, rows: pa.RecordBatch) -> None:
-        for day, part in _by_day(rows.select(FILE_SCHEMA.names)):
+        for day, part in _split_by_day(rows.select(FILE_SCHEMA.names)):
             file = self._open.pop(day, None) or _DayFile(
                 self._files, self._staging, self._place, day, self._compression
             )
             self._open[day] = file
-            file.take(part)
+            file.add_rows(part)
             if file.size >= self._file_bytes_max:
                 self._finish(day)
         while len(self._open) > OPEN_FILES_MAX:
@@ -73,15 +73,15 @@ class DayFiles:
             max(self._open.values(), key=attrgetter("waiting_bytes")).write_row_group()
 
     def finish(self) -> list[StagedFile]:
-        """Close all files, whole and durable, and return them. Raises `StorageError`."""
-        with self._locating_errors():
+        """Close all files durably, and return them. Raises `StorageError`."""
+        with self._errors_with_directory():
             while self._open:
                 self._finish(next(iter(self._open)))
         return self._done
 
     @contextmanager
-    def _locating_errors(self) -> Iterator[None]:
-        """Raise `StorageError` with the directory for errors of Arrow, which name no file."""
+    def _errors_with_directory(self) -> Iterator[None]:
+        """Convert errors of Arrow, which name no file, to `StorageError` with the directory."""
         try:
             yield
         except OSError as error:
@@ -95,7 +95,7 @@ class DayFiles:
 
 
 class _DayFile:
-    """File of one day, with the rows that wait for its next row group."""
+    """File of one day, with the rows of its next row group."""
 
     def __init__(self, files: Files, staging: str, place: TopicPartition, day: str, compression: str) -> None:
         self._files, self._place, self._day = files, place, day
@@ -118,7 +118,7 @@ class _DayFile:
         self._last = -1
         self._rows = 0
 
-    def take(self, rows: pa.RecordBatch) -> None:
+    def add_rows(self, rows: pa.RecordBatch) -> None:
         offsets = rows.column("offset")
         first, last = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
         assert self._last < first <= last, f"{self._place}: offsets {first} to {last} come after {self._last}"
@@ -147,8 +147,8 @@ class _DayFile:
         return StagedFile(self._name, file)
 
 
-def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each day in UTC, by rising offset."""
+def _split_by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each day in UTC, sorted by offset."""
     if not rows.num_rows:
         return
     days = rows.column("timestamp").cast(pa.date32()).cast(pa.int32())
@@ -168,8 +168,8 @@ def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         start = end
 
 
-def rows_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with `start ≤ offset < end` of files of one topic-partition, by rising offset.
+def read_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files of one topic-partition with `start ≤ offset < end`, sorted by offset.
 
     They have the columns of `FILE_SCHEMA`. Files may overlap. Raises `ArchiveDamaged` for one that was changed."""
     wanted = [file for file in archived if file.first < end and file.last >= start]
@@ -183,12 +183,12 @@ def rows_in_order(files: Files, archived: Sequence[ArchivedFile], start: int, en
                 heads.append(head)
         if heads:
             limit = min(head.last for head in heads)
-            yield from _merged([rows for head in heads for rows in head.up_to(limit)])
+            yield from _merge([rows for head in heads for rows in head.take_up_to(limit)])
             heads = [head for head in heads if not head.is_over]
 
 
 class RowsByOffset:
-    """Batches of rows by rising offset, taken up to one offset after another; none of them is empty.
+    """Reader of non-empty batches of rows sorted by offset, from which rows are taken up to given offsets.
 
     `last` is the offset of the last row at hand.
     """
@@ -200,8 +200,8 @@ class RowsByOffset:
         self.last = -1
         self._advance()
 
-    def up_to(self, limit: int) -> list[pa.RecordBatch]:
-        """Take the rows with `offset ≤ limit`, and not more batches than these need."""
+    def take_up_to(self, limit: int) -> list[pa.RecordBatch]:
+        """Return the next rows with `offset ≤ limit`; read no more batches than necessary."""
         taken = []
         while not self.is_over and (count := _count_below(self._rows, limit + 1)):
             taken.append(self._rows.slice(0, count))
@@ -219,7 +219,7 @@ class RowsByOffset:
             self._rows, self.last = rows, rows.column("offset")[rows.num_rows - 1].as_py()
 
 
-def _merged(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _merge(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     if len(parts) < 2:
         return parts
     merged: list[pa.RecordBatch] = pa.Table.from_batches(parts).sort_by("offset").combine_chunks().to_batches()
@@ -229,36 +229,36 @@ def _merged(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 def _rows_of_file(
     files: Files, archived: ArchivedFile, start: int, end: int, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows with `start ≤ offset < end`; no batch is empty."""
+    """Yield the rows of a file with `start ≤ offset < end`, in non-empty batches."""
     try:
         with files.open_input(archived.path) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
-            _require_as_written(file, archived)
-            groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, start, end)]
+            _check_content(file, archived)
+            groups = [group for group in range(file.num_row_groups) if _may_contain(file, group, start, end)]
             for rows in file.iter_batches(batch_rows, row_groups=groups, use_threads=False):
                 below, inside = _count_below(rows, start), _count_below(rows, end)
                 if inside > below:
                     yield rows.slice(below, inside - below)
-    except (pa.ArrowException, OSError, _OtherContent) as error:
+    except (pa.ArrowException, OSError, _WrongContent) as error:
         raise ArchiveDamaged(f"{files.uri}/{archived.path} cannot be read as it was archived: {error}") from error
 
 
-class _OtherContent(Exception):
-    """A Parquet file, but not the one that was written."""
+class _WrongContent(Exception):
+    """Error for a Parquet file that is not the written one."""
 
 
-def _require_as_written(file: pq.ParquetFile, archived: ArchivedFile) -> None:
+def _check_content(file: pq.ParquetFile, archived: ArchivedFile) -> None:
     if not file.schema_arrow.equals(FILE_SCHEMA):
-        raise _OtherContent(f"its columns are {', '.join(file.schema_arrow.names)}, or of other types")
+        raise _WrongContent(f"its columns are {', '.join(file.schema_arrow.names)}, or of other types")
     if file.metadata.num_rows != archived.rows:
-        raise _OtherContent(f"it has {file.metadata.num_rows} rows instead of {archived.rows}")
+        raise _WrongContent(f"it has {file.metadata.num_rows} rows instead of {archived.rows}")
 
 
-def _may_hold(file: pq.ParquetFile, group: int, start: int, end: int) -> bool:
+def _may_contain(file: pq.ParquetFile, group: int, start: int, end: int) -> bool:
     offsets = file.metadata.row_group(group).column(0).statistics
     return offsets is None or bool(offsets.min < end and offsets.max >= start)
 
 
 def _count_below(rows: pa.RecordBatch, offset: int) -> int:
-    """Return the number of rows before the offset; offsets rise."""
+    """Return the number of rows below an offset; the rows are sorted by offset."""
     return pc.sum(pc.less(rows.column("offset"), offset)).as_py() or 0

@@ -1,4 +1,4 @@
-"""Archive for readers: the files that its commits name, and no others in its directory.
+"""Reader of archives: rows of the files that the commits contain, and of no others.
 
 Nothing is written, so that an archive on a read-only file system can be read. Called by users, by `replays` and by the
 verification."""
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from raftlog.errors import UnknownTopic
 from raftlog.pipeline.archives.files import Files, files_at
 from raftlog.pipeline.archives.manifest import ArchivedFile
-from raftlog.pipeline.archives.state import ArchiveState, file_missing, read_settled
+from raftlog.pipeline.archives.state import ArchiveState, missing_file_error, read_settled
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.rows import ARROW_SCHEMA, SCHEMA
 
@@ -20,7 +20,7 @@ _CHECKED_TOGETHER: Final = 10_000
 
 
 def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = None) -> DataFrame:
-    """Return the rows of an archive, each once, in the columns of the data sources.
+    """Return the rows of an archive as a data frame, each once, with the columns of the data sources.
 
     All topics are read when none are named. The files are chosen now: rows that are archived later are not seen. Raises
     `NotAnArchive`, `ArchiveDamaged` (also where a file is missing or has another size), and `UnknownTopic`."""
@@ -34,15 +34,15 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
 
 
 def files_of(files: Files, state: ArchiveState, topics: Sequence[str] | None) -> list[ArchivedFile]:
-    """Return the files of topics by topic, partition and day, after checking their sizes. Raises as `read_archive`."""
+    """Return the files of topics, sorted by topic, partition and day, with checked sizes. Raises as `read_archive`."""
     there = {place.topic for place in state.covered}
     for topic in topics or ():
         if topic not in there:
             raise UnknownTopic(f"topic {topic} is not in the archive {files.uri}, which has {', '.join(sorted(there))}")
-    chosen = state.of_topics(topics)
+    chosen = state.files_of_topics(topics)
     for first in range(0, len(chosen), _CHECKED_TOGETHER):
         together = chosen[first : first + _CHECKED_TOGETHER]
         for file, size in zip(together, files.sizes([each.path for each in together]), strict=True):
             if size != file.size:
-                raise file_missing(files, file)
+                raise missing_file_error(files, file)
     return chosen

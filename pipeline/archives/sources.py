@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class ArchiveSplit(NamedTuple):
-    """Offsets `start ≤ offset < end` of a partition, which one task reads by rising offset by calling `read`."""
+    """Offsets `start ≤ offset < end` of a partition for one task; `read()` yields the rows, sorted by offset."""
 
     place: TopicPartition
     start: int
@@ -25,7 +25,7 @@ class ArchiveSplit(NamedTuple):
 
 
 class SourceLog(NamedTuple):
-    """Offsets of a partition in the source: `start ≤ offset < end`."""
+    """Log of a partition in the source, `start ≤ offset < end`."""
 
     place: TopicPartition
     log_id: str
@@ -40,11 +40,11 @@ class ArchiveSource(Protocol):
 
     @property
     def may_lag(self) -> bool:
-        """Whether it may be behind the archive, as a backup is."""
+        """Whether the source may be behind the archive, as a backup may be."""
         ...
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
-        """Return every partition of the topics; raises `UnknownTopic` for a topic that does not exist.
+        """Return all partitions of the topics; raises `UnknownTopic` for a topic that does not exist.
 
         Records that are trimmed before a task has read them are an error there, or with `fail_on_data_loss` false
         left out."""
@@ -52,7 +52,7 @@ class ArchiveSource(Protocol):
 
 
 class Waves(Protocol):
-    """Executor of `work` on every split, wave after wave: Spark by `jobs`, a loop in tests.
+    """Executor of `work` on splits, wave by wave: Spark in `jobs`, a loop in tests.
 
     A wave is committed as a whole: it bounds the loss of a run that is interrupted, the size of a commit, and the
     memory of the driver."""

@@ -1,4 +1,4 @@
-"""State of an archive: its commits, folded.
+"""State of an archive, computed from its commits.
 
     start ≤ end of each coverage; coverage of a partition only grows, and its log stays the same one
     every path is in `files` (live) or in `dropped`, never in both; rows of live files are each there once
@@ -21,17 +21,17 @@ from raftlog.pipeline.archives.manifest import (
     Coverage,
     CoveredRow,
     StagedFile,
-    coverage_of,
-    covered_rows,
-    decoded,
-    file_of,
-    numbered,
+    decode_commit,
+    decode_coverage,
+    decode_file,
+    encode_coverage,
+    invalid_content_error,
     numbers_in,
-    opened,
-    sealed,
-    unwritten,
+    path_of_number,
+    seal,
+    unseal,
 )
-from raftlog.pipeline.archives.validation import Count, rows_path
+from raftlog.pipeline.archives.validation import Count, check_rows_path
 from raftlog.pipeline.errors import ArchiveDamaged, NotAnArchive
 from raftlog.types import TopicPartition
 
@@ -40,7 +40,7 @@ _SNAPSHOTS_TRIED: Final = 3
 
 
 class ArchiveState(NamedTuple):
-    """State after commit `number`. The mappings are replaced, never changed."""
+    """State after commit `number`; the mappings are replaced and never changed."""
 
     archive_id: str
     number: int
@@ -51,11 +51,11 @@ class ArchiveState(NamedTuple):
     """Files whose rows are in other files now, and the time of their replacement (milliseconds)."""
 
     def after(self, commits: Sequence[Commit]) -> "ArchiveState":
-        """Return the state after further commits. Raises `ArchiveDamaged` for commits that do not follow."""
+        """Return the state after further commits. Raises `ArchiveDamaged` if they do not follow this one."""
         covered, files, dropped = dict(self.covered), dict(self.files), dict(self.dropped)
         for number, commit in enumerate(commits, self.number + 1):
             if commit.number != number or commit.kind == "created":
-                raise ArchiveDamaged(f"{numbered(COMMITS, number)}: this file has commit {commit.number} instead")
+                raise ArchiveDamaged(f"{path_of_number(COMMITS, number)}: this file has commit {commit.number} instead")
             for place, coverage in commit.covered.items():
                 _require_growth(commit, place, covered.get(place), coverage)
                 covered[place] = coverage
@@ -71,8 +71,8 @@ class ArchiveState(NamedTuple):
                 dropped.pop(path, None)
         return ArchiveState(self.archive_id, self.number + len(commits), covered, files, dropped)
 
-    def of_topics(self, topics: Sequence[str] | None) -> list[ArchivedFile]:
-        """Live files by topic, partition and first offset; of all topics where none are named."""
+    def files_of_topics(self, topics: Sequence[str] | None) -> list[ArchivedFile]:
+        """Return the live files of topics (None: all), sorted by topic, partition and first offset."""
         wanted = None if topics is None else set(topics)
         return sorted(file for file in self.files.values() if wanted is None or file.topic in wanted)
 
@@ -86,7 +86,7 @@ def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | No
 
 
 class ReadArchive(NamedTuple):
-    """Archive as it was read: `newest` is the state after all commits.
+    """Result of reading an archive; `newest` is the state after all commits.
 
     The files of the `unsettled` commit, the last with any, may still be in the staging directory; `before` is the state
     without it. Without one both states are the same."""
@@ -109,10 +109,10 @@ def read_newest(files: Files) -> ReadArchive:
         raise NotAnArchive(
             f"{files.uri} is not an archive: it has no {COMMITS}; name the directory that was archived to"
         )
-    state = _begin(files, there[-1])
+    state = _read_base_state(files, there[-1])
     snapshot = state.number
     numbers = range(snapshot + 1, there[-1] + 1)
-    commits = [_commit(files, number) for number in numbers]
+    commits = [_read_commit(files, number) for number in numbers]
     at = max((n for n, commit in enumerate(commits) if commit.added), default=None)
     if at is None:
         newest = state.after(commits)
@@ -122,74 +122,74 @@ def read_newest(files: Files) -> ReadArchive:
 
 
 def read_settled(files: Files) -> ArchiveState:
-    """Return, for readers, the newest state whose files are in their places.
+    """Return, for readers, the newest state whose files are all at their final paths.
 
     A run that was interrupted after its last commit may have left files where they were staged; the next run moves
     them. Until then their rows are not seen. Raises `ArchiveDamaged` where a file is in neither place."""
     newest, before, unsettled, _ = read_newest(files)
-    if unsettled is None or not (waiting := missing_of(files, unsettled.added)):
+    if unsettled is None or not (waiting := list_unmoved(files, unsettled.added)):
         return newest
     lost = [staged for staged in waiting if files.sizes([staged.staged]) == [None]]
-    if missing_of(files, lost):  # looked at twice: they may just have been moved
-        raise file_missing(files, lost[0].file)
+    if list_unmoved(files, lost):  # looked at twice: they may just have been moved
+        raise missing_file_error(files, lost[0].file)
     return before
 
 
 def read_at(files: Files, number: int) -> ArchiveState:
-    """Return the state after an existing commit; raises `ArchiveDamaged`."""
-    state = _begin(files, number)
-    return state.after([_commit(files, each) for each in range(state.number + 1, number + 1)])
+    """Return the state after commit `number`, which exists; raises `ArchiveDamaged`."""
+    state = _read_base_state(files, number)
+    return state.after([_read_commit(files, each) for each in range(state.number + 1, number + 1)])
 
 
-def missing_of(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
-    """Return the files that are not in their places."""
+def list_unmoved(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
+    """Return the files that are not at their final paths."""
     sizes = files.sizes([staged.file.path for staged in added])
     return [staged for staged, size in zip(added, sizes, strict=True) if size != staged.file.size]
 
 
-def file_missing(files: Files, file: ArchivedFile) -> ArchiveDamaged:
+def missing_file_error(files: Files, file: ArchivedFile) -> ArchiveDamaged:
     return ArchiveDamaged(
         f"{files.uri}/{file.path}: missing, or not of the {file.size} bytes that were archived; restore "
         "the file from a copy of the archive, or archive again to an empty directory"
     )
 
 
-def _commit(files: Files, number: int) -> Commit:
-    name = numbered(COMMITS, number)
+def _read_commit(files: Files, number: int) -> Commit:
+    name = path_of_number(COMMITS, number)
     try:
-        return decoded(f"{files.uri}/{name}", files.read(name))
+        return decode_commit(f"{files.uri}/{name}", files.read(name))
     except FileNotFoundError:
         raise ArchiveDamaged(f"{files.uri}/{name} is missing; restore it from a copy of the archive") from None
 
 
-def _begin(files: Files, upto: int) -> ArchiveState:
-    """Return the state of the newest readable snapshot up to that commit; else that of the first commit."""
+def _read_base_state(files: Files, upto: int) -> ArchiveState:
+    """Return the state of the newest readable snapshot up to commit `upto`; else that after the first commit."""
     numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= upto]
     for number in numbers[: -_SNAPSHOTS_TRIED - 1 : -1]:
-        name = f"{files.uri}/{numbered(SNAPSHOTS, number)}"
+        name = f"{files.uri}/{path_of_number(SNAPSHOTS, number)}"
         try:
-            fields = opened(name, files.read(numbered(SNAPSHOTS, number)))
+            fields = unseal(name, files.read(path_of_number(SNAPSHOTS, number)))
         except ArchiveDamaged:
             continue  # an older one, or the commits, have the same content
-        return _decoded(name, number, fields)
-    first = _commit(files, 0)
+        return _decode_snapshot(name, number, fields)
+    first = _read_commit(files, 0)
     if first.kind != "created" or first.number != 0:
         raise ArchiveDamaged(f"{files.uri}/{first.name}: an archive does not begin like this")
     return ArchiveState(first.archive_id, 0, {}, {}, {})
 
 
 def write_snapshot(files: Files, state: ArchiveState) -> None:
-    """Write the snapshot of a state whose files are all in their places, so that readers need not check."""
-    held = {"covered": covered_rows(state.covered), "files": sorted(state.files.values())}
-    content = sealed({**state._asdict(), **held})
+    """Write a snapshot of a state whose files are all at their final paths, so that readers need not check that."""
+    held = {"covered": encode_coverage(state.covered), "files": sorted(state.files.values())}
+    content = seal({**state._asdict(), **held})
     try:
-        files.create(numbered(SNAPSHOTS, state.number), content)
+        files.create(path_of_number(SNAPSHOTS, state.number), content)
     except FileExistsError:
         return  # another run's, with the same content
 
 
 class _StoredSnapshot(msgspec.Struct):
-    """The members of a snapshot, with the types of JSON."""
+    """Members of a snapshot with their JSON types."""
 
     archive_id: str
     number: Count
@@ -198,16 +198,16 @@ class _StoredSnapshot(msgspec.Struct):
     dropped: dict[str, Count]
 
 
-def _decoded(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
-    """Parse a snapshot. Raises `ArchiveDamaged` for one with a correct checksum that raftlog would not write."""
+def _decode_snapshot(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
+    """Decode a snapshot. Raises `ArchiveDamaged` for content that raftlog does not write."""
     try:
         stored = msgspec.convert(fields, _StoredSnapshot)
-        files = {file.path: file for file in map(file_of, stored.files)}
-        dropped = {rows_path(path): since for path, since in stored.dropped.items()}
+        files = {file.path: file for file in map(decode_file, stored.files)}
+        dropped = {check_rows_path(path): since for path, since in stored.dropped.items()}
         if both := files.keys() & dropped.keys():
             raise ValueError(f"{min(both)} is in use, and replaced")
         if stored.number != at:
             raise ValueError(f"number is {stored.number}")
-        return ArchiveState(stored.archive_id, at, coverage_of(stored.covered), files, dropped)
+        return ArchiveState(stored.archive_id, at, decode_coverage(stored.covered), files, dropped)
     except ValueError as error:
-        raise unwritten(name, "a snapshot", error) from error
+        raise invalid_content_error(name, "a snapshot", error) from error

@@ -1,4 +1,4 @@
-"""Checks of commits and snapshots of an archive, before anything is read, moved or deleted by them.
+"""Checks of the content of commits and snapshots, before anything is read, moved or deleted because of them.
 
 A process that can write to an archive's directory can write a manifest with a correct checksum. So every path in one is
 relative, in the one form that raftlog gives it, and below the archive: `../x`, `/any/file` or `topic=a/../../b` are no
@@ -26,17 +26,17 @@ PartitionNumber = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 UuidText = Annotated[str, Meta(pattern=_UUID.pattern)]
 
 
-def topic_name(value: Any) -> str:
-    """Return a valid name of one directory."""
+def check_topic_name(value: Any) -> str:
+    """Return a valid topic name; raises `ValueError`, also for one that is no name of a directory."""
     if type(value) is not str or value in ("", ".", "..") or "/" in value or "\0" in value:
-        raise ValueError(f"{_shown(value)} is no name of a topic")
+        raise ValueError(f"{_shorten(value)} is no name of a topic")
     if len(value.encode(errors="surrogatepass")) > TOPIC_BYTES_MAX:
-        raise ValueError(f"{_shown(value)} is longer than a name of a topic may be")
+        raise ValueError(f"{_shorten(value)} is longer than a name of a topic may be")
     return value
 
 
-def day(value: Any) -> str:
-    """Return a day in the form of `day_of`."""
+def check_day(value: Any) -> str:
+    """Return a day in the format of `day_of`; raises `ValueError`."""
     if value == NO_DATE:
         return NO_DATE
     try:
@@ -44,33 +44,33 @@ def day(value: Any) -> str:
             return value
     except ValueError:
         pass  # raised below with its name
-    raise ValueError(f"{_shown(value)} is no date of a file")
+    raise ValueError(f"{_shorten(value)} is no date of a file")
 
 
 def path_of(topic: str, partition: int, date_: str, first: int, last: int) -> str:
-    """Return the path of a file with rows, relative to the archive."""
+    """Return the path of a file of rows, relative to the archive."""
     return f"topic={topic}/partition={partition}/date={date_}/{first:020d}-{last:020d}.parquet"
 
 
-def rows_path(value: Any) -> str:
-    """Return a path in the form of `path_of`."""
+def check_rows_path(value: Any) -> str:
+    """Return a path in the format of `path_of`; raises `ValueError`."""
     match = _ROWS.fullmatch(value) if type(value) is str else None
     if match is not None:
         topic, partition, date_, first, last = match.groups()
-        own = path_of(topic_name(topic), int(partition), day(date_), int(first), int(last))
+        own = path_of(check_topic_name(topic), int(partition), check_day(date_), int(first), int(last))
         if own == value and int(partition) <= PARTITION_MAX and int(first) <= int(last) <= INT64_MAX:
             return own
-    raise ValueError(f"{_shown(value)} is no path of a file of an archive")
+    raise ValueError(f"{_shorten(value)} is no path of a file of an archive")
 
 
-def staged_path(value: Any, staging: str) -> str:
-    """Return a path of a file in the directory `staging`, in the form that tasks use."""
+def check_staged_path(value: Any, staging: str) -> str:
+    """Return the path of a staged file in the directory `staging`; raises `ValueError`."""
     stem = value.removeprefix(f"{staging}/").removesuffix(".parquet") if type(value) is str else ""
     if not _UUID.fullmatch(stem) or value != f"{staging}/{stem}.parquet":
-        raise ValueError(f"{_shown(value)} is no path of a file in {staging}")
+        raise ValueError(f"{_shorten(value)} is no path of a file in {staging}")
     return str(value)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"

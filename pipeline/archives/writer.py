@@ -1,4 +1,4 @@
-"""Writer of an archive, its only source of changes: one run at a time, step by step, each step as a commit.
+"""Writer of an archive, its only source of changes: one run at a time, each step as one commit.
 
     begin    lock, read the commits, finish the last run's files (`settle`), claim, delete staged files of other runs
     commit   staged files durable → commit created (the step is done) → files moved to their places → snapshot
@@ -26,14 +26,14 @@ from raftlog.pipeline.archives.manifest import (
     Kind,
     LostRange,
     StagedFile,
-    encoded,
+    encode_commit,
 )
 from raftlog.pipeline.archives.state import (
     SNAPSHOT_EVERY,
     ArchiveState,
-    file_missing,
     is_archive,
-    missing_of,
+    list_unmoved,
+    missing_file_error,
     read_newest,
     write_snapshot,
 )
@@ -44,8 +44,8 @@ _LOCK: Final = f"{INTERNALS}/lock"
 
 
 @contextmanager
-def writing_to(files: Files, *, grace_seconds: float = 0, may_create: bool = False) -> Iterator["ArchiveWriter"]:
-    """Claim the archive for one run; first delete files that were replaced more than `grace_seconds` ago.
+def open_writer(files: Files, *, grace_seconds: float = 0, may_create: bool = False) -> Iterator["ArchiveWriter"]:
+    """Claim the archive for one run; delete files that were replaced more than `grace_seconds` ago.
 
     Raises `NotAnArchive` (also, with `may_create`, in a directory with other files), `ArchiveTaken` and
     `ArchiveDamaged`."""
@@ -60,7 +60,7 @@ def writing_to(files: Files, *, grace_seconds: float = 0, may_create: bool = Fal
             yield writer
         except Exception as error:
             writer.end()
-            writer.require_own(error)
+            writer.check_claim(error)
             raise
         writer.end()
     finally:
@@ -88,9 +88,9 @@ class ArchiveWriter:
         self.state: ArchiveState = found.newest
         self._snapshot = found.snapshot
         if found.unsettled is not None:
-            self._settle(found.unsettled.added)
+            self._move_all(found.unsettled.added)
         deleted = self.delete_dropped(grace_seconds)
-        self._commit(self._next("claimed")._replace(deleted=deleted))
+        self._commit(self._next_commit("claimed")._replace(deleted=deleted))
         for other in files.names(STAGING):
             files.delete_directory(f"{STAGING}/{other}")
         files.make_directory(self.staging)
@@ -98,7 +98,7 @@ class ArchiveWriter:
 
     @property
     def staging(self) -> str:
-        """Directory for files of this run's tasks."""
+        """Directory for files that tasks of this run write."""
         return f"{STAGING}/{self.run}"
 
     def commit(
@@ -110,32 +110,32 @@ class ArchiveWriter:
         dropped: Sequence[str] = (),
         lost: Sequence[LostRange] = (),
     ) -> None:
-        """Commit one step as a whole.
+        """Commit one step atomically.
 
         Raises `ArchiveTaken` when another run has claimed the archive meanwhile, and `NotAnArchive` where a foreign
         file has the name of an added one; then nothing has changed."""
         self._require_staged(added)
         self._files.sync_directories([self.staging])
         self._commit(
-            self._next(kind)._replace(
+            self._next_commit(kind)._replace(
                 covered=dict(covered or {}), added=tuple(added), dropped=tuple(dropped), lost=tuple(lost)
             )
         )
-        self._settle(added)
+        self._move_all(added)
         self._maybe_write_snapshot()
 
     def delete_dropped(self, grace_seconds: float) -> tuple[str, ...]:
-        """Delete the files that were replaced longer ago than that; their paths."""
+        """Delete files that were replaced more than `grace_seconds` ago; return their paths."""
         before_ms = _now_ms() - grace_seconds * 1000
         paths = tuple(path for path, since_ms in self.state.dropped.items() if since_ms <= before_ms)
         for path in paths:
             self._files.delete(path)
         return paths
 
-    def require_own(self, error: Exception) -> None:
-        """Raise `ArchiveTaken` if the error came from another run, which has deleted the staged files."""
-        if self._files.sizes([self._next("claimed").name]) != [None]:
-            raise self._taken() from error
+    def check_claim(self, error: Exception) -> None:
+        """Raise `ArchiveTaken` if the cause of the error is another run, which has deleted the staged files."""
+        if self._files.sizes([self._next_commit("claimed").name]) != [None]:
+            raise self._taken_error() from error
 
     def end(self) -> None:
         self._files.delete_directory(self.staging)
@@ -154,7 +154,7 @@ class ArchiveWriter:
                 name = f"{self._files.uri}/{staged.file.path}"
                 raise NotAnArchive(f"{name} is not of this archive, and has the name of a new file: move it away")
 
-    def _next(self, kind: Kind) -> Commit:
+    def _next_commit(self, kind: Kind) -> Commit:
         return Commit(self.state.number + 1, kind, self.run, _now_ms(), self.state.archive_id)
 
     def _commit(self, commit: Commit) -> None:
@@ -163,27 +163,27 @@ class ArchiveWriter:
         self.state = state
 
     def _maybe_write_snapshot(self) -> None:
-        """Write a snapshot if one is due and all files are in their places."""
+        """Write a snapshot if it is due and all files are at their final paths."""
         if self.state.number - self._snapshot >= SNAPSHOT_EVERY:
             write_snapshot(self._files, self.state)
             self._snapshot = self.state.number
 
     def _create(self, commit: Commit) -> None:
         try:
-            self._files.create(commit.name, encoded(commit))
+            self._files.create(commit.name, encode_commit(commit))
         except FileExistsError:
-            raise self._taken() from None
+            raise self._taken_error() from None
 
-    def _taken(self) -> ArchiveTaken:
+    def _taken_error(self) -> ArchiveTaken:
         return ArchiveTaken(
             f"{self._files.uri}: another run has claimed this archive; restart this one when it has ended"
         )
 
-    def _settle(self, added: Sequence[StagedFile]) -> None:
-        """Move every file durably to its place; some may be there already."""
+    def _move_all(self, added: Sequence[StagedFile]) -> None:
+        """Move the files durably to their final paths; some may already be there."""
         for directory in sorted({_directory(staged.file.path) for staged in added}):
             self._files.make_directory(directory)
-        for staged in missing_of(self._files, added):
+        for staged in list_unmoved(self._files, added):
             self._move(staged)
         self._files.sync_directories({_directory(staged.file.path) for staged in added})
 
@@ -191,8 +191,8 @@ class ArchiveWriter:
         try:
             self._files.move(staged.staged, staged.file.path)
         except FileNotFoundError:
-            if missing_of(self._files, [staged]):  # no other run has moved it
-                raise file_missing(self._files, staged.file) from None
+            if list_unmoved(self._files, [staged]):  # no other run has moved it
+                raise missing_file_error(self._files, staged.file) from None
 
 
 def _directory(path: str) -> str:

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class BrokerConnection(ClosedAtExit):
-    """`with Connection(["127.0.0.1:8082"]) as brokers: brokers.ask(lambda client: client.topics())`; of one thread."""
+    """Synchronous client for one thread: `with BrokerConnection(…) as brokers: brokers.ask(lambda client: …)`."""
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self._thread = LoopThread("raftlog-brokers")
@@ -32,26 +32,26 @@ class BrokerConnection(ClosedAtExit):
             raise
 
     def ask(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> _T:
-        """Send a request and wait for the result; raises the errors of the request."""
+        """Run a request and return its result; raises its errors."""
         return self.start(question).result()
 
     def start(self, question: Callable[[BrokerClient], Coroutine[Any, Any, _T]]) -> "Future[_T]":
-        """Send a request without waiting; the future can be cancelled."""
+        """Start a request and return its future, which can be cancelled."""
         return self._thread.start(question(self._client))
 
     def close(self) -> None:
         """Cancel running requests and close the client."""
         if not self._thread.is_closed:
-            self._thread.start(_ended(self._client)).result()
+            self._thread.start(_end_tasks_and_close(self._client)).result()
             self._thread.close()
 
 
 def parse_addresses(bootstrap: str) -> tuple[str, ...]:
-    """Parse `HOST:PORT,…`."""
+    """Return the addresses in a list `HOST:PORT,…`."""
     return tuple(address.strip() for address in bootstrap.split(",") if address.strip())
 
 
-async def _ended(client: BrokerClient) -> None:
+async def _end_tasks_and_close(client: BrokerClient) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
@@ -65,7 +65,7 @@ async def with_retries(attempt: Callable[[], Awaitable[_T]], patience_s: float) 
 
 
 async def refresh_addresses(client: BrokerClient) -> None:
-    """Learn the addresses of all brokers, as far as they can be had now.
+    """Refresh the client's addresses of all brokers, if a broker answers.
 
     The brokers of the bootstrap list may stop, and others may join."""
     with contextlib.suppress(RaftlogError):

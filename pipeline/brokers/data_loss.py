@@ -1,4 +1,4 @@
-"""Reaction to records that were deleted before they were read: an error, or a warning and the remaining records."""
+"""Reaction to records that were deleted before they were read: an error, or a warning."""
 
 import logging
 
@@ -8,7 +8,7 @@ _log = logging.getLogger("raftlog.pipeline")
 
 
 def report_loss(what: str, fail_on_data_loss: bool) -> None:
-    """Raise `DataLost`, or only log a warning without `fail_on_data_loss`."""
+    """Raise `DataLost`, or without `fail_on_data_loss` only log a warning."""
     if fail_on_data_loss:
         raise DataLost(f"{what}; to continue with the rest, set the option failOnDataLoss to false")
     _log.warning("%s; reading continues with the rest (failOnDataLoss=false)", what)

@@ -1,4 +1,4 @@
-"""Rows of a split, fetched from the partition's leader in a task.
+"""Fetcher of the rows of a split from the partition's leader, in a task.
 
 The next chunk is fetched while one is decoded, so that at most two of `fetch_max_bytes` are held (a broker returns a
 single batch of any size). Reading ends exactly at the split's end: it waits for new leaders and restarted brokers, an
@@ -33,7 +33,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 class Chunk(NamedTuple):
-    """Consecutive batches of `size` bytes; the next one begins at `next_offset`."""
+    """Consecutive batches, `size` bytes in total; the next chunk begins at `next_offset`."""
 
     batches: list[Batch]
     next_offset: int
@@ -48,7 +48,7 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
     return rows_of(
         split.topic,
         split.partition,
-        _batches(split),
+        _read_batches(split),
         split.start,
         split.end,
         skips_undecodable=split.skips_undecodable,
@@ -56,19 +56,19 @@ def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
 
 
 def rows_in(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Spark partition; one that Spark made itself, because there was no split, is empty."""
+    """Yield the rows of a Spark partition; none if Spark created it because there was no split."""
     return read_split(partition) if isinstance(partition, BrokerSplit) else iter(())
 
 
-def _batches(split: BrokerSplit) -> Iterator[Batch]:
+def _read_batches(split: BrokerSplit) -> Iterator[Batch]:
     if split.start >= split.end:
         return
     with BrokerConnection(split.bootstrap) as brokers:
         fetcher = _Fetcher(split)
-        coming: Future[Chunk] | None = brokers.start(fetcher.first)
+        coming: Future[Chunk] | None = brokers.start(fetcher.fetch_first)
         while coming is not None:
             chunk = coming.result()
-            coming = brokers.start(fetcher.next) if fetcher.offset < split.end else None
+            coming = brokers.start(fetcher.fetch_next) if fetcher.offset < split.end else None
             yield from chunk.batches
 
 
@@ -80,18 +80,18 @@ class _Fetcher:
         self.offset = split.start
         self._bytes_wanted = self._bytes_for(_RECORD_BYTES_GUESSED)
 
-    async def first(self, client: BrokerClient) -> Chunk:
+    async def fetch_first(self, client: BrokerClient) -> Chunk:
         split = self._split
         if split.leader is not None:
             client.learn_leader(TopicPartition(split.topic, split.partition), split.leader)
-        return await self.next(client)
+        return await self.fetch_next(client)
 
-    async def next(self, client: BrokerClient) -> Chunk:
-        """Return the next chunk as soon as there is one, and move `offset` behind it."""
+    async def fetch_next(self, client: BrokerClient) -> Chunk:
+        """Return the next chunk once there is one, and advance `offset` past it."""
         with Outage(self._split.name, self._split.request_timeout_ms / 1000, PAUSE_S_MAX) as outage:
             while True:
                 try:
-                    chunk = await self._fetched(client)
+                    chunk = await self._fetch(client)
                 except Unavailable as error:
                     await outage.pause(Unavailable(f"{self._split.name}: {error}"))
                     await refresh_addresses(client)
@@ -100,19 +100,19 @@ class _Fetcher:
                     self.offset = chunk.next_offset
                     return chunk
 
-    async def _fetched(self, client: BrokerClient) -> Chunk:
-        """Return the result of one request; raises `Unavailable` when it is empty and the split continues."""
+    async def _fetch(self, client: BrokerClient) -> Chunk:
+        """Return the result of one request; raises `Unavailable` if it is empty and the split continues."""
         split = self._split
         try:
             fetched = await client.fetch_batches(
                 split.topic, split.partition, self.offset, timeout_ms=WAIT_MS, max_bytes=self._bytes_wanted
             )
         except (UnknownTopic, UnknownPartition):
-            return self._lost("the topic was deleted", split.end)
+            return self._report_lost("the topic was deleted", split.end)
         except OffsetOutOfRange as error:
-            return await self._out_of_range(client, error)
+            return await self._handle_out_of_range(client, error)
         if fetched.topic_id not in (None, split.topic_id):
-            return self._replaced()
+            return self._report_replaced()
         batches = list(checked_batches(fetched.body))
         if batches and batches[-1][0].next_offset > self.offset:
             return Chunk(batches, batches[-1][0].next_offset, len(fetched.body))
@@ -122,25 +122,25 @@ class _Fetcher:
             f"the leader has only offsets below {fetched.high_watermark}, and {split.end} was read before"
         )
 
-    async def _out_of_range(self, client: BrokerClient, error: OffsetOutOfRange) -> Chunk:
+    async def _handle_out_of_range(self, client: BrokerClient, error: OffsetOutOfRange) -> Chunk:
         split = self._split
         topic = (await client.cluster_view()).topics.get(split.topic)
         if topic is not None and topic.topic_id != split.topic_id:
-            return self._replaced()
+            return self._report_replaced()
         if error.first > self.offset:
-            return self._lost("they were deleted before they were read", min(error.first, split.end))
-        return self._lost(f"the log ends at offset {error.end}, which is below what was seen", split.end)
+            return self._report_lost("they were deleted before they were read", min(error.first, split.end))
+        return self._report_lost(f"the log ends at offset {error.end}, which is below what was seen", split.end)
 
-    def _replaced(self) -> Chunk:
-        return self._lost("the topic was deleted and created anew", self._split.end)
+    def _report_replaced(self) -> Chunk:
+        return self._report_lost("the topic was deleted and created anew", self._split.end)
 
-    def _lost(self, why: str, until: int) -> Chunk:
-        """Report the loss of the records before `until` and return an empty chunk; raises `DataLost`."""
+    def _report_lost(self, why: str, until: int) -> Chunk:
+        """Report the loss of records before `until`, and return an empty chunk; raises `DataLost`."""
         lost = f"{self._split.name}: records from offset {self.offset} to {until} (exclusive) are lost: {why}"
         report_loss(lost, self._split.fail_on_data_loss)
         return Chunk([], until, 0)
 
     def _bytes_for(self, record_bytes: float) -> int:
-        """Return enough bytes for the rest of the split, if its records are as large as those before."""
+        """Return the bytes to request: enough for the rest of the split, at this size of a record."""
         left = int((self._split.end - self.offset) * record_bytes * 1.1)
         return min(self._split.fetch_max_bytes, max(left, _FETCH_BYTES_MIN))

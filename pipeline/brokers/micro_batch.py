@@ -1,4 +1,4 @@
-"""End of a stream's next micro-batch, from its position, the logs now, and the row limit. Pure, except for warnings.
+"""Choice of the end of a stream's next micro-batch, from its position, the logs and the row limit. Pure.
 
     start ≤ next ≤ end of each partition, unless the log lost records that the stream had read
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from raftlog.pipeline.brokers.data_loss import report_loss
 from raftlog.pipeline.brokers.plan import PartitionLog
-from raftlog.pipeline.brokers.stream_offsets import Offsets, StreamOffset, limited
+from raftlog.pipeline.brokers.stream_offsets import Offsets, StreamOffset, limit_offsets
 from raftlog.pipeline.errors import CheckpointMismatch
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
@@ -18,7 +18,7 @@ UNLIMITED = (1 << 63) - 1
 Targets = Mapping[TopicPartition, PartitionLog]
 
 
-def advanced(
+def advance(
     start: StreamOffset,
     logs: Sequence[PartitionLog],
     rows_max: int,
@@ -26,13 +26,13 @@ def advanced(
     fail_on_data_loss: bool,
     targets: Targets | None = None,
 ) -> StreamOffset:
-    """Return the end of a micro-batch that begins at `start`; `start` itself when there is nothing new.
+    """Return the end of a micro-batch that begins at `start`; `start` itself if there is nothing new.
 
-    `targets`: partitions as they were when a query with trigger(availableNow=True) began; nothing newer is taken.
+    `targets`: partitions as they were when a query with trigger(availableNow=True) began; newer records are not taken.
     Raises `DataLost` for topics that were deleted or created anew, and for logs that do not contain the stream's
     position."""
     ids = {log.topic: log.topic_id for log in logs}
-    _report_topics(start, ids, fail_on_data_loss)
+    _report_lost_topics(start, ids, fail_on_data_loss)
     offsets: Offsets = {}
     waiting: dict[TopicPartition, int] = {}
     for log in logs:
@@ -43,7 +43,7 @@ def advanced(
         offsets[log.place] = log.start if known is None else _begin(log, known, fail_on_data_loss)
         if known is not None and end > offsets[log.place]:
             waiting[log.place] = end - offsets[log.place]
-    for place, count in limited(waiting, rows_max).items():
+    for place, count in limit_offsets(waiting, rows_max).items():
         offsets[place] += count
     offsets |= {
         place: offset  # an older view of the cluster lacks partitions that were added just now
@@ -62,7 +62,7 @@ def advanced(
 
 def check_subscribed(start: StreamOffset, choice: TopicChoice) -> None:
     """Raise `CheckpointMismatch` unless the query still reads all topics of its checkpoint."""
-    others = sorted(set(start.ids) - set(choice.chosen(start.ids)))
+    others = sorted(set(start.ids) - set(choice.select(start.ids)))
     if others:
         raise CheckpointMismatch(
             f"the checkpoint has read {', '.join(others)}, and the query now reads {choice}: give it all of these, or "
@@ -70,7 +70,7 @@ def check_subscribed(start: StreamOffset, choice: TopicChoice) -> None:
         )
 
 
-def _report_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_data_loss: bool) -> None:
+def _report_lost_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_data_loss: bool) -> None:
     for topic, topic_id in start.ids.items():
         if topic not in ids:
             report_loss(f"the topic {topic}, which the stream has read, was deleted", fail_on_data_loss)
@@ -83,7 +83,7 @@ def _report_topics(start: StreamOffset, ids: Mapping[str, str], fail_on_data_los
 
 
 def _end(log: PartitionLog, known: int | None, targets: Targets | None) -> int | None:
-    """Return the offset before which records are taken; None for a partition that is left out."""
+    """Return the offset up to which records are taken; None for a partition that is left out."""
     if targets is None:
         return log.end
     target = targets.get(log.place)

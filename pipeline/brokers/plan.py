@@ -1,4 +1,4 @@
-"""Partitions to read, as the brokers report them, and the ranges of offsets that the options select.
+"""Plan of a read: the partitions as brokers report them, and the offset ranges that the options select.
 
     start ≤ end of every partition;   start ≥ log start, or the records between are lost
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class PartitionLog(NamedTuple):
-    """Partition at the time of the request: offsets with `start ≤ offset < end` are readable.
+    """Log of a partition at the time of the request; offsets `start ≤ offset < end` are readable.
 
     `leader` is HOST:PORT."""
 
@@ -51,14 +51,14 @@ class PartitionLog(NamedTuple):
 
 
 class ClusterLayout(NamedTuple):
-    """Partitions by topic and number, and the addresses (HOST:PORT) of the bootstrap list and of all brokers."""
+    """Partitions by topic and number, and the addresses of the bootstrap list and of all brokers."""
 
     logs: list[PartitionLog]
     addresses: tuple[str, ...]
 
 
 class EarlierOffsets(NamedTuple):
-    """Earlier ids of topics by name, and earlier ends of partitions."""
+    """Results of an earlier request: ids of topics by name, and ends of partitions."""
 
     ids: Mapping[str, str]
     offsets: Mapping[TopicPartition, int]
@@ -71,10 +71,10 @@ def list_partitions(
 
     Raises `UnknownTopic`, `InvalidArgument`, and `Unavailable` when the brokers do not answer in time."""
     with BrokerConnection(bootstrap) as brokers:
-        return brokers.ask(lambda client: layout(client, bootstrap, choice, request_timeout_ms / 1000))
+        return brokers.ask(lambda client: read_layout(client, bootstrap, choice, request_timeout_ms / 1000))
 
 
-async def layout(
+async def read_layout(
     client: BrokerClient,
     bootstrap: Sequence[str],
     choice: TopicChoice,
@@ -87,9 +87,9 @@ async def layout(
 
     With `seen`, named topics that do not exist are left out, and an end below the one that was seen is requested
     again as linearizable, also without `linearizable`."""
-    view, topics = await _chosen(client, choice, patience_s, seen)
+    view, topics = await _view_topics(client, choice, patience_s, seen)
 
-    async def one(topic: TopicView, number: int) -> PartitionLog | None:
+    async def read_log(topic: TopicView, number: int) -> PartitionLog | None:
         place, leader = TopicPartition(topic.name, number), topic.leaders[number]
         address = None if leader is None else view.http.get(leader)
         if address is not None:
@@ -104,58 +104,58 @@ async def layout(
             return None
         return PartitionLog(topic.name, topic.topic_id, number, start, end, address)
 
-    logs = await _at_once(one, [(topic, number) for topic in topics for number in range(len(topic.leaders))])
+    logs = await _ask_at_once(read_log, [(topic, number) for topic in topics for number in range(len(topic.leaders))])
     return ClusterLayout(
         [log for log in logs if log is not None], tuple(dict.fromkeys((*bootstrap, *view.http.values())))
     )
 
 
-async def _at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any, ...]]) -> list[T]:
-    """Call `ask` for all places, `ASKED_AT_ONCE` of them concurrently; return the answers in their order."""
+async def _ask_at_once(ask: Callable[..., Awaitable[T]], places: Sequence[tuple[Any, ...]]) -> list[T]:
+    """Call `ask` for all places, at most `ASKED_AT_ONCE` concurrently; return the answers in order."""
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def one(place: tuple[Any, ...]) -> T:
+    async def ask_one(place: tuple[Any, ...]) -> T:
         async with slots:
             return await ask(*place)
 
-    return await asyncio.gather(*map(one, places))
+    return await asyncio.gather(*map(ask_one, places))
 
 
-async def planned(client: BrokerClient, settings: ReadSettings, there: ClusterLayout) -> list[BrokerSplit]:
-    """Return a split for each partition, including the empty ones. Raises `InvalidArgument` and `DataLost`."""
+async def plan_splits(client: BrokerClient, settings: ReadSettings, there: ClusterLayout) -> list[BrokerSplit]:
+    """Return one split per partition, including empty ones. Raises `InvalidArgument` and `DataLost`."""
     _check_named(settings, there.logs)
-    bounded = await _at_once(_bounded, [(client, settings, log) for log in there.logs])
+    bounded = await _ask_at_once(_select_range, [(client, settings, log) for log in there.logs])
     return [split_of(settings, there.addresses, log) for log in bounded]
 
 
 async def starting_offsets(
     client: BrokerClient, settings: ReadSettings, logs: Sequence[PartitionLog]
 ) -> dict[TopicPartition, int]:
-    """Return the offsets at which the options make reading begin; raises `InvalidArgument` and `DataLost`."""
+    """Return the offsets at which reading begins by the options; raises `InvalidArgument` and `DataLost`."""
     _check_named(settings, logs)
-    starts = await _at_once(_starting_offset, [(client, settings, log) for log in logs])
+    starts = await _ask_at_once(_starting_offset, [(client, settings, log) for log in logs])
     return {log.place: start for log, start in zip(logs, starts, strict=True)}
 
 
 def _check_named(settings: ReadSettings, logs: Sequence[PartitionLog]) -> None:
-    """Raise `InvalidArgument` unless all partitions that options name exist."""
+    """Raise `InvalidArgument` if a partition that the options name does not exist."""
     counts = Counter(log.topic for log in logs)
     settings.starting.check(counts)
     settings.ending.check(counts)
 
 
 async def _starting_offset(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> int:
-    offset = await _resolved(client, settings, settings.starting, log)
+    offset = await _resolve_position(client, settings, settings.starting, log)
     if offset < log.start:
         lost = f"{log.place}: records from offset {offset} to {log.start} (exclusive) were deleted"
         report_loss(f"{lost}, and {settings.starting.option} asks for them", settings.fail_on_data_loss)
     return max(offset, log.start)
 
 
-async def _bounded(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> PartitionLog:
+async def _select_range(client: BrokerClient, settings: ReadSettings, log: PartitionLog) -> PartitionLog:
     """Return the range of a partition that the options select."""
     start = await _starting_offset(client, settings, log)
-    end = await _resolved(client, settings, settings.ending, log)
+    end = await _resolve_position(client, settings, settings.ending, log)
     if end < log.start:
         lost = f"{log.place}: all records below offset {log.start} were deleted"
         report_loss(f"{lost}, and {settings.ending.option} ends at {end}", settings.fail_on_data_loss)
@@ -168,7 +168,9 @@ async def _bounded(client: BrokerClient, settings: ReadSettings, log: PartitionL
     return log._replace(start=start, end=end)
 
 
-async def _resolved(client: BrokerClient, settings: ReadSettings, positions: OffsetPositions, log: PartitionLog) -> int:
+async def _resolve_position(
+    client: BrokerClient, settings: ReadSettings, positions: OffsetPositions, log: PartitionLog
+) -> int:
     position = positions.at(*log.place)
     if position.kind is PositionKind.EARLIEST:
         return log.start
@@ -197,32 +199,32 @@ def split_of(settings: ReadSettings, addresses: tuple[str, ...], log: PartitionL
     )
 
 
-async def _chosen(
+async def _view_topics(
     client: BrokerClient, choice: TopicChoice, patience_s: float, seen: EarlierOffsets | None
 ) -> tuple[ClusterView, list[TopicView]]:
-    """Return a view of the cluster and the chosen topics in it.
+    """Return a view of the cluster, and the chosen topics in it.
 
     The view of one broker may be stale: missing topics and changed ids count only when a broker that asked the
     controller confirms them, or the views of the next seconds do."""
     needed = choice.names or () if seen is None else ()
     look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
-    names = choice.chosen(await with_retries(client.topics, look_s)) if choice.names is None else choice.names
+    names = choice.select(await with_retries(client.topics, look_s)) if choice.names is None else choice.names
     expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
     missing: set[str] = set()
     for _ in range(LOOKS_MAX):
         view = await with_retries(client.cluster_view, look_s)
         for name in sorted(expected.keys() - view.topics.keys() - missing):
-            if not await _is_there(client, name, patience_s, is_needed=name in needed):
+            if not await _exists(client, name, patience_s, is_needed=name in needed):
                 missing.add(name)
-        if all(name in missing or _is_seen(view, name, topic_id) for name, topic_id in expected.items()):
+        if all(name in missing or _is_in_view(view, name, topic_id) for name, topic_id in expected.items()):
             break
         await asyncio.sleep(LOOK_PAUSE_S)
     for name in sorted(set(choice.names or ()) - view.topics.keys() - missing):
         raise InvalidArgument(f"the topic {name} is internal: only brokers read it")
-    return view, [view.topics[name] for name in choice.chosen(view.topics)]
+    return view, [view.topics[name] for name in choice.select(view.topics)]
 
 
-async def _is_there(client: BrokerClient, name: str, patience_s: float, is_needed: bool) -> bool:
+async def _exists(client: BrokerClient, name: str, patience_s: float, is_needed: bool) -> bool:
     try:
         await with_retries(lambda: client.describe_topic(name), patience_s)
     except UnknownTopic:
@@ -232,5 +234,5 @@ async def _is_there(client: BrokerClient, name: str, patience_s: float, is_neede
     return True
 
 
-def _is_seen(view: ClusterView, name: str, topic_id: str) -> bool:
+def _is_in_view(view: ClusterView, name: str, topic_id: str) -> bool:
     return name in view.topics and topic_id in ("", view.topics[name].topic_id)

@@ -1,4 +1,4 @@
-"""Options of the data source `raftlog` for reading, and their defaults. docs/PIPELINE.md has the table."""
+"""Options of the data source `raftlog` for reads, with their defaults (table: docs/PIPELINE.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,23 +58,23 @@ class ReadSettings:
 
 
 def batch_settings(given: Mapping[str, str]) -> ReadSettings:
-    """Read the options of a batch, by default from `earliest` to `latest`; raises `InvalidArgument`.
+    """Parse the options of a batch (default: `earliest` to `latest`); raises `InvalidArgument`.
 
     Options of writing and of streams are accepted: programs pass one set of options to all of them."""
     options = Options("raftlog", given, BATCH_OPTIONS, {*WRITING_OPTIONS, *STREAM_OPTIONS})
-    return _settings(options, starting_positions(options), ending_positions(options))
+    return _parse_settings(options, starting_positions(options), ending_positions(options))
 
 
 def stream_settings(given: Mapping[str, str]) -> ReadSettings:
-    """Read the options of a stream, by default from `latest` on; raises `InvalidArgument`."""
+    """Parse the options of a stream (default: from `latest` on); raises `InvalidArgument`."""
     for name in option_names("ending"):
         if name.lower() in map(str.lower, given):
             raise InvalidArgument(f"{name} is for batches; a stream has no end: use trigger(availableNow=True)")
     options = Options("raftlog", given, STREAM_OPTIONS, WRITING_OPTIONS)
-    return _settings(options, starting_positions(options, LATEST), OffsetPositions(LATEST))
+    return _parse_settings(options, starting_positions(options, LATEST), OffsetPositions(LATEST))
 
 
-def _settings(options: Options, starting: OffsetPositions, ending: OffsetPositions) -> ReadSettings:
+def _parse_settings(options: Options, starting: OffsetPositions, ending: OffsetPositions) -> ReadSettings:
     if ending.unnamed == EARLIEST and not ending.named:
         raise InvalidArgument("endingOffsets is latest, or offsets by partition: nothing lies before the earliest")
     return ReadSettings(topics=topic_choice(options), starting=starting, ending=ending, **options.fields(_FIELDS))

@@ -14,17 +14,17 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.connection import BrokerConnection
 from raftlog.pipeline.brokers.fetcher import rows_in
-from raftlog.pipeline.brokers.plan import layout, planned
+from raftlog.pipeline.brokers.plan import plan_splits, read_layout
 from raftlog.pipeline.brokers.settings import ReadSettings, batch_settings, stream_settings
-from raftlog.pipeline.brokers.split import BrokerSplit, divided
+from raftlog.pipeline.brokers.split import BrokerSplit, divide
 from raftlog.pipeline.brokers.stream import StreamReader
-from raftlog.pipeline.plain_errors import plain_errors
+from raftlog.pipeline.plain_errors import hide_stack_traces
 from raftlog.pipeline.rows import SCHEMA, check_schema
 
 
-@plain_errors
+@hide_stack_traces
 class RaftlogDataSource(DataSource):
-    """Topics of a running cluster, registered with `spark.dataSource.register(RaftlogDataSource)`."""
+    """Data source of topics of a running cluster; register it with `spark.dataSource.register`."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,27 +52,27 @@ class RaftlogDataSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
 
-@plain_errors
+@hide_stack_traces
 class BatchReader(DataSourceReader):
-    """Reader of topics as they are when Spark makes the splits, in a process beside the driver."""
+    """Reader of a batch: topics as they are when Spark asks for the splits, in a process beside the driver."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
 
     def partitions(self) -> list[InputPartition]:
-        """Return the splits.
+        """Return the splits, by calling the brokers.
 
         Raises `InvalidArgument`, `UnknownTopic`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
         with BrokerConnection(self._settings.bootstrap) as brokers:
             splits = brokers.ask(self._plan)
-        return list(divided(splits, self._settings.min_partitions))
+        return list(divide(splits, self._settings.min_partitions))
 
     async def _plan(self, client: BrokerClient) -> list[BrokerSplit]:
         settings = self._settings
-        there = await layout(client, settings.bootstrap, settings.topics, settings.patience_s)
+        there = await read_layout(client, settings.bootstrap, settings.topics, settings.patience_s)
         if not there.logs:
             raise InvalidArgument(f"there are no {settings.topics}; internal topics are none of them")
-        return await planned(client, settings, there)
+        return await plan_splits(client, settings, there)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_in(partition)

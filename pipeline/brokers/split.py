@@ -11,7 +11,7 @@ from raftlog.pipeline.brokers.settings import FETCH_BYTES_DEFAULT, REQUEST_MS_DE
 
 @dataclass(frozen=True)
 class BrokerSplit(InputPartition):
-    """Records with `start ≤ offset < end` of the topic with this uuid.
+    """Records with `start ≤ offset < end` of a partition of the topic with the id `topic_id`.
 
     `leader`, HOST:PORT, is the first broker to ask."""
 
@@ -35,8 +35,8 @@ class BrokerSplit(InputPartition):
         return self.end - self.start
 
 
-def divided(splits: Sequence[BrokerSplit], at_least: int | None) -> list[BrokerSplit]:
-    """Drop empty splits, and cut the others in proportion to their lengths into at least `at_least` splits.
+def divide(splits: Sequence[BrokerSplit], at_least: int | None) -> list[BrokerSplit]:
+    """Drop empty splits, and cut the others in proportion to their lengths, into at least `at_least` splits.
 
     There are never more splits than offsets."""
     splits = [split for split in splits if len(split) > 0]

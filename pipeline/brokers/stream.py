@@ -1,4 +1,4 @@
-"""Reader of topics as they grow, in micro-batches. Created by `RaftlogDataSource`.
+"""Reader of growing topics in micro-batches. Created by `RaftlogDataSource`.
 
 Spark keeps one in a process beside the driver for as long as the query runs, and asks it where the next micro-batch
 ends; for the tasks it creates others, which only read. So the connection to brokers is opened by the first request.
@@ -17,27 +17,27 @@ from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.connection import BrokerConnection
 from raftlog.pipeline.brokers.fetcher import rows_in
-from raftlog.pipeline.brokers.micro_batch import UNLIMITED, Targets, advanced, check_subscribed
+from raftlog.pipeline.brokers.micro_batch import UNLIMITED, Targets, advance, check_subscribed
 from raftlog.pipeline.brokers.plan import (
     ClusterLayout,
     EarlierOffsets,
     PartitionLog,
-    layout,
+    read_layout,
     split_of,
     starting_offsets,
 )
 from raftlog.pipeline.brokers.settings import ReadSettings
-from raftlog.pipeline.brokers.split import BrokerSplit, divided
+from raftlog.pipeline.brokers.split import BrokerSplit, divide
 from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges
-from raftlog.pipeline.plain_errors import plain_errors
+from raftlog.pipeline.plain_errors import hide_stack_traces
 
 IDLE_PAUSE_S: Final = 0.1
 Json = dict[str, Any]
 
 
-@plain_errors
+@hide_stack_traces
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a stream; not thread-safe, because Spark makes one call at a time."""
+    """Reader of a stream; not thread-safe, as Spark makes one call at a time."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings
@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Json:  # noqa: N802 – the names are Spark's
         """Return the start of a new query; raises as the planning of a batch."""
         if self._initial is None:
-            self._initial = self._connection().ask(self._begin).as_json()
+            self._initial = self._connection().ask(self._find_start).as_json()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -67,10 +67,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = StreamOffset.from_json(start)
         check_subscribed(begin, self._settings.topics)
         self._pause()
-        end = advanced(
+        end = advance(
             begin,
-            self._ask(begin, linearizable=False).logs,
-            _rows_max(limit),
+            self._refresh_layout(begin, linearizable=False).logs,
+            _parse_limit(limit),
             fail_on_data_loss=self._settings.fail_on_data_loss,
             targets=self._targets,
         )
@@ -80,10 +80,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._targets = {log.place: log for log in self._ask(StreamOffset(), linearizable=True).logs}
+        self._targets = {log.place: log for log in self._refresh_layout(StreamOffset(), linearizable=True).logs}
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """Return the ends of the latest layout."""
+        """Return the ends of all partitions in the latest layout."""
         if self._there is None:
             return None
         logs = self._there.logs
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
         check_subscribed(until, self._settings.topics)
-        return list(divided(list(self._splits(begin, until)), self._settings.min_partitions))
+        return list(divide(list(self._make_splits(begin, until)), self._settings.min_partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return rows_in(partition)
@@ -111,10 +111,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._brokers = BrokerConnection(self._settings.bootstrap)
         return self._brokers
 
-    def _ask(self, known: StreamOffset, *, linearizable: bool) -> ClusterLayout:
+    def _refresh_layout(self, known: StreamOffset, *, linearizable: bool) -> ClusterLayout:
         settings, seen = self._settings, EarlierOffsets(known.ids, known.offsets)
         self._there = self._connection().ask(
-            lambda client: layout(
+            lambda client: read_layout(
                 client,
                 settings.bootstrap,
                 settings.topics,
@@ -126,16 +126,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._there
 
     def _pause(self) -> None:
-        """Limit an idle stream to ten requests a second, where Spark would make a hundred."""
+        """Limit an idle stream to ten requests a second; Spark would make a hundred."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
 
-    async def _begin(self, client: BrokerClient) -> StreamOffset:
+    async def _find_start(self, client: BrokerClient) -> StreamOffset:
         settings = self._settings
-        there = self._there = await layout(client, settings.bootstrap, settings.topics, settings.patience_s)
+        there = self._there = await read_layout(client, settings.bootstrap, settings.topics, settings.patience_s)
         offsets = await starting_offsets(client, settings, there.logs)
         return StreamOffset({log.topic: log.topic_id for log in there.logs}, offsets, is_initial=True)
 
-    def _splits(self, begin: StreamOffset, until: StreamOffset) -> Iterator[BrokerSplit]:
+    def _make_splits(self, begin: StreamOffset, until: StreamOffset) -> Iterator[BrokerSplit]:
         there = self._there or ClusterLayout([], self._settings.bootstrap)
         known = {log.place: log for log in there.logs}
         for place, first, end in ranges(begin, until):
@@ -145,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield split_of(self._settings, there.addresses, wanted)
 
 
-def _rows_max(limit: ReadLimit) -> int:
+def _parse_limit(limit: ReadLimit) -> int:
     if isinstance(limit, ReadMaxRows):
         return limit.max_rows
     if isinstance(limit, ReadAllAvailable):

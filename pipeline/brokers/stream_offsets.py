@@ -1,4 +1,4 @@
-"""Position of a stream as Spark keeps it in a query's checkpoint, and the limit of a micro-batch. Pure.
+"""Position of a stream in the form of a query's checkpoint, and limit of a micro-batch. Pure.
 
     {"version": 1, "topics": {"orders": {"id": "2f0c…", "partitions": {"0": 12, "1": 7}}}}
 
@@ -21,7 +21,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Position of a stream; `ids` are the topics' uuids by name, and each topic of `offsets` has one."""
+    """Position of a stream; `ids` has the id of each topic in `offsets`."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     offsets: Offsets = field(default_factory=dict)
@@ -29,14 +29,14 @@ class StreamOffset:
     begins: Offsets | None = None
 
     def as_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"version": VERSION, "topics": self._topics(self.offsets)}
+        fields: dict[str, Any] = {"version": VERSION, "topics": self._encode_topics(self.offsets)}
         if self.is_initial:
             fields["initial"] = True
         if self.begins is not None:
-            fields["begins"] = self._topics(self.begins)
+            fields["begins"] = self._encode_topics(self.begins)
         return fields
 
-    def _topics(self, offsets: Offsets) -> dict[str, Any]:
+    def _encode_topics(self, offsets: Offsets) -> dict[str, Any]:
         topics: dict[str, Any] = {
             name: {"id": topic_id, "partitions": {}} for name, topic_id in sorted(self.ids.items())
         }
@@ -53,8 +53,8 @@ class StreamOffset:
                     f"the checkpoint has offsets of version {fields['version']!r}; this program reads version {VERSION}"
                 )
             ids = {str(name): str(topic["id"]) for name, topic in fields["topics"].items()}
-            begins = dict(_offsets(fields["begins"])) if "begins" in fields else None
-            return cls(ids, dict(_offsets(fields["topics"])), fields.get("initial") is True, begins)
+            begins = dict(_decode_offsets(fields["begins"])) if "begins" in fields else None
+            return cls(ids, dict(_decode_offsets(fields["topics"])), fields.get("initial") is True, begins)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointMismatch(
                 f"the checkpoint holds offsets of another source, not of raftlog ({error!r}): take another "
@@ -62,7 +62,7 @@ class StreamOffset:
             ) from None
 
 
-def _offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
+def _decode_offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
     for name, topic in topics.items():
         for partition, offset in topic["partitions"].items():
             if type(offset) is not int or offset < 0:
@@ -71,7 +71,7 @@ def _offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
 
 
 def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition, int, int]]:
-    """Return the ranges between two offsets, by partition; only of topics that are the same in both."""
+    """Return the ranges between two positions by partition, for topics that have the same id in both."""
     is_first = start.is_initial and end.begins is not None
     begins, first_ids = (end.begins or {}, end.ids) if is_first else (start.offsets, start.ids)
     return [
@@ -81,11 +81,11 @@ def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition,
     ]
 
 
-def limited(waiting: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
-    """Return the number of waiting offsets to take, by partition.
+def limit_offsets(waiting: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
+    """Return the number of offsets to take of the `waiting` ones, by partition.
 
-    That is all of them, or `rows_max` in proportion to the waiting ones, at least one of each; with fewer rows than
-    partitions, one of each of the longest."""
+    These are all of them, or `rows_max` in proportion to the waiting ones, at least one of each; with fewer rows than
+    partitions, one of each partition with most waiting offsets."""
     total, places = sum(waiting.values()), sorted(waiting, key=lambda place: (-waiting[place], place))
     if total <= rows_max:
         return dict(waiting)

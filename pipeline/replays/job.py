@@ -1,4 +1,4 @@
-"""Job `replay`: the rows of an archive are written to topics, each once, however often it is started.
+"""Job `replay`: writes the rows of an archive to topics, each once, also after a restart of the job.
 
 Each topic by itself, step by step (`rounds`). A task reads the rows of a step of one partition of the archive, in order
 of offset, and those that pass the filter go into the sink under the topic's write id, with the step as its epoch. The
@@ -19,14 +19,14 @@ from pyspark.sql.functions import count, lit
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.archives.files import Files, files_at
-from raftlog.pipeline.archives.jobs import shifted
+from raftlog.pipeline.archives.jobs import shift_progress
 from raftlog.pipeline.archives.reader import files_of
 from raftlog.pipeline.archives.state import ArchiveState, read_at, read_settled
 from raftlog.pipeline.brokers.connection import BrokerConnection, parse_addresses, refresh_addresses, with_retries
 from raftlog.pipeline.brokers.plan import list_partitions
 from raftlog.pipeline.brokers.source import RaftlogDataSource
 from raftlog.pipeline.options import TopicChoice
-from raftlog.pipeline.progress import OnProgress, watching
+from raftlog.pipeline.progress import OnProgress, report_jobs
 from raftlog.pipeline.replays.rounds import (
     NO_STEP,
     STEP_OFFSETS,
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class TopicReplayed(NamedTuple):
-    """Result for one topic: `rows` were written to the topic `target` in this run.
+    """Result for one topic: `rows` rows were written to the topic `target` in this run.
 
     None were where all existed already. The sink records the write under `write_id`."""
 
@@ -61,7 +61,7 @@ class TopicReplayed(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """Result of one run of `replay`. A later run with the same `name` continues it."""
+    """Result of one run of `replay`; a later run with the same `name` continues it."""
 
     path: str
     name: str | None
@@ -113,11 +113,11 @@ def replay(
     state = read_settled(files)
     files_of(files, state, topics)
     wanted = sorted({place.topic for place in state.covered} if topics is None else set(topics))
-    targets = _targets(wanted, to)
+    targets = _map_targets(wanted, to)
     if again:
         name = uuid.uuid4().hex
     addresses = parse_addresses(bootstrap)
-    ids = _target_ids(addresses, state, targets, keep_partitions=keep_partitions)
+    ids = _read_target_ids(addresses, state, targets, keep_partitions=keep_partitions)
     spark.dataSource.register(RaftlogDataSource)
     with BrokerConnection(addresses) as brokers:
         brokers.ask(refresh_addresses)
@@ -131,8 +131,8 @@ def replay(
     return ReplayReport(files.uri, name, tuple(replayed))
 
 
-def _targets(topics: Sequence[str], to: str | Mapping[str, str] | None) -> dict[str, str]:
-    """Return new names by old ones. Raises `UnknownTopic`."""
+def _map_targets(topics: Sequence[str], to: str | Mapping[str, str] | None) -> dict[str, str]:
+    """Return the target topic of each topic. Raises `UnknownTopic`."""
     if to is None or isinstance(to, str):
         return {topic: to or topic for topic in topics}
     unknown = sorted(set(to) - set(topics))
@@ -141,10 +141,10 @@ def _targets(topics: Sequence[str], to: str | Mapping[str, str] | None) -> dict[
     return {topic: to.get(topic, topic) for topic in topics}
 
 
-def _target_ids(
+def _read_target_ids(
     addresses: Sequence[str], state: ArchiveState, targets: Mapping[str, str], *, keep_partitions: bool
 ) -> dict[str, str]:
-    """Return the uuid of each topic's target.
+    """Return the id of each target topic.
 
     Raises `UnknownTopic`, and `InvalidArgument` where partitions are missing."""
     ids = {}
@@ -171,7 +171,7 @@ def _partitions_of(state: ArchiveState, topic: str) -> int:
 
 @dataclass(frozen=True)
 class _ReplayContext:
-    """Context that the replays of all topics share."""
+    """Context that is shared by the replays of all topics."""
 
     spark: SparkSession
     brokers: BrokerConnection
@@ -183,50 +183,50 @@ class _ReplayContext:
     on_progress: OnProgress | None
 
     @property
-    def how(self) -> str:
+    def options_digest(self) -> str:
         """Digest of the options that must not change when a replay continues."""
         return _digest([self.where, self.keep_partitions])
 
     def write_id(self, name: str | None, what: Sequence[str]) -> str:
-        """Return the write id. Under a name the record checks `how`; without one, other options are another replay."""
-        return f"{name}-{_digest(what)}" if name is not None else f"replay-{_digest([*what, self.how])}"
+        """Return the write id. A named replay checks its options by the record; otherwise they are part of the id."""
+        return f"{name}-{_digest(what)}" if name is not None else f"replay-{_digest([*what, self.options_digest])}"
 
 
 class _TopicReplay:
-    """Replay of one topic of the archive to its target."""
+    """Replay of one topic of the archive to its target topic."""
 
     def __init__(self, context: _ReplayContext, topic: str, target: str, write_id: str) -> None:
         self._context, self._topic, self._target, self._write_id = context, topic, target, write_id
-        self._record = ReplayRecord(write_id, target, context.how)
+        self._record = ReplayRecord(write_id, target, context.options_digest)
 
     def run(self, state: ArchiveState) -> TopicReplayed:
-        """Write the rows of the archive that are still missing. Raises as `replay`."""
+        """Write the rows of the archive that are not written yet. Raises as `replay`."""
         recorded = recorded_epoch(self._context.addresses, self._write_id)
         done = NO_STEP if recorded is None else recorded
         now = current_round(state, self._ask(self._record.read), done, STEP_OFFSETS)
         tasks = _partitions_of(state, self._topic)
         steps, rows = 0, 0
         while True:
-            of_round = self._steps(now)
+            of_round = self._plan_steps(now)
             first = max(0, done + 1 - now.epoch)
             for number, ranges in enumerate(of_round[first:], first):
-                shifted_progress = shifted(self._context.on_progress, number * tasks, len(of_round) * tasks)
-                rows += self._step(now, now.epoch + number, ranges, tasks, shifted_progress)
+                shifted_progress = shift_progress(self._context.on_progress, number * tasks, len(of_round) * tasks)
+                rows += self._write_step(now, now.epoch + number, ranges, tasks, shifted_progress)
                 steps += 1
             if now.upto == state.number:
                 return TopicReplayed(self._topic, self._target, self._write_id, steps, rows)
             now = now.next(state.number, len(of_round))
 
-    def _steps(self, now: Round) -> list[list[Range]]:
+    def _plan_steps(self, now: Round) -> list[list[Range]]:
         files = self._context.files
         before = None if now.is_first else read_at(files, now.after).covered
         return steps_of(ranges_of(self._topic, read_at(files, now.upto).covered, before), now.step_offsets)
 
-    def _step(
+    def _write_step(
         self, now: Round, epoch: int, ranges: Sequence[Range], tasks: int, shifted_progress: OnProgress | None
     ) -> int:
-        """Write one step and return its number of rows."""
-        rows = self._rows(ranges, tasks)
+        """Write one step; return its number of rows."""
+        rows = self._read_rows(ranges, tasks)
         self._ask(lambda client: self._record.write(client, now, epoch))
         written = Observation()
         options = {
@@ -239,11 +239,11 @@ class _TopicReplay:
             at_once = min(len(ranges), self._context.spark.sparkContext.defaultParallelism)
             options["recordsPerSecondPerTask"] = str(self._context.records_per_second / at_once)
         counted = rows.observe(written, count(lit(1)).alias("rows"))
-        with watching(self._context.spark, f"replaying {self._topic}", shifted_progress):
+        with report_jobs(self._context.spark, f"replaying {self._topic}", shifted_progress):
             counted.write.format("raftlog").options(**options).mode("append").save()
         return int(written.get["rows"])
 
-    def _rows(self, ranges: Sequence[Range], tasks: int) -> DataFrame:
+    def _read_rows(self, ranges: Sequence[Range], tasks: int) -> DataFrame:
         rows = step_rows(self._context.spark, self._context.files.uri, self._topic, ranges, tasks)
         if self._context.where is not None:
             try:

@@ -1,4 +1,4 @@
-"""Rounds and steps of a topic's replay, and the record of its progress.
+"""Rounds and steps of the replay of a topic, and the record of its progress.
 
     round      rows that the archive covered after one of its commits, and not yet after that of the round before
     step       at most so many offsets of each partition of a round; an epoch of the sink, counted over all rounds
@@ -28,9 +28,9 @@ _NOTHING: Final = -1
 
 
 class Round(NamedTuple):
-    """Rows of the archive between commits number `after` and `upto`, `after < upto`.
+    """Round of a replay: the rows that commits after `after` up to `upto` added to the archive.
 
-    `epoch` is that of the round's first step; a step has at most `step_offsets` offsets of each partition."""
+    `after < upto`; `epoch` is that of the first step; a step has at most `step_offsets` offsets of each partition."""
 
     archive_id: str
     upto: int
@@ -47,7 +47,7 @@ class Round(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Offsets of one partition: `start ≤ offset < end`."""
+    """Offsets of one partition, `start ≤ offset < end`."""
 
     partition: int
     start: int
@@ -57,7 +57,7 @@ class Range(NamedTuple):
 def ranges_of(
     topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
 ) -> list[Range]:
-    """Return, by partition, the offsets that are covered now and were not before, without empty ranges."""
+    """Return, by partition, the offsets that are covered now and were not covered before."""
     ranges = []
     for place, coverage in sorted(covered.items()):
         if place.topic != topic:
@@ -70,7 +70,7 @@ def ranges_of(
 
 
 def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
-    """Cut the ranges into steps; there are as many as the longest range needs."""
+    """Divide the ranges into steps of at most `size` offsets of each partition."""
     count = max((-(-(each.end - each.start) // size) for each in ranges), default=0)
     steps: list[list[Range]] = [[] for _ in range(count)]
     for partition, start, end in ranges:
@@ -80,14 +80,14 @@ def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
 
 
 class ReplayProgress(NamedTuple):
-    """Progress of a replay; `epoch` is the step that was about to begin when it was recorded."""
+    """Progress of a replay; `epoch` is the step that was about to begin at the time of the record."""
 
     round: Round
     epoch: int
 
 
 def current_round(state: ArchiveState, reached: ReplayProgress | None, done: int, step_offsets: int) -> Round:
-    """Return the round to continue with; `done` is the last step that the sink has recorded, or -1.
+    """Return the round to continue with; `done` is the last complete step in the sink's record, or -1.
 
     Raises `WriteForgotten` when that is before the recorded progress of the replay, and `ArchiveDamaged` for an
     older copy of the archive."""
@@ -107,14 +107,14 @@ def current_round(state: ArchiveState, reached: ReplayProgress | None, done: int
 
 
 class ReplayRecord:
-    """Record of a topic's progress. `what` identifies the rows to write, for a replay that continues under a name."""
+    """Record of a topic's progress; `what` identifies the rows to write by a named replay."""
 
     def __init__(self, write_id: str, target: str, what: str) -> None:
         self._what = what
         self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
 
     async def read(self, client: BrokerClient) -> ReplayProgress | None:
-        """Return the recorded progress. Raises `InvalidArgument` where the name stands for another replay."""
+        """Return the recorded progress. Raises `InvalidArgument` if the name belongs to another replay."""
         found = (await client.groups.committed(self._group)).get(self._place)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""Data source of one step of a replay: each partition of the archive is a Spark partition of the same number.
+"""Data source of one step of a replay: partitions of the archive are Spark partitions of the same numbers.
 
 It is internal and registered with Spark by `job`: unlike Spark's own reader of Parquet it keeps the order of offsets,
 and never puts two partitions into one task. Partitions without rows in the step exist, and are empty."""
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.pipeline.archives.files import files_at
 from raftlog.pipeline.archives.manifest import ArchivedFile
-from raftlog.pipeline.archives.parquet import rows_in_order
+from raftlog.pipeline.archives.parquet import read_in_order
 from raftlog.pipeline.archives.reader import files_of
 from raftlog.pipeline.archives.state import read_settled
 from raftlog.pipeline.replays.rounds import Range
@@ -24,7 +24,7 @@ NAME: Final = "raftlog-archive-step"
 
 
 def step_rows(spark: SparkSession, uri: str, topic: str, ranges: Sequence[Range], partitions: int) -> DataFrame:
-    """Return the rows of these ranges of a topic's partitions, in the columns of the data sources."""
+    """Return the rows of these ranges of a topic as a data frame, with the columns of the data sources."""
     spark.dataSource.register(ArchiveStepSource)
     options = {"uri": uri, "topic": topic, "ranges": json.dumps(ranges), "partitions": str(partitions)}
     return spark.read.format(NAME).options(**options).load()
@@ -44,33 +44,35 @@ class ArchiveStepSource(DataSource):
         return StepReader(dict(self.options))
 
 
-class _Part(NamedTuple):
-    """Work of one task."""
+class _StepPart(NamedTuple):
+    """Work of one task: a range, and the files that contain it."""
 
     range: Range
     archived: tuple[ArchivedFile, ...]
 
 
 class StepReader(DataSourceReader):
+    """Reader of one step; called by Spark."""
+
     def __init__(self, options: dict[str, Any]) -> None:
         self._uri, self._topic = options["uri"], options["topic"]
         self._ranges = [Range(*each) for each in json.loads(options["ranges"])]
         self._count = int(options["partitions"])
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition for each of the archive. Raises `ArchiveDamaged`."""
+        """Return one Spark partition per partition of the archive. Raises `ArchiveDamaged`."""
         files = files_at(self._uri)
         archived = files_of(files, read_settled(files), [self._topic])
         wanted = {each.partition: each for each in self._ranges}
         return [
-            InputPartition(_part(wanted.get(partition) or Range(partition, 0, 0), archived))
+            InputPartition(_make_part(wanted.get(partition) or Range(partition, 0, 0), archived))
             for partition in range(self._count)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition, by rising offset. Raises `ArchiveDamaged`."""
+        """Yield the rows of one partition, sorted by offset. Raises `ArchiveDamaged`."""
         (number, start, end), archived = partition.value
-        for rows in rows_in_order(files_at(self._uri), archived, start, end):
+        for rows in read_in_order(files_at(self._uri), archived, start, end):
             place = [
                 pa.repeat(pa.scalar(self._topic, pa.string()), rows.num_rows),
                 pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows),
@@ -78,6 +80,6 @@ class StepReader(DataSourceReader):
             yield pa.RecordBatch.from_arrays([*place, *rows.columns], schema=ARROW_SCHEMA)
 
 
-def _part(wanted: Range, archived: Sequence[ArchivedFile]) -> _Part:
+def _make_part(wanted: Range, archived: Sequence[ArchivedFile]) -> _StepPart:
     inside = (file for file in archived if file.partition == wanted.partition)
-    return _Part(wanted, tuple(file for file in inside if file.first < wanted.end and file.last >= wanted.start))
+    return _StepPart(wanted, tuple(file for file in inside if file.first < wanted.end and file.last >= wanted.start))

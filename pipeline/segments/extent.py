@@ -1,4 +1,4 @@
-"""Extent of a log and the files of its batches: segments followed from one to the next, then the journal.
+"""Extent of a log, and the files with its batches: first consecutive segments, then the journal.
 
     log start ≤ end;   with a journal entries up to its commit index, otherwise up to the last sound one
 
@@ -32,7 +32,7 @@ CARRIED_ALTOGETHER_MAX: Final = 32 << 20
 
 
 class LogExtent(NamedTuple):
-    """Part of a log that a replica's directory holds: offsets from `start` up to `end`, and their pieces.
+    """Part of a log that a replica's directory contains: offsets from `start` up to `end`, in pieces.
 
     `problems` are missing or damaged bytes, as far as they are visible without reading everything."""
 
@@ -53,12 +53,12 @@ class LogExtent(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces."""
+        """Size of all pieces in bytes."""
         return sum(piece.size for piece in self.pieces)
 
 
-class CarriedRoom:
-    """Rest of `CARRIED_ALTOGETHER_MAX` for the pieces of one plan."""
+class CarriedBudget:
+    """Budget of journaled bytes that the pieces of one plan may carry, `CARRIED_ALTOGETHER_MAX` in total."""
 
     def __init__(self, left: int = CARRIED_ALTOGETHER_MAX) -> None:
         self._left = left
@@ -70,14 +70,14 @@ class CarriedRoom:
         return True
 
 
-def extent_of(disk: Disk, replica: FoundReplica, room: CarriedRoom | None = None) -> LogExtent:
+def extent_of(disk: Disk, replica: FoundReplica, room: CarriedBudget | None = None) -> LogExtent:
     """Return the extent of a replica's log.
 
     Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
     chain = _Chain(disk, replica.path, is_lone=replica.fold is None)
     if replica.folded is None or replica.fold is None:
         return _lone_extent(disk, replica, chain)
-    return _journaled_extent(replica, chain, replica.folded, replica.fold, room or CarriedRoom())
+    return _journaled_extent(replica, chain, replica.folded, replica.fold, room or CarriedBudget())
 
 
 def file_name(path: str, base: int) -> str:
@@ -85,7 +85,7 @@ def file_name(path: str, base: int) -> str:
 
 
 class _Chain:
-    """Consecutive segment files, and the pieces of batches in them."""
+    """Chain of consecutive segment files, with the pieces of batches in them."""
 
     def __init__(self, disk: Disk, path: str, *, is_lone: bool) -> None:
         self.bases = segment_bases(disk, path)
@@ -101,7 +101,7 @@ class _Chain:
         self._path, self._is_lone = path, is_lone
 
     def follow(self, base: int | None, stop_index: int | None) -> None:
-        """Follow the files from `base` on, up to entry `stop_index` or to the last file."""
+        """Follow the files from `base` on, up to entry `stop_index` or to the end of the last file."""
         while base is not None:
             try:
                 segment = self._open(base)
@@ -111,13 +111,13 @@ class _Chain:
             with closing(segment):
                 if stop_index is not None and segment.base_index > stop_index:
                     return
-                why = self._take(segment, stop_index)
+                why = self._take_file(segment, stop_index)
             if stop_index is not None and self.place.index > stop_index:
                 return
             base = self._next_base(why)
 
     def restart(self) -> None:
-        """Discard all pieces and problems; entries that begin with a roll follow."""
+        """Discard all pieces and problems, because entries that begin with a roll follow."""
         self.pieces.clear()
         self.problems.clear()
         self.base = -1
@@ -127,7 +127,7 @@ class _Chain:
         self.problems.append(CorruptBatch(file, Position(place.position), Offset(place.offset), why))
 
     def base_index(self, base: int) -> int:
-        """Return the index of a file's first entry; 0 where it is unknown."""
+        """Return the index of the first entry of a file; 0 if it is unknown."""
         with closing(self._open(base)) as segment:
             return segment.base_index
 
@@ -149,8 +149,8 @@ class _Chain:
             segment.base_index = rows.row(0).index
         return segment
 
-    def _take(self, segment: Segment, stop_index: int | None) -> str | None:
-        """Add the pieces of a file; return why the chain ends in it, unless it is at the file's end."""
+    def _take_file(self, segment: Segment, stop_index: int | None) -> str | None:
+        """Add the pieces of a file; return the reason if the chain ends before the end of the file, else None."""
         base = segment.base_offset
         follows = self.base >= 0 and base == self.place.offset
         if follows and segment.base_index != self.place.index and segment.files.log.size():
@@ -166,7 +166,7 @@ class _Chain:
         walked = walk_headers(segment, self.place, stop_index, checks_crc=self._is_lone)
         self._add(SegmentPiece(base, self.place, walked.place, compacted_to=segment.compacted_to))
         return self._end_reason(
-            segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment, index_size)
+            segment, walked.why, has_rows_behind=piece is None and self._has_rows_after(segment, index_size)
         )
 
     def _add(self, piece: SegmentPiece) -> None:
@@ -174,8 +174,8 @@ class _Chain:
             self.pieces.append(piece)
         self.place = piece.last
 
-    def _has_rows_behind(self, segment: Segment, index_size: int) -> bool:
-        """Return whether one of the rows below `index_size` is for a batch at the end of the chain, or after it."""
+    def _has_rows_after(self, segment: Segment, index_size: int) -> bool:
+        """Return whether a row below `index_size` describes a batch at or after the end of the chain."""
         position, index, offset = self.place
         packed = segment.files.index.read(0, index_size)
         return any(
@@ -231,7 +231,7 @@ def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
 
 
 def _journaled_extent(
-    replica: FoundReplica, chain: _Chain, folded: FoldedGroup, fold: Fold, room: CarriedRoom
+    replica: FoundReplica, chain: _Chain, folded: FoldedGroup, fold: Fold, room: CarriedBudget
 ) -> LogExtent:
     start, commit = int(folded.log_start_offset), int(min(folded.commit_hint, folded.last_index))
     in_files = min(commit, int(folded.keep_to))
@@ -241,7 +241,7 @@ def _journaled_extent(
             why = "the file with the log start is missing, or its first entry cannot be read"
             chain.note_problem(start, BatchBoundary(0, 0, start), why)
         chain.follow(first, in_files)
-        _check_reached(chain, in_files)
+        _note_missing_entries(chain, in_files)
     if commit > folded.keep_to:
         entries = journal_entries(folded, fold, folded.keep_to + 1)
         is_held = bool(chain.pieces) and not chain.problems
@@ -257,22 +257,22 @@ def _journaled_extent(
 
 
 def _first_base(chain: _Chain, start: int, keep_to: int) -> int | None:
-    """Return the last file at or below the log start that is no newer than `keep_to`; a cut left the newer ones."""
+    """Return the last file that begins at or below the log start and no later than entry `keep_to`."""
     for base in reversed(chain.bases):
         if base <= start and 0 < chain.base_index(base) <= keep_to:
             return base
     return None
 
 
-def _check_reached(chain: _Chain, index: int) -> None:
+def _note_missing_entries(chain: _Chain, index: int) -> None:
     if chain.base >= 0 and chain.place.index <= index and not chain.problems:
         chain.note_problem(chain.base, chain.place, f"entry {chain.place.index} is missing, and {index} is committed")
 
 
 class _JournalTail:
-    """Entries after the last checkpoint: in the segments, where these hold the same bytes, or else from the journal."""
+    """Entries after the last checkpoint: in the segments if these contain the same bytes, else in the journal."""
 
-    def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedRoom, files: ExitStack) -> None:
+    def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedBudget, files: ExitStack) -> None:
         self._chain, self._room, self._files = chain, room, files
         self._path, self._disk = replica.path, chain.disk
         self._log: Window | None = None
@@ -310,7 +310,7 @@ class _JournalTail:
         if not is_in_file:
             self._bytes.append(batch)
             self._carried += len(batch)
-        self._step(len(batch), read_header(batch))
+        self._advance(len(batch), read_header(batch))
 
     def _take_row(self, packed: bytes) -> None:
         row = unpack_row(packed)
@@ -328,9 +328,9 @@ class _JournalTail:
             self._chain.place = BatchBoundary(row.end, row.index + 1, row.offset)
             return
         self._begin_run(is_journaled=False)
-        self._step(row.length, read_header(header))
+        self._advance(row.length, read_header(header))
 
-    def _step(self, size: int, header: BatchHeader) -> None:
+    def _advance(self, size: int, header: BatchHeader) -> None:
         position, index, _ = self._chain.place
         self._chain.place = BatchBoundary(position + size, index + 1, header.next_offset)
 
@@ -350,7 +350,7 @@ class _JournalTail:
         self._bytes.clear()
 
     def _read(self, position: int, length: int) -> memoryview:
-        """Read from the file in which the chain ends; return nothing where it is missing."""
+        """Read from the last file of the chain; return nothing if the file does not exist."""
         if self._file_base != self._chain.base:
             self._file_base = self._chain.base
             name = file_name(self._path, self._file_base)

@@ -1,4 +1,4 @@
-"""Boundaries of whole batches in a segment file, found by its index rows, or from header to header without rows.
+"""Boundaries of whole batches in a segment file, from its index rows, or from the headers if it has no rows.
 
     first.position ≤ last.position,   first.offset ≤ last.offset,   first.index ≤ last.index       of a piece
 
@@ -25,7 +25,7 @@ _HEADERS_BYTES: Final = 64 * 1024
 
 
 class BatchBoundary(NamedTuple):
-    """Boundary between two batches: bytes before it, entries before it, and the offset that follows."""
+    """Boundary between two batches: byte position, entry index, and offset after it."""
 
     position: int
     index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
@@ -33,7 +33,7 @@ class BatchBoundary(NamedTuple):
 
 
 class SegmentPiece(NamedTuple):
-    """Batches of the segment that begins at offset `base`, from `first` up to `last`.
+    """Consecutive batches, between the boundaries `first` and `last`, of the segment with base offset `base`.
 
     Index rows `row` to `row + rows` (exclusive) describe one batch each; no rows are known where `rows` is 0.
     `batches` are their bytes where the file may not have them; with `is_journaled` and without `batches` the journal
@@ -55,7 +55,7 @@ class SegmentPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentSplit:
-    """Records with `start ≤ offset < end` of the batches in `pieces`, whose files lie in the directory `path`.
+    """Records with `start ≤ offset < end` in `pieces`, whose files are in the directory `path`.
 
     The splits of a partition are in order of offset, and each starts where the one before ends. `owner` is the data
     directory whose journal holds what is journaled of the pieces. With `skips_damage` batches that fail their checks
@@ -76,27 +76,27 @@ class SegmentSplit:
 
     @property
     def size(self) -> int:
-        """Bytes of the batches."""
+        """Size of the batches in bytes."""
         return sum(piece.size for piece in self.pieces)
 
 
 class IndexRows:
-    """Rows in an `.index` file, unchecked."""
+    """Unchecked rows of an `.index` file."""
 
     def __init__(self, file: File) -> None:
         self._file = file
         self.count = file.size() // ROW_SIZE
 
     def packed(self, number: int) -> bytes:
-        """Return the bytes of row `number`, empty when there is no such row."""
+        """Return the bytes of row `number`; empty if the row does not exist."""
         packed = self._file.read(number * ROW_SIZE, ROW_SIZE) if 0 <= number < self.count else b""
         return packed if len(packed) == ROW_SIZE else b""
 
     def row(self, number: int) -> Row:
         return unpack_row(self.packed(number))
 
-    def first_with(self, low: int, high: int, field: str, least: int) -> int:
-        """Return the first of rows `low` to `high` (exclusive) whose field is at least `least`, or `high`."""
+    def find_first(self, low: int, high: int, field: str, least: int) -> int:
+        """Return the first row in `[low, high)` whose field is at least `least`; `high` if there is none."""
         while low < high:
             middle = (low + high) // 2
             if getattr(self.row(middle), field) < least:
@@ -106,14 +106,14 @@ class IndexRows:
         return low
 
     def boundary(self, number: int, log: File) -> BatchBoundary | None:
-        """Return the boundary before the batch of row `number`; None where the row is damaged."""
+        """Return the boundary before the batch of row `number`; None if the row is damaged."""
         if self.header_of(number, log) is None:
             return None
         row = self.row(number)
         return BatchBoundary(row.position, row.index, row.offset)
 
     def header_of(self, number: int, log: File) -> BatchHeader | None:
-        """Return the header of the batch of row `number`, restored from the row where it is damaged.
+        """Return the header of the batch of row `number`; a damaged header is restored from the row.
 
         None: the row is damaged."""
         packed = self.packed(number)
@@ -130,7 +130,7 @@ class IndexRows:
 
 
 class Window:
-    """Reader of a file front to back in large chunks."""
+    """Reader that reads a file from front to back in large chunks."""
 
     def __init__(self, file: File, chunk_bytes: int = _WINDOW_BYTES) -> None:
         self._file, self._chunk_bytes = file, chunk_bytes
@@ -146,13 +146,13 @@ class Window:
 
 
 def indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | None:
-    """Return the batches from the file's start that its rows describe, up to entry `stop_index`.
+    """Return the batches from the start of a file that its rows describe, up to entry `stop_index`.
 
     None where the first or the last of these rows does not match the file."""
     rows = IndexRows(segment.files.index)
     count = rows.count
     if stop_index is not None and segment.is_compacted:
-        count = rows.first_with(0, count, "index", stop_index + 1)
+        count = rows.find_first(0, count, "index", stop_index + 1)
     elif stop_index is not None:
         count = min(count, stop_index + 1 - segment.base_index)
     if not count:
@@ -167,13 +167,13 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> SegmentPiece | No
         return None
     if not segment.is_compacted and last.index != segment.base_index + count - 1:
         return None
-    next_index = _index_behind(segment, last, header)
+    next_index = _index_after(segment, last, header)
     begin = BatchBoundary(0, segment.base_index, segment.base_offset)
     end = BatchBoundary(last.end, next_index, header.next_offset)
     return SegmentPiece(segment.base_offset, begin, end, 0, count, segment.compacted_to)
 
 
-def _index_behind(segment: Segment, row: Row, header: BatchHeader) -> int:
+def _index_after(segment: Segment, row: Row, header: BatchHeader) -> int:
     if segment.is_compacted and header.is_control:
         batch = segment.files.log.read(row.position, row.length)
         return last_index_of(batch, header, row.index) + 1 if crc_matches(batch, header) else row.index + 1
@@ -181,14 +181,14 @@ def _index_behind(segment: Segment, row: Row, header: BatchHeader) -> int:
 
 
 class PieceWalk(NamedTuple):
-    """End of a walk, after its last sound batch, and the reason if it ended too early."""
+    """Result of a walk: the boundary after its last sound batch, and the reason if it ended early."""
 
     place: BatchBoundary
     why: str | None
 
 
 def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None, *, checks_crc: bool) -> PieceWalk:
-    """Walk from batch to batch, from `start` to the end of the file or past entry `stop_index`."""
+    """Walk from header to header, from `start` to the end of the file or past entry `stop_index`."""
     walked = PieceWalk(start, None)
     for walked in _steps(segment, start, checks_crc):
         if stop_index is not None and walked.place.index > stop_index:
@@ -197,7 +197,7 @@ def walk_headers(segment: Segment, start: BatchBoundary, stop_index: int | None,
 
 
 def _steps(segment: Segment, start: BatchBoundary, checks_crc: bool) -> Iterator[PieceWalk]:
-    """Yield the boundary after each batch; the last one twice, with the reason, before damage."""
+    """Yield the boundary after each batch; before damage yield the last boundary again, with the reason."""
     log = segment.files.log
     size = log.size()
     window = Window(log, _WINDOW_BYTES if checks_crc else _HEADERS_BYTES)
@@ -239,24 +239,26 @@ def _mismatch_reason(head: memoryview, place: BatchBoundary, size: int) -> str |
 # dividing
 
 
-def divided(piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[SegmentPiece]:
-    """Yield the part of a piece with offsets of `[start, end)`, in pieces of at most `piece_bytes`, or of one batch."""
+def divide_piece(
+    piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int
+) -> Iterator[SegmentPiece]:
+    """Yield the part of a piece in offsets `[start, end)`, in pieces of at most `piece_bytes`, or of one batch."""
     if piece.rows:
-        found = _by_rows(piece, _RowPlaces(piece, segment), start, end, piece_bytes)
+        found = _divide_by_rows(piece, _RowBoundaries(piece, segment), start, end, piece_bytes)
     else:
-        found = _by_headers(piece, segment, start, end, piece_bytes)
+        found = _divide_by_headers(piece, segment, start, end, piece_bytes)
     return (each for each in found if each.first.offset < each.last.offset)
 
 
-class _RowPlaces:
-    """Boundaries between the batches of a piece, from its sound rows."""
+class _RowBoundaries:
+    """Boundaries between the batches of a piece, from its undamaged rows."""
 
     def __init__(self, piece: SegmentPiece, segment: Segment) -> None:
         self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
         self.behind = piece.row + piece.rows
 
     def at(self, number: int) -> BatchBoundary | None:
-        """Return the boundary before row `number`; None where that row is damaged."""
+        """Return the boundary before row `number`; None if the row is damaged."""
         if number <= self._piece.row:
             return self._piece.first
         if number >= self.behind:
@@ -268,32 +270,34 @@ class _RowPlaces:
             number -= 1
         return number, place
 
-    def at_or_behind(self, number: int) -> tuple[int, BatchBoundary]:
+    def at_or_after(self, number: int) -> tuple[int, BatchBoundary]:
         while (place := self.at(number)) is None:
             number += 1
         return number, place
 
 
-def _by_rows(piece: SegmentPiece, places: _RowPlaces, start: int, end: int, piece_bytes: int) -> Iterator[SegmentPiece]:
+def _divide_by_rows(
+    piece: SegmentPiece, places: _RowBoundaries, start: int, end: int, piece_bytes: int
+) -> Iterator[SegmentPiece]:
     rows, behind = places.rows, places.behind
-    number, place = places.at_or_before(max(piece.row, rows.first_with(piece.row, behind, "offset", start + 1) - 1))
+    number, place = places.at_or_before(max(piece.row, rows.find_first(piece.row, behind, "offset", start + 1) - 1))
     while place.offset > start and number > piece.row:  # a damaged row misled the search
         number, place = places.at_or_before(number - 1)
-    stop, stop_place = places.at_or_behind(rows.first_with(number, behind, "offset", end))
+    stop, stop_place = places.at_or_after(rows.find_first(number, behind, "offset", end))
     while stop_place.offset < end and stop < behind:
-        stop, stop_place = places.at_or_behind(stop + 1)
+        stop, stop_place = places.at_or_after(stop + 1)
     while number < stop:
         limit = place.position + piece_bytes
         if stop_place.position <= limit:
             following, after = stop, stop_place
         else:
-            border = rows.first_with(number, stop, "position", limit + 1) - 1
-            following, after = places.at_or_behind(max(number + 1, border))
+            border = rows.find_first(number, stop, "position", limit + 1) - 1
+            following, after = places.at_or_after(max(number + 1, border))
         yield piece._replace(first=place, last=after, row=number, rows=following - number)
         number, place = following, after
 
 
-def _by_headers(
+def _divide_by_headers(
     piece: SegmentPiece, segment: Segment, start: int, end: int, piece_bytes: int
 ) -> Iterator[SegmentPiece]:
     first = before = piece.first

@@ -1,4 +1,4 @@
-"""Plan from directories to splits: one replica of each partition is chosen, and its batches are divided among tasks.
+"""Plan of a read: chooses one replica of each partition, and divides its batches among tasks.
 
     splits of a partition: end of one = start of the next;   bytes of a split ≤ `split_bytes`, or one batch
 
@@ -17,8 +17,8 @@ from uuid import UUID
 from raftlog.errors import FormatError, InvalidArgument, UnknownTopic
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import EARLIEST, LATEST, OffsetPosition, OffsetPositions, PositionKind
-from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
-from raftlog.pipeline.segments.pieces import SegmentPiece, SegmentSplit, divided
+from raftlog.pipeline.segments.extent import CarriedBudget, LogExtent, extent_of
+from raftlog.pipeline.segments.pieces import SegmentPiece, SegmentSplit, divide_piece
 from raftlog.pipeline.segments.reader import first_at
 from raftlog.pipeline.segments.replicas import FoundReplica, real_disk, replicas_in
 from raftlog.storage.disk import Disk
@@ -44,7 +44,7 @@ def plan_segments(
     skips_damage: bool = False,
     skips_undecodable: bool = False,
 ) -> list[SegmentSplit]:
-    """Return the splits of all chosen partitions, by topic, partition and offset; none for an empty range.
+    """Return the splits of all chosen partitions, sorted by topic, partition and offset.
 
     `splits_min` makes splits smaller where there would be fewer. Raises `UnknownTopic`; `InvalidArgument` for offsets
     outside of the log; `CorruptBatch`, `FormatError` and `StorageError` for damage; `OSError`."""
@@ -54,7 +54,7 @@ def plan_segments(
         partitions[extent.topic] = max(partitions.get(extent.topic, 0), extent.partition + 1)
     starting.check(partitions)
     ending.check(partitions)
-    ranges = [_range(extent, starting, ending) for extent in extents]
+    ranges = [_select_range(extent, starting, ending) for extent in extents]
 
     def divide(size: int) -> list[SegmentSplit]:
         return [
@@ -80,7 +80,7 @@ def plan_segments(
 
 
 def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: bool = False) -> list[LogExtent]:
-    """Return the log of each chosen partition, by topic and partition: its start, end and files.
+    """Return the log of each chosen partition, sorted by topic and partition: its start, end and files.
 
     Internal topics are chosen by name only. Raises as `plan_segments`."""
     found = replicas_in(paths)
@@ -88,13 +88,13 @@ def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: b
     for replica in found:
         by_name.setdefault((replica.topic, replica.partition), []).append(replica)
     chosen = _chosen_topics(topics, found, paths)
-    room = CarriedRoom()
+    room = CarriedBudget()
     extents = []
     names: dict[UUID, FoundReplica] = {}
     for name in sorted(by_name):
         if name[0] not in chosen:
             continue
-        extent = _one_of(by_name[name], room)
+        extent = _choose_log(by_name[name], room)
         replica = extent.replica
         assert replica.group_id is not None, f"{replica} was chosen"
         other = names.setdefault(replica.group_id, replica)
@@ -103,13 +103,13 @@ def logs_in(paths: Sequence[str], *, topics: TopicChoice = _ALL, skips_damage: b
         _report_problems(extent, skips_damage)
         extents.append(extent)
     named = set(map(os.path.abspath, paths))
-    _warn_of_holes(extent for extent in extents if extent.replica.path not in named)
+    _warn_of_missing_partitions(extent for extent in extents if extent.replica.path not in named)
     return extents
 
 
 def _chosen_topics(topics: TopicChoice, found: Iterable[FoundReplica], paths: Sequence[str]) -> set[str]:
     if topics.names is None:
-        return set(topics.chosen({replica.topic for replica in found if not replica.is_internal}))
+        return set(topics.select({replica.topic for replica in found if not replica.is_internal}))
     there = {replica.topic for replica in found}
     missing = sorted(set(topics.names) - there)
     if missing:
@@ -118,8 +118,8 @@ def _chosen_topics(topics: TopicChoice, found: Iterable[FoundReplica], paths: Se
     return set(topics.names)
 
 
-def _one_of(replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
-    """Return the log of the replica with the highest commit index; of several, one without damage."""
+def _choose_log(replicas: Sequence[FoundReplica], room: CarriedBudget) -> LogExtent:
+    """Return the log of the replica with the highest commit index, preferably one without damage."""
     unknown = next((replica for replica in replicas if replica.group_id is None), None)
     if unknown is not None:
         raise FormatError(
@@ -135,14 +135,14 @@ def _one_of(replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
         )
     journaled = [replica for replica in replicas if replica.folded is not None]
     if journaled:
-        most = max(map(_committed, journaled))
-        candidates = [replica for replica in journaled if _committed(replica) == most]
+        most = max(map(_commit_index, journaled))
+        candidates = [replica for replica in journaled if _commit_index(replica) == most]
     else:
         candidates = list(replicas)
     best: LogExtent | None = None
     for replica in candidates:
         extent = extent_of(real_disk(), replica, room)
-        if best is None or _rank(extent) > _rank(best):
+        if best is None or _preference(extent) > _preference(best):
             best = extent
         if journaled and not best.problems:
             break
@@ -150,13 +150,13 @@ def _one_of(replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
     return best
 
 
-def _committed(replica: FoundReplica) -> int:
+def _commit_index(replica: FoundReplica) -> int:
     folded = replica.folded
     assert folded is not None, f"{replica} has no journal"
     return min(folded.commit_hint, folded.last_index)
 
 
-def _rank(extent: LogExtent) -> tuple[bool, int]:
+def _preference(extent: LogExtent) -> tuple[bool, int]:
     return not extent.problems, extent.last_index
 
 
@@ -167,8 +167,8 @@ def _report_problems(extent: LogExtent, skips_damage: bool) -> None:
         warnings.warn(f"left out: {problem}", stacklevel=3)
 
 
-def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
-    """Warn of missing partitions: a data directory has the replicas of one broker only."""
+def _warn_of_missing_partitions(extents: Iterable[LogExtent]) -> None:
+    """Warn of missing partitions, as a data directory contains the replicas of one broker only."""
     there: dict[str, set[int]] = {}
     for extent in extents:
         there.setdefault(extent.topic, set()).add(extent.partition)
@@ -186,9 +186,9 @@ def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
 # ranges of offsets
 
 
-def _range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
-    start = _resolved(extent, starting.at(extent.topic, extent.partition), starting.option)
-    end = _resolved(extent, ending.at(extent.topic, extent.partition), ending.option)
+def _select_range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions) -> tuple[int, int]:
+    start = _resolve_position(extent, starting.at(extent.topic, extent.partition), starting.option)
+    end = _resolve_position(extent, ending.at(extent.topic, extent.partition), ending.option)
     if start > end:
         raise InvalidArgument(
             f"{extent.topic}/{extent.partition} is to be read from offset {start} ({starting.option}) up to {end} "
@@ -197,7 +197,7 @@ def _range(extent: LogExtent, starting: OffsetPositions, ending: OffsetPositions
     return start, end
 
 
-def _resolved(extent: LogExtent, position: OffsetPosition, option: str) -> int:
+def _resolve_position(extent: LogExtent, position: OffsetPosition, option: str) -> int:
     if position.kind is PositionKind.EARLIEST:
         return extent.start
     if position.kind is PositionKind.LATEST:
@@ -225,11 +225,11 @@ def splits_of(
     skips_undecodable: bool = False,
     disk: Disk | None = None,
 ) -> list[SegmentSplit]:
-    """Return the splits of offsets `start` up to `end`, within `[extent.start, extent.end]`; none if empty."""
+    """Return the splits of offsets from `start` up to `end`, within the extent; none if there are no records."""
     assert extent.start <= start <= end <= extent.end, f"{start} to {end} of {extent.start} to {extent.end}"
     replica = extent.replica
     assert replica.group_id is not None, f"{replica} was chosen"
-    groups = list(_grouped(_wanted(disk or real_disk(), extent, start, end, split_bytes), split_bytes))
+    groups = list(_group_pieces(_select_pieces(disk or real_disk(), extent, start, end, split_bytes), split_bytes))
     splits = []
     for number, pieces in enumerate(groups):
         first = pieces[0].first.offset if number else start
@@ -252,7 +252,7 @@ def splits_of(
     return splits
 
 
-def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: int) -> Iterator[SegmentPiece]:
+def _select_pieces(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: int) -> Iterator[SegmentPiece]:
     for piece in extent.pieces:
         if piece.last.offset <= start or piece.first.offset >= end or piece.first.offset == piece.last.offset:
             continue
@@ -262,10 +262,10 @@ def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: in
             continue
         with closing(open_for_reading(disk, extent.replica.path, piece.base)) as segment:
             segment.compacted_to = piece.compacted_to
-            yield from divided(piece, segment, start, end, split_bytes)
+            yield from divide_piece(piece, segment, start, end, split_bytes)
 
 
-def _grouped(pieces: Iterable[SegmentPiece], split_bytes: int) -> Iterator[list[SegmentPiece]]:
+def _group_pieces(pieces: Iterable[SegmentPiece], split_bytes: int) -> Iterator[list[SegmentPiece]]:
     group: list[SegmentPiece] = []
     size = 0
     for piece in pieces:

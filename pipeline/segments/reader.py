@@ -1,4 +1,4 @@
-"""Reader of a split: batches checked one after another, then rows.
+"""Reader of a split: checks batches one after another, and decodes them into rows.
 
 Checked for each batch: its header follows the one before, the CRC, the index row if there is one. A damaged row
 beside a sound batch does not affect records. The files are read in large chunks and never mapped: a file that is
@@ -39,8 +39,8 @@ CheckedBatch: TypeAlias = tuple[BatchHeader, memoryview]
 _NO_HEADER: Final = read_header(bytes(HEADER_SIZE))
 
 
-class _Bytes:
-    """Bytes that a piece carries, with the interface of their file."""
+class _CarriedBytes:
+    """Bytes that a piece carries, with the interface of a file."""
 
     def __init__(self, position: int, data: bytes | memoryview) -> None:
         self._position, self._data = position, memoryview(data)
@@ -50,13 +50,13 @@ class _Bytes:
         return self._data[at : at + length]
 
 
-_Log: TypeAlias = File | _Bytes
+_Log: TypeAlias = File | _CarriedBytes
 
 
 def read_segment_split(
     split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a split as record batches of `rows.ARROW_SCHEMA`.
+    """Yield the records of a split, as record batches of `rows.ARROW_SCHEMA`.
 
     `on_damage` receives the damage that a split with `skips_damage` leaves out; without it, damage is a warning. Raises
     `CorruptBatch`, `UndecodableBatch` unless the split skips it, `SegmentGone` for a file that was removed or compacted
@@ -79,21 +79,21 @@ def read_segment_split(
 def batches_of(
     split: SegmentSplit, on_damage: OnDamage | None = None, disk: Disk | None = None
 ) -> Iterator[CheckedBatch]:
-    """Yield the checked batches of a split, with control batches and batches partly outside of its offsets."""
+    """Yield the checked batches of a split, including control batches and those partly outside of its offsets."""
     disk = disk or real_disk()
     journal = _Journal(disk, split)
     for piece in split.pieces:
-        yield from _Reading(disk, split, piece, journal, on_damage or _warn).batches()
+        yield from _PieceReader(disk, split, piece, journal, on_damage or _warn).batches()
 
 
 def first_at(extent: LogExtent, timestamp: int) -> int:
-    """Return the offset of the first record with at least that timestamp in ms; the end without one (KIP-79)."""
+    """Return the offset of the first record at or after a timestamp in ms; the end if there is none (KIP-79)."""
     group_id = extent.replica.group_id
     assert group_id is not None, f"{extent.replica} was chosen"
     for piece in extent.pieces:
         if piece.last.offset <= extent.start:
             continue
-        behind = _behind_times_below(extent.replica.path, piece, timestamp)
+        behind = _skip_older(extent.replica.path, piece, timestamp)
         split = SegmentSplit(
             extent.topic,
             extent.partition,
@@ -116,8 +116,8 @@ def first_at(extent: LogExtent, timestamp: int) -> int:
     return extent.end
 
 
-def _behind_times_below(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
-    """Return the part of a piece after the batches that are all older, according to the time index."""
+def _skip_older(path: str, piece: SegmentPiece, timestamp: int) -> SegmentPiece:
+    """Return a piece without the first batches that are older than `timestamp`, by the time index."""
     if not piece.rows:
         return piece
     end = piece.row + piece.rows
@@ -134,7 +134,7 @@ def _warn(problem: CorruptBatch) -> None:
 
 
 class _Journal:
-    """Journal with the journaled part of a split, folded once, at the first request."""
+    """Journal with the journaled part of a split; it is folded once, at the first use."""
 
     def __init__(self, disk: Disk, split: SegmentSplit) -> None:
         self._disk, self._split = disk, split
@@ -148,12 +148,12 @@ class _Journal:
             self._fold = read_journal(self._disk, directory, owner.disk_uuid)
         folded = self._fold.groups.get(group_id.bytes)
         if folded is None or folded.keep_to >= piece.first.index:
-            raise SegmentGone(_changed_since_plan(directory, "replaced"))
+            raise SegmentGone(_describe_change(directory, "replaced"))
         return journaled_batches(folded, self._fold, piece)
 
 
-class _Reading:
-    """One piece, front to back."""
+class _PieceReader:
+    """Reader of one piece from front to back."""
 
     def __init__(
         self, disk: Disk, split: SegmentSplit, piece: SegmentPiece, journal: "_Journal", on_damage: OnDamage
@@ -169,45 +169,45 @@ class _Reading:
     def batches(self) -> Iterator[CheckedBatch]:
         piece = self._piece
         if piece.batches is not None:
-            return self._checked(_Bytes(piece.first.position, piece.batches), None)
+            return self._check_batches(_CarriedBytes(piece.first.position, piece.batches), None)
         return self._from_journal() if piece.is_journaled else self._from_files()
 
     def _from_files(self) -> Iterator[CheckedBatch]:
         try:
             segment = open_for_reading(self._disk, self._split.path, self._piece.base)
         except FileNotFoundError:
-            raise SegmentGone(_changed_since_plan(self._file, "removed")) from None
+            raise SegmentGone(_describe_change(self._file, "removed")) from None
         with closing(segment):
-            yield from self._checked(segment.files.log, segment.files.index if self._piece.rows else None)
+            yield from self._check_batches(segment.files.log, segment.files.index if self._piece.rows else None)
 
     def _from_journal(self) -> Iterator[CheckedBatch]:
         for place, batch in self._journal.batches(self._piece):
             self._place = place
-            yield from self._until_damage(_Bytes(place.position, batch), None, place.position + len(batch))
+            yield from self._read_until_damage(_CarriedBytes(place.position, batch), None, place.position + len(batch))
             if self._why is not None:
-                self._damaged(self._why)
+                self._report_damage(self._why)
 
     # checking
 
-    def _checked(self, log: _Log, index: File | None) -> Iterator[CheckedBatch]:
-        """Yield batches from the piece's first to its last."""
+    def _check_batches(self, log: _Log, index: File | None) -> Iterator[CheckedBatch]:
+        """Yield the sound batches of the piece."""
         last = self._piece.last
-        rows = None if index is None else _RowsAhead(index)
+        rows = None if index is None else _RowReader(index)
         while True:
-            yield from self._until_damage(log, rows, last.position)
+            yield from self._read_until_damage(log, rows, last.position)
             if self._why is None:
                 break
-            if not self._step_over(log, index, self._why):
+            if not self._skip_damage(log, index, self._why):
                 return
         if self._place.offset != last.offset:
-            self._damaged(f"offset {self._place.offset} follows, and the next batch has {last.offset}")
+            self._report_damage(f"offset {self._place.offset} follows, and the next batch has {last.offset}")
 
-    def _until_damage(self, log: _Log, rows: "_RowsAhead | None", end: int) -> Iterator[CheckedBatch]:
-        """Yield sound batches up to the position `end`, or to damage.
+    def _read_until_damage(self, log: _Log, rows: "_RowReader | None", end: int) -> Iterator[CheckedBatch]:
+        """Yield sound batches up to position `end`, or to the first damage.
 
         This loop determines the cost of a small batch."""
         (position, entry, offset), number, why = self._place, self._row, None
-        for header, batch, broken in _framed(log, position, offset, end):
+        for header, batch, broken in _split_batches(log, position, offset, end):
             why = broken or self._damage_reason(header, batch, entry, number, rows)
             if why is not None:
                 break
@@ -218,11 +218,11 @@ class _Reading:
         self._place, self._row, self._why = BatchBoundary(position, entry, offset), number, why
 
     def _damage_reason(
-        self, header: BatchHeader, batch: memoryview, entry: int, number: int, rows: "_RowsAhead | None"
+        self, header: BatchHeader, batch: memoryview, entry: int, number: int, rows: "_RowReader | None"
     ) -> str | None:
         if crc32c(batch[CRC_START:]) != header.crc:
             return "the CRC does not match"
-        if rows is not None and rows.contradict(number, batch):
+        if rows is not None and rows.contradicts(number, batch):
             return "the header is not the one in the index row"
         if header.attributes & CONTROL_BIT:
             return gap_error(batch, header, entry, self._piece.compacted_to)
@@ -230,18 +230,18 @@ class _Reading:
 
     # damage
 
-    def _damaged(self, why: str) -> None:
-        """Raise or report damage, depending on the split."""
+    def _report_damage(self, why: str) -> None:
+        """Raise damage, or report it if the split skips damage."""
         position, _, offset = self._place
         if not self._piece.is_journaled and self._was_compacted():
-            raise SegmentGone(_changed_since_plan(self._file, "compacted"))
+            raise SegmentGone(_describe_change(self._file, "compacted"))
         problem = CorruptBatch(self._file, Position(position), Offset(offset), why)
         if not self._split.skips_damage:
             raise problem
         self._on_damage(problem)
 
     def _was_compacted(self) -> bool:
-        """Return whether the file was replaced since the plan was made."""
+        """Return whether compaction has replaced the file since the plan was made."""
         try:
             with closing(open_for_reading(self._disk, self._split.path, self._piece.base)) as segment:
                 roll = read_roll(segment)
@@ -249,16 +249,20 @@ class _Reading:
             return True
         return roll is not None and self._piece.base < roll.compacted_to != self._piece.compacted_to
 
-    def _step_over(self, log: _Log, index: File | None, why: str) -> bool:
-        """Report damage; return whether a row or a plausible header located the next batch, after moving to it."""
-        self._damaged(why)
-        behind = self._behind_header(log) if isinstance(log, _Bytes) or index is None else self._behind_row(log, index)
+    def _skip_damage(self, log: _Log, index: File | None, why: str) -> bool:
+        """Report damage and move to the next batch; return false if no row or plausible header locates it."""
+        self._report_damage(why)
+        behind = (
+            self._next_by_header(log)
+            if isinstance(log, _CarriedBytes) or index is None
+            else self._next_by_row(log, index)
+        )
         if behind is None:
             return False
         self._row, self._place = behind
         return True
 
-    def _behind_row(self, log: File, index: File) -> tuple[int, BatchBoundary] | None:
+    def _next_by_row(self, log: File, index: File) -> tuple[int, BatchBoundary] | None:
         rows = IndexRows(index)
         for number in range(self._row + 1, self._piece.row + self._piece.rows):
             place = rows.boundary(number, log)
@@ -266,8 +270,8 @@ class _Reading:
                 return number, place
         return None
 
-    def _behind_header(self, log: _Log) -> tuple[int, BatchBoundary] | None:
-        """Return the boundary after a damaged batch by its own header, if another header follows there."""
+    def _next_by_header(self, log: _Log) -> tuple[int, BatchBoundary] | None:
+        """Return the boundary after a damaged batch by its own length, if another header follows there."""
         place, last = self._place, self._piece.last
         head = log.read(place.position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
@@ -284,10 +288,12 @@ class _Reading:
         return (self._row + 1, behind) if is_sane else None
 
 
-def _framed(log: _Log, position: int, offset: int, end: int) -> Iterator[tuple[BatchHeader, memoryview, str | None]]:
-    """Yield the bytes from `position` to `end` as consecutive batches, each with the error of its frame.
+def _split_batches(
+    log: _Log, position: int, offset: int, end: int
+) -> Iterator[tuple[BatchHeader, memoryview, str | None]]:
+    """Yield consecutive batches between `position` and `end`, each with the error of its frame or None.
 
-    The first error is the last result. The file is read in large chunks; a length counts only up to `end`."""
+    The first error ends it. The file is read in large chunks; a length counts only up to `end`."""
     data, start, limit = memoryview(b""), position, position
     while position < end:
         if position + HEADER_SIZE > limit:
@@ -315,16 +321,16 @@ def _framed(log: _Log, position: int, offset: int, end: int) -> Iterator[tuple[B
         position, offset = position + size, header.next_offset
 
 
-class _RowsAhead:
-    """Index rows, read front to back."""
+class _RowReader:
+    """Reader of index rows from front to back."""
 
     def __init__(self, index: File) -> None:
         self._index = index
         self._data = memoryview(b"")
         self._first = self._end = 0
 
-    def contradict(self, number: int, batch: memoryview) -> bool:
-        """Return whether row `number` is sound and describes another batch; a damaged row does not count."""
+    def contradicts(self, number: int, batch: memoryview) -> bool:
+        """Return whether row `number` is sound and describes another batch."""
         if not self._first <= number < self._end:
             self._data = memoryview(self._index.read(number * ROW_SIZE, _ROWS_AT_ONCE * ROW_SIZE))
             self._first, self._end = number, number + _ROWS_AT_ONCE
@@ -333,5 +339,5 @@ class _RowsAhead:
         return len(row) == ROW_SIZE and not row_matches(row, batch) and restore_header(row, batch) is not None
 
 
-def _changed_since_plan(name: str, what: str) -> str:
+def _describe_change(name: str, what: str) -> str:
     return f"{name} was {what} since the reading was planned, as a running broker does: read again"

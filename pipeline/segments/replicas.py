@@ -1,4 +1,4 @@
-"""Logs found in directories: data directories of brokers, directories copied from them, lone logs.
+"""Finder of logs in directories: data directories of brokers, directories copied from them, lone logs.
 
     a data directory             every replica that its journal has as created, read as the journal describes it
     any other directory          the logs in it and below; each is as long as its sound entries are
@@ -41,7 +41,7 @@ class DataDirectory(NamedTuple):
 
 
 class FoundReplica(NamedTuple):
-    """Directory of a log. Without an `owner` it is a lone log, or a replica that was copied without its journal.
+    """Directory of a log; without an `owner` it is a lone log, or a replica copied without its journal.
 
     `group_id` is None when none of its segments begins with a readable roll."""
 
@@ -68,12 +68,12 @@ def real_disk() -> Disk:
 
 
 def replicas_in(paths: Sequence[str]) -> list[FoundReplica]:
-    """Return all logs in and below these directories (globs are expanded), also of the controller and internal topics.
+    """Return all logs in and below these paths or globs, including the controller and internal topics.
 
     Raises `InvalidArgument` for a path without a log, `JournalDamaged`, `FormatError` and `OSError`."""
     disk = real_disk()
     found: dict[str, FoundReplica] = {}
-    for path in _expanded(disk, paths):
+    for path in _expand(disk, paths):
         here = list(_replicas_at(disk, path))
         if not here:
             raise InvalidArgument(
@@ -84,7 +84,7 @@ def replicas_in(paths: Sequence[str]) -> list[FoundReplica]:
     return list(found.values())
 
 
-def _expanded(disk: Disk, paths: Sequence[str]) -> list[str]:
+def _expand(disk: Disk, paths: Sequence[str]) -> list[str]:
     found = []
     for path in paths:
         absolute = os.path.abspath(path)
@@ -107,9 +107,9 @@ def _replicas_at(disk: Disk, path: str) -> Iterator[FoundReplica]:
         identity = read_identity(disk, above)
         if identity is not None:
             known = [each for each in _in_data_dir(disk, above, identity) if _is_below(each.path, path)]
-            yield from known or _lone_below(disk, path, _DEPTH_MAX)
+            yield from known or _lone_logs_below(disk, path, _DEPTH_MAX)
             return
-    yield from _lone_below(disk, path, _DEPTH_MAX)
+    yield from _lone_logs_below(disk, path, _DEPTH_MAX)
 
 
 def _is_below(path: str, directory: str) -> bool:
@@ -124,7 +124,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
     journal = internal_path(data_dir, JOURNAL, str(identity.disk_uuid))
     if disk.exists(journal):
         owner = DataDirectory(data_dir, identity.disk_uuid)
-        for replica in _journaled(disk, owner):
+        for replica in _read_replicas(disk, owner):
             name = name_of(replica.path)
             yield FoundReplica(*name, replica.path, replica.group_id, owner, replica.folded, replica.fold)
     else:
@@ -133,7 +133,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
             "not have been committed",
             stacklevel=2,
         )
-        yield from _lone_below(disk, data_dir, _DEPTH_MAX, is_data_dir=True)
+        yield from _lone_logs_below(disk, data_dir, _DEPTH_MAX, is_data_dir=True)
     workers = internal_path(data_dir, _WORKERS)
     for worker in disk.list_directory(workers) if disk.exists(workers) else ():
         other = read_identity(disk, f"{workers}/{worker}")
@@ -141,7 +141,7 @@ def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[
             yield from _in_data_dir(disk, f"{workers}/{worker}", other)
 
 
-def _journaled(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
+def _read_replicas(disk: Disk, owner: DataDirectory) -> list[OfflineReplica]:
     for tries_left in reversed(range(_TRIES)):
         try:
             return replicas_of(disk, owner.data_dir, owner.disk_uuid)
@@ -163,31 +163,31 @@ def _repair_advice(data_dir: str, error: JournalDamaged) -> str:
 # other directories
 
 
-def _lone_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False) -> Iterator[FoundReplica]:
-    """Yield the logs in and below a directory outside of data directories, including data directories below it."""
+def _lone_logs_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False) -> Iterator[FoundReplica]:
+    """Yield the logs in and below a directory that is no data directory, including data directories below it."""
     if not is_data_dir and (identity := read_identity(disk, path)) is not None:
         yield from _in_data_dir(disk, path, identity)
         return
     if _is_log(disk, path):
-        yield _lone(disk, path)
+        yield _lone_log(disk, path)
         return
     if disk.exists(f"{path}/{CONTROLLER}") and _is_log(disk, f"{path}/{CONTROLLER}"):
-        yield _lone(disk, f"{path}/{CONTROLLER}")
+        yield _lone_log(disk, f"{path}/{CONTROLLER}")
     for name in disk.list_directory(path) if depth else ():
         if name != INTERNAL and disk.is_directory(f"{path}/{name}"):
-            yield from _lone_below(disk, f"{path}/{name}", depth - 1)
+            yield from _lone_logs_below(disk, f"{path}/{name}", depth - 1)
 
 
 def _is_log(disk: Disk, path: str) -> bool:
     return bool(segment_bases(disk, path)) or disk.exists(internal_path(path, CHECKPOINT))
 
 
-def _lone(disk: Disk, path: str) -> FoundReplica:
+def _lone_log(disk: Disk, path: str) -> FoundReplica:
     return FoundReplica(*name_of(path), path, read_group_from_rolls(disk, path))
 
 
 def name_of(path: str) -> tuple[str, int]:
-    """Return topic and partition from the names of directories; a lone log is partition 0 of a topic of its name."""
+    """Return topic and partition from directory names; a lone log is partition 0 of a topic with its name."""
     if path.endswith(f"/{CONTROLLER}"):
         return CONTROLLER_TOPIC, 0
     above, _, name = path.rpartition("/")

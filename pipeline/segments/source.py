@@ -1,4 +1,4 @@
-"""The data source `raftlog-segments`: the rows of the data source `raftlog` from files, with no broker running.
+"""Data source `raftlog-segments`: the same rows as `raftlog`, from files without a running broker.
 
     spark.read.format("raftlog-segments").load("/backup/broker-1,/backup/broker-2,/backup/broker-3")
 
@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.options import NAMES, SKIPS, Options, SourceOption, number, size, topic_choice
-from raftlog.pipeline.plain_errors import plain_errors
+from raftlog.pipeline.plain_errors import hide_stack_traces
 from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
 from raftlog.pipeline.rows import SCHEMA, check_schema
 from raftlog.pipeline.segments.plan import plan_segments
@@ -37,9 +37,9 @@ _FIELDS: Final = {
 _OPTIONS: Final = {*_FIELDS, "path", "topics", "topicsPattern", *option_names("starting"), *option_names("ending")}
 
 
-@plain_errors
+@hide_stack_traces
 class RaftlogSegmentsDataSource(DataSource):
-    """Topics in the files of stopped brokers; docs/PIPELINE.md has the options."""
+    """Data source of topics in the files of stopped brokers (options: docs/PIPELINE.md)."""
 
     @classmethod
     def name(cls) -> str:
@@ -53,9 +53,9 @@ class RaftlogSegmentsDataSource(DataSource):
         return SegmentsReader(Options(NAME, self.options, _OPTIONS))
 
 
-@plain_errors
+@hide_stack_traces
 class SegmentsReader(DataSourceReader):
-    """Reader of one batch: on the driver it returns `partitions`, and in a task for each of them it runs `read`."""
+    """Reader of one batch; the driver calls `partitions`, and tasks call `read`."""
 
     def __init__(self, options: Options) -> None:
         """Parse the options. Raises `InvalidArgument` for one that cannot be used."""

@@ -1,4 +1,4 @@
-"""Attempt of one task: the rows of a Spark partition, as Arrow batches, are written to their topics.
+"""Attempt of one task: writes the rows of a Spark partition, as Arrow batches, to their topics.
 
 Rows are taken by the caller's thread, and sent by an event loop in a thread beside it, to many partitions at once. Rows
 held in between are bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, and the largest batches go first."""
@@ -20,7 +20,7 @@ from raftlog.pipeline.sink.columns import Columns, Slice
 from raftlog.pipeline.sink.identity import WriteIdentity
 from raftlog.pipeline.sink.lane import SinkLane
 from raftlog.pipeline.sink.marks import EpochStart, Marks, Recorder
-from raftlog.pipeline.sink.partitioner import RowPartitioner, by_topic
+from raftlog.pipeline.sink.partitioner import RowPartitioner, group_by_topic
 from raftlog.pipeline.sink.sender import LaneSender
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.types import Offset, TopicPartition
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class AttemptOutcome(NamedTuple):
-    """Result of an attempt: `ends` lie after all its records. `rows` is 0 where the epoch was done before."""
+    """Result of an attempt: `ends` are offsets after its records; `rows` is 0 if the epoch was complete before."""
 
     rows: int
     ends: dict[TopicPartition, int]
@@ -51,7 +51,7 @@ class AttemptOutcome(NamedTuple):
 def write_rows(
     batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: WriteIdentity, run: str
 ) -> AttemptOutcome:
-    """Write all rows, each once, however often this is repeated under the same identity.
+    """Write all rows, each once, also if another attempt with the same identity has written some of them.
 
     `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
     written, `WriteForgotten`, `InputChanged`, and errors of brokers once the limit has passed; written rows stay."""
@@ -66,20 +66,20 @@ def write_rows(
             for batch in batches:
                 for some in columns.slices(batch):
                     for part in pace.parts(some):
-                        thread.start(writer.take(part)).result()
+                        thread.start(writer.add_rows(part)).result()
             return thread.start(writer.finish()).result()
         finally:
             thread.start(writer.close()).result()
 
 
 class _Writer:
-    """Writer inside of the loop, created by `open`."""
+    """Writer on the event loop, created by `open`."""
 
     def __init__(
         self, client: BrokerClient, settings: SinkSettings, identity: WriteIdentity, mine: "_Run", marks: Marks
     ) -> None:
         self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
-        self.is_done = marks.done() >= identity.epoch
+        self.is_done = marks.newest_complete() >= identity.epoch
         """Whether every row of the epoch is stored already."""
         self._placing = RowPartitioner(settings.key_partitioner)
         self._topics: dict[str, _Topic] = {}
@@ -101,7 +101,11 @@ class _Writer:
             marks = await outage.repeat(recorder.read)
             if not settings.accepts_missing_record:
                 recorder.check_missing(marks, identity.epoch)
-            if settings.write_id is not None and settings.topic is not None and marks.done() >= identity.epoch:
+            if (
+                settings.write_id is not None
+                and settings.topic is not None
+                and marks.newest_complete() >= identity.epoch
+            ):
                 recorder.check_topic(marks, settings.topic)
             return cls(client, settings, identity, _Run(run, recorder, outage), marks)
         except BaseException:
@@ -117,15 +121,15 @@ class _Writer:
 
     # rows
 
-    async def take(self, some: Slice) -> None:
+    async def add_rows(self, some: Slice) -> None:
         """Add rows to send; wait while too many are held. Raises the error that ends the attempt."""
-        for name, part in by_topic(some, self._settings.topic).items():
-            topic = self._topics.get(name) or await self._begin(name)
-            timed = part._replace(rows=part.rows.timed(topic.beginning.ms))
-            for place, rows in self._placing.by_partition(name, timed, topic.beginning.partitions).items():
-                sending = self._sendings.get(place) or await self._open(place, topic)
+        for name, part in group_by_topic(some, self._settings.topic).items():
+            topic = self._topics.get(name) or await self._begin_topic(name)
+            timed = part._replace(rows=part.rows.with_default_time(topic.beginning.ms))
+            for place, rows in self._placing.group_by_partition(name, timed, topic.beginning.partitions).items():
+                sending = self._sendings.get(place) or await self._open_lane(place, topic)
                 sending.lane.add(rows)
-                self._start(sending)
+                self._start_sender(sending)
         if self._settings.records_per_second is not None and time.monotonic() >= self._flush_at_s:
             self._flush_all()
         await asyncio.sleep(0)
@@ -142,7 +146,7 @@ class _Writer:
         self._flush_at_s = time.monotonic() + _FLUSH_S
         for sending in self._sendings.values():
             sending.flush = True
-            self._start(sending)
+            self._start_sender(sending)
 
     def _flush_largest(self, wanted_bytes: int) -> None:
         for sending in sorted(self._sendings.values(), key=lambda each: -each.lane.waiting_bytes):
@@ -150,42 +154,42 @@ class _Writer:
                 return
             wanted_bytes -= sending.lane.waiting_bytes
             sending.flush = True
-            self._start(sending)
+            self._start_sender(sending)
 
-    def _start(self, sending: LaneSender) -> None:
+    def _start_sender(self, sending: LaneSender) -> None:
         if sending.task is None and sending.lane.next(flush=sending.flush) is not None:
             sending.task = asyncio.get_running_loop().create_task(sending.run())
-            sending.task.add_done_callback(partial(self._ended, sending))
+            sending.task.add_done_callback(partial(self._on_sender_end, sending))
 
-    def _ended(self, sending: LaneSender, task: asyncio.Task[None]) -> None:
+    def _on_sender_end(self, sending: LaneSender, task: asyncio.Task[None]) -> None:
         sending.task = None
         self._has_ended.set()
         if task.cancelled():
             return
         self._failure = self._failure or task.exception()
         if self._failure is None:
-            self._start(sending)  # rows may have come since it had nothing to do
+            self._start_sender(sending)  # rows may have come since it had nothing to do
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
 
     async def finish(self) -> AttemptOutcome:
-        """Send the remaining rows and return the result."""
+        """Send all remaining rows, and return the result."""
         self._flush_all()
         while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
             self._has_ended.clear()
             await self._has_ended.wait()
         self._check()
         for sending in self._sendings.values():
-            await sending.check_all_accounted()
+            await sending.check_no_surplus()
         lanes = [sending.lane for sending in self._sendings.values()]
         assert not any(lane.waiting_bytes for lane in lanes), "a write ends when every row is stored"
         return AttemptOutcome(sum(lane.rows_done for lane in lanes), {lane.place: lane.known_to for lane in lanes})
 
     # topics and partitions
 
-    async def _begin(self, name: str) -> "_Topic":
+    async def _begin_topic(self, name: str) -> "_Topic":
         """Begin the epoch in a topic. Raises `UnknownTopic`."""
         mine, epoch = self._mine, self._identity.epoch
         try:
@@ -194,11 +198,11 @@ class _Writer:
             raise UnknownTopic(
                 f"{error}; a write creates no topics: raftlog topic create {name} --partitions N"
             ) from None
-        found = self._marks.beginning(name, epoch)
+        found = self._marks.start_of_epoch(name, epoch)
         if found is None:
             wanted = EpochStart(mine.name, time.time_ns() // 1_000_000, described.partitions)
             self._marks = await mine.outage.repeat(lambda: mine.recorder.begin(name, epoch, wanted, self._marks))
-            found = self._marks.beginning(name, epoch)
+            found = self._marks.start_of_epoch(name, epoch)
         if found is None:
             raise WriteForgotten(
                 f"{name}: micro-batch {epoch} of this write was completed by another attempt while this one began, "
@@ -211,7 +215,7 @@ class _Writer:
         self._topics[name] = topic
         return topic
 
-    async def _open(self, place: TopicPartition, topic: "_Topic") -> LaneSender:
+    async def _open_lane(self, place: TopicPartition, topic: "_Topic") -> LaneSender:
         if place.partition >= max(topic.partitions, topic.beginning.partitions):
             raise InvalidArgument(
                 f"a row names the partition {place}, and the topic has {topic.partitions} partitions; without the "
@@ -221,7 +225,7 @@ class _Writer:
         lane = SinkLane(
             place,
             self._identity,
-            self._marks.start(place) or Offset(0),
+            self._marks.complete_below(place) or Offset(0),
             max(1, min(self._settings.batch_bytes, topic.max_message_bytes * 63 // 64 - _HEADER_ROOM)),
             must_scan=topic.beginning.run != self._mine.name,
             is_old=age_s > topic.lease_s,
@@ -233,7 +237,7 @@ class _Writer:
 
 
 class _Run(NamedTuple):
-    """One execution of the driver, and how its attempts begin."""
+    """One execution of the driver, with the tools of its attempts."""
 
     name: str
     recorder: Recorder
@@ -241,6 +245,8 @@ class _Run(NamedTuple):
 
 
 class _Topic(NamedTuple):
+    """Topic to which an attempt writes."""
+
     beginning: EpochStart
     partitions: int
     """Number of partitions now."""
@@ -250,7 +256,7 @@ class _Topic(NamedTuple):
 
 
 class _Pace:
-    """Rows in portions, at most so many a second."""
+    """Divider of rows into portions, released at a maximum rate."""
 
     def __init__(self, records_per_second: float | None) -> None:
         self._rate = records_per_second
@@ -262,7 +268,7 @@ class _Pace:
             return
         size = max(1, int(self._rate / PORTIONS_A_SECOND))
         for start in range(0, len(some.rows), size):
-            part = some.between(start, start + size)
+            part = some.slice(start, start + size)
             ahead_s = self._count / self._rate - (time.monotonic() - self._began_s)
             if ahead_s > 0:
                 time.sleep(ahead_s)

@@ -1,4 +1,4 @@
-"""Rows of Arrow batches as lists of a record's fields, a bounded number at a time.
+"""Converter of Arrow batches to lists of a record's fields, a bounded number of rows at a time.
 
 Called by the task that writes; `schema` has the columns that are allowed."""
 
@@ -17,28 +17,28 @@ SLICE_BYTES_MAX: Final = 4 << 20
 
 
 class Slice(NamedTuple):
-    """Consecutive rows. `topics` and `partitions` are None without such a column."""
+    """Consecutive rows; `topics` and `partitions` are None if there is no such column."""
 
     rows: Rows
     topics: list[str | None] | None = None
     partitions: list[int | None] | None = None
 
-    def between(self, first: int, end: int) -> "Slice":
+    def slice(self, first: int, end: int) -> "Slice":
         return Slice(
-            self.rows.between(first, end),
+            self.rows.slice(first, end),
             None if self.topics is None else self.topics[first:end],
             None if self.partitions is None else self.partitions[first:end],
         )
 
-    def picked(self, numbers: list[int]) -> "Slice":
-        """Return the rows of these numbers, without their topics."""
+    def select(self, numbers: list[int]) -> "Slice":
+        """Return the rows with these numbers, without their topics."""
         partitions = None if self.partitions is None else [self.partitions[number] for number in numbers]
-        return Slice(self.rows.picked(numbers), None, partitions)
+        return Slice(self.rows.select(numbers), None, partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Number of each column; None for a column that is absent."""
+    """Number of each column in a batch; None for an absent column."""
 
     value: int
     key: int | None = None
@@ -57,10 +57,10 @@ class Columns:
     def _slice(self, batch: pa.RecordBatch) -> Slice:
         count = batch.num_rows
         rows = Rows(
-            [NO_TIME] * count if self.timestamp is None else _milliseconds(batch.column(self.timestamp)),
-            [None] * count if self.key is None else _bytes(batch.column(self.key)),
-            _bytes(batch.column(self.value)),
-            [[]] * count if self.headers is None else _headers(batch.column(self.headers)),
+            [NO_TIME] * count if self.timestamp is None else _read_milliseconds(batch.column(self.timestamp)),
+            [None] * count if self.key is None else _read_bytes(batch.column(self.key)),
+            _read_bytes(batch.column(self.value)),
+            [[]] * count if self.headers is None else _read_headers(batch.column(self.headers)),
         )
         return Slice(
             rows,
@@ -69,7 +69,7 @@ class Columns:
         )
 
 
-def _bytes(column: pa.Array) -> list[bytes | None]:
+def _read_bytes(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     elif pa.types.is_large_string(column.type):
@@ -78,7 +78,7 @@ def _bytes(column: pa.Array) -> list[bytes | None]:
     return values
 
 
-def _milliseconds(column: pa.Array) -> list[int]:
+def _read_milliseconds(column: pa.Array) -> list[int]:
     if pa.types.is_timestamp(column.type):
         # Towards the past, so that a moment before 1970 is not taken for one after.
         floor = pc.floor_temporal(column, 1, unit="millisecond")
@@ -90,7 +90,7 @@ def _milliseconds(column: pa.Array) -> list[int]:
     return times
 
 
-def _headers(column: pa.Array) -> list[Headers]:
+def _read_headers(column: pa.Array) -> list[Headers]:
     if column.null_count == len(column):
         return [[]] * len(column)
     rows: list[list[dict[str, Any]] | None] = column.to_pylist()

@@ -1,4 +1,4 @@
-"""Identity of a writer: the producer id and epoch of one Spark partition of one write, computed without a request.
+"""Identity of a writer: producer id and epoch of one Spark partition of one write, computed without requests.
 
     producer id       2⁶² | 62 bits of SHA-256 of the write, the Spark partition, the block of epochs, the generation
     producer epoch    the write's epoch modulo 2¹⁵, so a newer micro-batch fences writers of an older one
@@ -16,7 +16,7 @@ _EPOCHS: Final = 1 << 15
 
 
 class WriteIdentity(NamedTuple):
-    """Identity of a write: `write_id` is the id of the streaming query or the name of the write.
+    """Identity of a write; `write_id` is the id of a streaming query or the name of a batch write.
 
     `epoch` is the micro-batch, 0 in a batch."""
 
@@ -32,7 +32,7 @@ class WriteIdentity(NamedTuple):
         return self.epoch % _EPOCHS
 
     def generations(self) -> dict[int, int]:
-        """Return the generation by producer id."""
+        """Return the generations by producer id."""
         return {self.producer_id(generation): generation for generation in range(GENERATIONS_MAX)}
 
 

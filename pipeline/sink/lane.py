@@ -1,4 +1,4 @@
-"""Rows of one attempt for one topic-partition, appended to the log exactly once.
+"""Lane: the rows of one attempt for one topic-partition, appended to the log exactly once.
 
 A lane returns the next step (`Scan` the log, or `SendBatch` a batch), receives its result, and does no I/O.
 
@@ -32,7 +32,7 @@ ANSWERED_BEFORE: Final = (DuplicateSequence, OutOfOrderSequence, UnknownProducer
 
 
 class SendBatch(NamedTuple):
-    """Batch to append; it is sent unchanged until its outcome is known."""
+    """Step: append this batch, unchanged until its outcome is known."""
 
     rows: Rows
     producer_id: int
@@ -41,13 +41,13 @@ class SendBatch(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Request to read the records of the lane's identity from this offset on."""
+    """Step: read the stored records of the lane's identity, from this offset on."""
 
     start: Offset
 
 
 class FoundBatch(NamedTuple):
-    """Stored batch of the identity. `span` counts its sequences, `digests` its records that still exist."""
+    """Stored batch of the identity; `span` is its number of sequences, `digests` are of its remaining records."""
 
     generation: int
     base_sequence: int
@@ -59,7 +59,7 @@ class FoundBatch(NamedTuple):
 
 
 class SinkLane:
-    """State of one topic-partition's rows; no record of the identity lies below `start`.
+    """State of the rows of one topic-partition; no record of the identity is stored below `start`.
 
     `must_scan`: an earlier run may have written, so the log is read before anything is sent; `is_old`: so long ago
     that the partition has expired the producer."""
@@ -95,9 +95,9 @@ class SinkLane:
     # rows
 
     def add(self, rows: Rows) -> None:
-        """Add rows to be written, without those that the log holds."""
+        """Add rows to write, except those that are stored already."""
         if self.held:
-            rows = self._without_held(rows)
+            rows = self._drop_stored(rows)
         if not rows:
             return
         ends = list(accumulate(rows.sizes()))
@@ -107,18 +107,18 @@ class SinkLane:
             end = bisect_right(ends, taken_bytes + self._batch_bytes - self._open_bytes)
             if end == first and not self._open:
                 end = first + 1
-            self._open.extend(rows.between(first, end) if first or end < len(rows) else rows)
+            self._open.extend(rows.slice(first, end) if first or end < len(rows) else rows)
             bytes_now = (ends[end - 1] if end else 0) - taken_bytes
             self._open_bytes += bytes_now
             first, taken_bytes = end, taken_bytes + bytes_now
             if first < len(rows):
-                self._close_open()
+                self._close_batch()
 
-    def _close_open(self) -> None:
+    def _close_batch(self) -> None:
         self._full.append((self._open, self._open_bytes))
         self._open, self._open_bytes = Rows([], [], [], []), 0
 
-    def _without_held(self, rows: Rows) -> Rows:
+    def _drop_stored(self, rows: Rows) -> Rows:
         left: list[int] = []
         contents = list(rows.contents())
         for number, content in enumerate(contents):
@@ -128,7 +128,7 @@ class SinkLane:
             if not self.held.take(digest(content)):
                 left.append(number)
         self.rows_done += len(rows) - len(left)
-        return rows.picked(left) if left else Rows([], [], [], [])
+        return rows.select(left) if left else Rows([], [], [], [])
 
     # next step
 
@@ -137,11 +137,11 @@ class SinkLane:
         return self._sequences[self._generation]
 
     def next(self, *, flush: bool) -> SendBatch | Scan | None:
-        """Return the next step; None while too few rows wait. With `flush` batches need not be full."""
+        """Return the next step; None while too few rows wait for a batch. With `flush` batches need not be full."""
         if self._must_scan:
             return Scan(self.known_to)
         if not self._full and flush and self._open:
-            self._close_open()
+            self._close_batch()
         if not self._full:
             return None
         identity = self.identity
@@ -153,18 +153,18 @@ class SinkLane:
         )
 
     def scan_first(self) -> None:
-        """Scan the log before the next batch, because the partition may have expired this identity."""
+        """Require a scan before the next batch, because the partition may have expired this identity."""
         self._must_scan = self._may_be_hidden = True
 
     # results
 
-    def sent(self, produced: Produced) -> None:
-        """Handle the answer to the batch that `next` returned."""
+    def on_sent(self, produced: Produced) -> None:
+        """Process the answer to the batch that `next` returned."""
         if produced.is_duplicate:
             self._must_scan = True
             if produced.next_offset <= self.known_to:
                 # The log was read up to here without the original: it was deleted, or the log was replaced.
-                self._hidden(f"at offsets below {produced.next_offset}")
+                self._require_nothing_hidden(f"at offsets below {produced.next_offset}")
                 self._begin_generation(self._generation + 1)
             return
         rows, size = self._full.popleft()
@@ -173,32 +173,32 @@ class SinkLane:
         self._sequences[self._generation] += len(rows)
         self.known_to = produced.next_offset
 
-    def refused(self, error: RaftlogError) -> None:
-        """Handle one of `ANSWERED_BEFORE`."""
+    def on_refused(self, error: RaftlogError) -> None:
+        """Process one of the errors `ANSWERED_BEFORE`, after which the log has to be scanned."""
         assert isinstance(error, ANSWERED_BEFORE), f"{error!r} does not depend on the log"
         self._must_scan = self._may_be_hidden = True
         self._is_forgotten = isinstance(error, UnknownProducer)
 
-    def scanned(self, found: Iterable[FoundBatch], end: Offset, *, is_cut: bool = False) -> bool:
-        """Handle the result of a scan from `known_to` to `end`; return whether it found anything.
+    def on_scanned(self, found: Iterable[FoundBatch], end: Offset, *, is_cut: bool = False) -> bool:
+        """Process the result of a scan from `known_to` to `end`; return whether it found any batch.
 
         `is_cut`: the log begins after `known_to` by now. Raises `WriteForgotten`."""
         generation_before, anything = self._generation, False
         for batch in found:
             anything = True
-            self._take_in(batch)
+            self._add_stored(batch)
         if is_cut and self._may_be_hidden and not anything:
-            self._hidden("below the beginning of the log")
+            self._require_nothing_hidden("below the beginning of the log")
             self._is_forgotten = True
         if self._is_forgotten and self._generation == generation_before:
             self._begin_generation(generation_before + 1)
         self.known_to = max(self.known_to, end)
         self._must_scan = self._is_forgotten = self._may_be_hidden = False
         if anything:
-            self._subtract_again()
+            self._drop_stored_again()
         return anything
 
-    def _take_in(self, batch: FoundBatch) -> None:
+    def _add_stored(self, batch: FoundBatch) -> None:
         if batch.generation > self._generation:
             self._begin_generation(batch.generation)
         expected = self._sequences[batch.generation]
@@ -210,12 +210,12 @@ class SinkLane:
             )
         is_whole = len(batch.digests) == batch.span * DIGEST_SIZE
         if ahead or not is_whole:
-            self._hidden(f"at sequence {expected} or behind")
+            self._require_nothing_hidden(f"at sequence {expected} or behind")
         self._sequences[batch.generation] = expected + ahead + batch.span
         self.held.put(batch.digests)
 
-    def _hidden(self, where: str) -> None:
-        """Raise `WriteForgotten`, unless missing records are accepted."""
+    def _require_nothing_hidden(self, where: str) -> None:
+        """Raise `WriteForgotten` unless missing records are accepted."""
         if not self._accepts_missing:
             raise WriteForgotten(
                 f"{self.place}: an earlier attempt of this write may have stored records here, {where}, that were "
@@ -232,7 +232,7 @@ class SinkLane:
         self._sequences.extend([0] * (generation + 1 - len(self._sequences)))
         self._generation = generation
 
-    def _subtract_again(self) -> None:
+    def _drop_stored_again(self) -> None:
         waiting = [rows for rows, _ in self._full] + [self._open]
         self._full.clear()
         self._open, self._open_bytes, self.waiting_bytes = Rows([], [], [], []), 0, 0

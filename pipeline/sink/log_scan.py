@@ -1,4 +1,4 @@
-"""Scan of a partition's log for one identity: its batches, from an offset to the high watermark.
+"""Scan of a partition's log for the batches of one identity, from an offset to the high watermark.
 
 Of other batches only the header is read. Called by `sender` when a lane needs it, and to list the records that
 match no row."""
@@ -20,7 +20,7 @@ FETCH_BYTES: Final = 4 << 20
 
 
 class ScanResult(NamedTuple):
-    """Batches with their offsets, and the end of the scan. `is_cut`: the log begins after the start by now."""
+    """Batches with their offsets, and the end of the scan; `is_cut`: the log now begins after the start."""
 
     found: list[tuple[Offset, FoundBatch]]
     end: Offset
@@ -30,13 +30,13 @@ class ScanResult(NamedTuple):
 async def scan(
     client: BrokerClient, place: TopicPartition, identity: WriteIdentity, start: Offset, outage: Outage
 ) -> ScanResult:
-    """Scan from `start`, or from the current log start. Raises the errors of fetching, and `InvalidBatch`."""
+    """Scan from `start`, or from the log start if that is higher. Raises errors of fetches, and `InvalidBatch`."""
     generations, found, at = identity.generations(), list[tuple[Offset, FoundBatch]](), start
     async for header, batch in _batches(client, place, start, outage):
         at = Offset(header.next_offset)
         generation = generations.get(header.producer_id)
         if generation is not None and header.producer_epoch == identity.producer_epoch and header.base_offset >= start:
-            found.append((Offset(header.base_offset), _found(generation, header, batch)))
+            found.append((Offset(header.base_offset), _describe_batch(generation, header, batch)))
     beginning = (await outage.repeat(lambda: client.offsets(*place))).beginning
     return ScanResult(found, at, beginning > start)
 
@@ -60,7 +60,7 @@ async def _batches(
             return
 
 
-def _found(generation: int, header: BatchHeader, batch: Buffer) -> FoundBatch:
+def _describe_batch(generation: int, header: BatchHeader, batch: Buffer) -> FoundBatch:
     digests = [
         digest((record.timestamp, record.key, record.value, list(record.headers))) for record in read_records(batch)
     ]

@@ -1,4 +1,4 @@
-"""Record of a write's progress, as the commits of its own consumer group, `raftlog-sink.{write id}`.
+"""Record of the progress of a write, as offset commits of its own consumer group `raftlog-sink.{write id}`.
 
     mark               2⁶² + 2·epoch + 1 once the epoch is begun in a topic, + 2 once it is done
     at a partition     {"from": an offset below which nothing of later epochs lies}
@@ -26,7 +26,7 @@ _NO_TOPIC: Final = "__consumer_offsets"
 
 
 class EpochStart(NamedTuple):
-    """Start of one epoch in one topic, as its first attempt recorded it."""
+    """Start of an epoch in one topic, as recorded by its first attempt."""
 
     run: str
     """Execution of the driver that began it."""
@@ -36,7 +36,7 @@ class EpochStart(NamedTuple):
 
 
 class Marks:
-    """Commits of the group; raises `WriteForgotten` for one that is not from this module."""
+    """Committed offsets of the group; raises `WriteForgotten` for one that this module did not write."""
 
     def __init__(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         self._fields = {place: _fields(place, found) for place, found in committed.items()}
@@ -45,54 +45,54 @@ class Marks:
     def __bool__(self) -> bool:
         return bool(self._marks)
 
-    def done(self) -> int:
-        """Return the newest epoch that is recorded as complete; -1: none."""
+    def newest_complete(self) -> int:
+        """Return the newest epoch that is recorded as complete; -1 if none is."""
         return max((mark // 2 - 1 for mark in self._marks.values()), default=-1)
 
-    def beginning(self, topic: str, epoch: int) -> EpochStart | None:
-        """Return the start of an epoch; None if it has not begun in this topic."""
+    def start_of_epoch(self, topic: str, epoch: int) -> EpochStart | None:
+        """Return the recorded start of an epoch in this topic; None if it has not begun."""
         place = TopicPartition(topic, 0)
-        if self._marks.get(place) != _begun(epoch):
+        if self._marks.get(place) != _begun_mark(epoch):
             return None
         fields = self._fields[place]
         return EpochStart(fields["run"], fields["ms"], fields["partitions"])
 
-    def start(self, place: TopicPartition) -> Offset | None:
-        """Return an offset below which all epochs are done; None without a record."""
+    def complete_below(self, place: TopicPartition) -> Offset | None:
+        """Return an offset of a partition below which all epochs are complete; None without a record."""
         fields = self._fields.get(place)
         return None if fields is None else Offset(fields["from"])
 
 
 class Recorder:
-    """Client for the marks of one write."""
+    """Client that reads and writes the marks of one write."""
 
     def __init__(self, client: BrokerClient, write_id: str) -> None:
         self._client, self._write_id = client, write_id
         self.group = GROUP_PREFIX + write_id
 
     async def read(self) -> Marks:
-        """Return everything that was recorded before the call."""
+        """Return all marks that were recorded before the call."""
         return Marks(await self._client.groups.committed(self.group))
 
     async def begin(self, topic: str, epoch: int, mine: EpochStart, before: Marks) -> Marks:
-        """Begin the epoch in this topic unless another attempt has; return the marks that stand.
+        """Begin the epoch in this topic unless another attempt has; return the marks that hold then.
 
         `before` are the marks that were read."""
         begun = TopicPartition(topic, 0)
-        starts = {begun: before.start(begun)}
+        starts = {begun: before.complete_below(begun)}
         if starts[begun] is None:
             # Partitions without a record are new; a scan of them begins at the log's start.
             places = [TopicPartition(topic, partition) for partition in range(mine.partitions)]
             # Without a record of earlier epochs, earlier attempts may have written anywhere.
             is_first = epoch == 0 or bool(before)
             starts = {place: (await self._client.offsets(*place)).end if is_first else Offset(0) for place in places}
-        rows = {place: _row(_begun(epoch), {"from": start}) for place, start in starts.items()}
-        rows[begun] = _row(_begun(epoch), {"from": starts[begun], **mine._asdict()})
+        rows = {place: _row(_begun_mark(epoch), {"from": start}) for place, start in starts.items()}
+        rows[begun] = _row(_begun_mark(epoch), {"from": starts[begun], **mine._asdict()})
         await self._client.groups.commit(self.group, rows)
         return await self.read()
 
     async def finish(self, epoch: int, ends: Mapping[TopicPartition, int], topics: set[str]) -> None:
-        """Record that every row of the epoch is in the log, in these topics, below these ends. Idempotent."""
+        """Record that every row of the epoch is stored, in these topics, below these ends. Idempotent."""
         marks = await self.read()
         starts: dict[TopicPartition, int] = dict(ends)
         if not topics:
@@ -100,21 +100,21 @@ class Recorder:
         for topic in topics:
             place = TopicPartition(topic, 0)
             if place not in starts:
-                known = marks.start(place)
+                known = marks.complete_below(place)
                 starts[place] = (await self._client.offsets(*place)).end if known is None else known
         rows = {place: _row(2 * epoch + 2, {"from": start}) for place, start in starts.items()}
         await self._client.groups.commit(self.group, rows)
 
     def check_topic(self, marks: Marks, topic: str) -> None:
-        """Raise `InvalidArgument` if a completed batch write did not go to this topic."""
-        if marks.start(TopicPartition(topic, 0)) is None:
+        """Raise `InvalidArgument` if a completed batch write of this name did not write to this topic."""
+        if marks.complete_below(TopicPartition(topic, 0)) is None:
             raise InvalidArgument(
                 f"the write {self._write_id} is done, and was not one to {topic}: a writeId is the name of one write; "
                 "give this one another"
             )
 
     def check_missing(self, marks: Marks, epoch: int) -> None:
-        """Raise `WriteForgotten` if nothing is recorded of the epochs before this one."""
+        """Raise `WriteForgotten` if there is no record of the epochs before this one."""
         if epoch > 0 and not marks:
             raise WriteForgotten(
                 f"nothing is recorded of the micro-batches before {epoch} of this query (group {self.group}): the "
@@ -125,7 +125,7 @@ class Recorder:
             )
 
 
-def _begun(epoch: int) -> int:
+def _begun_mark(epoch: int) -> int:
     return 2 * epoch + 1
 
 
@@ -134,7 +134,7 @@ def _row(mark: int, fields: Mapping[str, Any]) -> CommittedOffset:
 
 
 def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
-    """Return the JSON object that was committed with an offset; empty without one."""
+    """Return the JSON object in a commit's metadata; empty if there is none."""
     try:
         fields = json.loads(found.metadata)
     except ValueError:
@@ -143,7 +143,7 @@ def recorded_fields(found: CommittedOffset) -> dict[str, Any]:
 
 
 def record_of(offset: int, fields: Mapping[str, Any]) -> CommittedOffset:
-    """Return the commit of an offset with a JSON object."""
+    """Return a commit of an offset with a JSON object as metadata."""
     return CommittedOffset(Offset(offset), json.dumps(fields, separators=(",", ":")))
 
 

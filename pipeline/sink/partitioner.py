@@ -1,4 +1,4 @@
-"""Partition of each row, the same in every attempt that writes it.
+"""Partitioner of rows, with the same result in every attempt that writes them.
 
 A partition that the row names; else by its key as Kafka's clients do; else by its content, so that a repeated attempt,
 which may see its rows in another order, does not spread them differently. Pure."""
@@ -18,8 +18,8 @@ _KEYS_REMEMBERED: Final = 1 << 14
 _LOW_BITS: Final = 0xFFFFFFFF
 
 
-def by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
-    """Return rows by the topic of all of them, or of each of them. Raises `InvalidArgument`."""
+def group_by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
+    """Return rows by topic: the option `topic`, or that of each row. Raises `InvalidArgument`."""
     if topic is not None:
         return {topic: some}
     assert some.topics is not None, "without the option topic there is a column of that name"
@@ -28,38 +28,38 @@ def by_topic(some: Slice, topic: str | None) -> dict[str, Slice]:
         if name is None:
             raise InvalidArgument("a row has no topic (null): fill the column topic, or give the option topic")
         numbers[name].append(number)
-    return {name: some.picked(chosen) for name, chosen in numbers.items()}
+    return {name: some.select(chosen) for name, chosen in numbers.items()}
 
 
 class RowPartitioner:
-    """Partitioner for the topics of one attempt; `partitioner` is the name of the hash of keys."""
+    """Partitioner for the topics of one attempt; `partitioner` is the name of the key hash."""
 
     def __init__(self, partitioner: str) -> None:
         self._hash: HashKey = lru_cache(_KEYS_REMEMBERED)(hash_by_name(partitioner))
 
-    def by_partition(self, topic: str, some: Slice, count: int) -> dict[TopicPartition, Rows]:
-        """Return rows by partition, in their order; `count` partitions existed when the write began.
+    def group_by_partition(self, topic: str, some: Slice, count: int) -> dict[TopicPartition, Rows]:
+        """Return rows by partition, in order; `count` partitions existed when the write began.
 
         A row may name one beyond them: the caller has to check whether it exists."""
         numbers: dict[int, list[int]] = defaultdict(list)
         if count == 1 and some.partitions is None:
             return {TopicPartition(topic, 0): some.rows}
-        for number, partition in enumerate(self._partitions(topic, some, count)):
+        for number, partition in enumerate(self._choose_partitions(topic, some, count)):
             numbers[partition].append(number)
-        return {TopicPartition(topic, partition): some.rows.picked(chosen) for partition, chosen in numbers.items()}
+        return {TopicPartition(topic, partition): some.rows.select(chosen) for partition, chosen in numbers.items()}
 
-    def _partitions(self, topic: str, some: Slice, count: int) -> list[int]:
+    def _choose_partitions(self, topic: str, some: Slice, count: int) -> list[int]:
         if some.partitions is None:
-            return self._hashed(some.rows, count)
+            return self._hash_rows(some.rows, count)
         named = [partition for partition in some.partitions if partition is not None]
         if len(named) < len(some.partitions):
-            hashed = self._hashed(some.rows, count)
+            hashed = self._hash_rows(some.rows, count)
             named = [own if given is None else given for own, given in zip(hashed, some.partitions, strict=True)]
         if min(named) < 0:
             raise InvalidArgument(f"a row names the partition {min(named)} of topic {topic}; partitions count from 0")
         return named
 
-    def _hashed(self, rows: Rows, count: int) -> list[int]:
+    def _hash_rows(self, rows: Rows, count: int) -> list[int]:
         hash_key = self._hash
         return [
             (hash_key(key) if key is not None else zlib.crc32(value or b"", timestamp & _LOW_BITS)) % count

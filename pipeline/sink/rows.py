@@ -1,4 +1,4 @@
-"""Rows on their way into one topic-partition, as columns of equal length, and the digest of a row's content.
+"""Rows for one topic-partition as columns of equal length, and the digest of a row's content.
 
 A digest is the same in every attempt that writes the row, and of the record that was stored of it. Called by the task
 that writes, its lanes and what reads stored batches. Pure.
@@ -28,7 +28,7 @@ Content = tuple[int, bytes | None, bytes | None, Headers]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Columns of equal length; `timestamps` in milliseconds."""
+    """Rows as columns of equal length; `timestamps` are in milliseconds."""
 
     timestamps: list[int]
     keys: list[bytes | None]
@@ -46,24 +46,24 @@ class Rows:
     def contents(self) -> Iterator[Content]:
         return zip(self.timestamps, self.keys, self.values, self.headers, strict=True)
 
-    def picked(self, numbers: Sequence[int]) -> "Rows":
-        """Return the rows of these numbers, in this order."""
+    def select(self, numbers: Sequence[int]) -> "Rows":
+        """Return the rows with these numbers, in this order."""
         if len(numbers) == len(self):
             return self
         if len(numbers) == 1:
             [number] = numbers
-            return self.between(number, number + 1)
+            return self.slice(number, number + 1)
         pick = itemgetter(*numbers)
         return Rows(*(list(pick(column)) for column in self._columns()))
 
-    def between(self, first: int, end: int) -> "Rows":
+    def slice(self, first: int, end: int) -> "Rows":
         return Rows(*(column[first:end] for column in self._columns()))
 
     def _columns(self) -> tuple[list[Any], ...]:
         return self.timestamps, self.keys, self.values, self.headers
 
-    def timed(self, ms: int) -> "Rows":
-        """Return the rows with this time in place of missing ones."""
+    def with_default_time(self, ms: int) -> "Rows":
+        """Return the rows; those without a timestamp get `ms`."""
         if NO_TIME not in self.timestamps:
             return self
         times = [ms if timestamp == NO_TIME else timestamp for timestamp in self.timestamps]
@@ -74,7 +74,7 @@ class Rows:
             column.extend(others)
 
     def sizes(self) -> list[int]:
-        """Return the maximum size in bytes of each row once it is stored, before compression."""
+        """Return an upper bound of the stored size of each row in bytes, before compression."""
         plain = [
             _RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
             for key, value in zip(self.keys, self.values, strict=True)
@@ -89,7 +89,7 @@ def _headers_size(headers: Headers) -> int:
 
 
 def digest(content: Content) -> bytes:
-    """Return the digest of a record without its offset; absent and empty differ, and so do orders of headers."""
+    """Return the digest of a record without its offset; it distinguishes null from empty, and orders of headers."""
     timestamp, key, value, headers = content
     hashed = blake2b(_FIXED.pack(timestamp, _length(key), _length(value), len(headers)), digest_size=DIGEST_SIZE)
     hashed.update(key or b"")

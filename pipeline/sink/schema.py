@@ -1,4 +1,4 @@
-"""Columns of a data frame that make a record; chosen when a query is planned, before anything is written.
+"""Choice of the columns of a data frame that make a record, when a query is planned.
 
     value       string or binary, required; null is a tombstone
     key         string or binary
@@ -35,7 +35,7 @@ _COLLATION: Final = re.compile(r" collate \w+")
 
 
 def columns_of(schema: StructType, topic: str | None) -> Columns:
-    """Return the columns of a schema; `topic` is the option.
+    """Return the columns of a schema; `topic` is the option of that name.
 
     Raises `InvalidArgument` for a column that no record has, or of another type."""
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Driver of one lane: sends its batches and scans the log until the lane has nothing to do.
+"""Sender of one lane: sends its batches and scans the log until the lane has no next step.
 
 One batch of a lane is in flight at a time: with two attempts of one task alive, each of its sequences is won by one
 of them, and the other one learns it from the answer. After an unknown outcome the same batch is sent again."""
@@ -20,7 +20,7 @@ _NAMED_MAX = 5
 
 
 class LaneSender:
-    """Sender of one lane; `slots` bounds batches that are built at a time.
+    """Sender of one lane; `slots` limits the number of batches that are built at a time.
 
     `lease_s`: for this long after a scan, the partition cannot have expired records that the log does not hold, so
     that a first batch is compared with the stored ones."""
@@ -38,7 +38,7 @@ class LaneSender:
         self._looked_s = time.monotonic()
 
     async def run(self) -> None:
-        """Send and scan until there is nothing to do. Raises the error that ends the attempt."""
+        """Send and scan until there is no next step. Raises the error that ends the attempt."""
         try:
             while (do := self.lane.next(flush=self.flush)) is not None:
                 if isinstance(do, Scan):
@@ -53,12 +53,12 @@ class LaneSender:
 
     async def _scan(self, do: Scan) -> None:
         began_s = time.monotonic()
-        found, end, is_cut = await self._scanned(do.start)
-        if self.lane.scanned([batch for _, batch in found], end, is_cut=is_cut):
+        found, end, is_cut = await self._scan_log(do.start)
+        if self.lane.on_scanned([batch for _, batch in found], end, is_cut=is_cut):
             self._outage.end()
         self._looked_s = began_s
 
-    async def _scanned(self, start: Offset) -> ScanResult:
+    async def _scan_log(self, start: Offset) -> ScanResult:
         place = self.lane.place
         # Reading well is no progress in writing: its outages are its own.
         outage = self._settings.outage(f"reading what {place} has of this write")
@@ -69,7 +69,7 @@ class LaneSender:
             async with self._slots:
                 produced = await self._produce(do)
         except ANSWERED_BEFORE as error:
-            self.lane.refused(error)
+            self.lane.on_refused(error)
             await self._outage.pause(error if isinstance(error, OutcomeUnknown) else Unavailable(str(error)))
         except (Unavailable, OutcomeUnknown) as error:
             await self._outage.pause(error)
@@ -79,7 +79,7 @@ class LaneSender:
                 f"the driver has given up ({error})"
             ) from None
         else:
-            self.lane.sent(produced)
+            self.lane.on_sent(produced)
             if produced.is_duplicate:
                 await self._outage.pause(DuplicateSequence(f"{self.lane.place} does not show yet what it has"))
             else:
@@ -102,12 +102,12 @@ class LaneSender:
             place.topic, place.partition, body, timeout_ms=min(REQUEST_TIMEOUT_MS, self._settings.delivery_timeout_ms)
         )
 
-    async def check_all_accounted(self) -> None:
-        """Raise `InputChanged` if the log holds more records of this write than the rows that were written."""
+    async def check_no_surplus(self) -> None:
+        """Raise `InputChanged` if more records of this write are stored than rows were given."""
         lane = self.lane
         if not lane.held:
             return
-        scanned = await self._scanned(lane.start)
+        scanned = await self._scan_log(lane.start)
         offsets = [
             base + number
             for base, batch in scanned.found

@@ -20,7 +20,7 @@ _DAY_MS: Final = 86_400_000
 _EPOCH_MAX: Final = (1 << 53) - 1
 
 
-def _rate(text: str) -> float | None:
+def _parse_rate(text: str) -> float | None:
     try:
         rate = float(text)
     except ValueError:
@@ -28,7 +28,7 @@ def _rate(text: str) -> float | None:
     return rate if _RATE_MIN <= rate <= _RATE_MAX else None
 
 
-def _write_id(name: str) -> str | None:
+def _parse_write_id(name: str) -> str | None:
     return name if len(name) <= WRITE_ID_CHARS_MAX and "/" not in name and name.isprintable() else None
 
 
@@ -37,13 +37,13 @@ OPTIONS: Final = {
     "topic": SourceOption("topic", TEXT),
     "writeId": SourceOption(
         "write_id",
-        OptionKind(f"a name of 1 to {WRITE_ID_CHARS_MAX} printable characters without a slash", _write_id),
+        OptionKind(f"a name of 1 to {WRITE_ID_CHARS_MAX} printable characters without a slash", _parse_write_id),
     ),
     "writeEpoch": SourceOption("write_epoch", number(0, _EPOCH_MAX)),
     "compression": SourceOption("compression", choice({codec.name.lower(): codec for codec in Compression})),
     "batchBytes": SourceOption("batch_bytes", size(1 << 10, _BATCH_BYTES_MAX)),
     "recordsPerSecondPerTask": SourceOption(
-        "records_per_second", OptionKind(f"a number from {_RATE_MIN:g} to {_RATE_MAX:g}", _rate)
+        "records_per_second", OptionKind(f"a number from {_RATE_MIN:g} to {_RATE_MAX:g}", _parse_rate)
     ),
     "deliveryTimeoutMs": SourceOption("delivery_timeout_ms", number(1, _DAY_MS)),
     "keyPartitioner": SourceOption("key_partitioner", choice({name: name for name in PARTITIONERS})),
@@ -53,7 +53,7 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Settings of a write. `topic`: for all rows; None: each row names its own.
+    """Settings of a write; `topic` is for all rows, None if each row names its topic.
 
     `write_id`: None where the caller gave none; `write_epoch`: the step of a write with several steps."""
 
@@ -69,7 +69,7 @@ class SinkSettings:
     accepts_missing_record: bool = False
 
     def outage(self, purpose: str) -> Outage:
-        """Return the limit of attempts at one request: `deliveryTimeoutMs` without progress."""
+        """Return the retry limit for one request: `deliveryTimeoutMs` without progress."""
         return Outage(
             f"{purpose} (limited by the option deliveryTimeoutMs)",
             self.delivery_timeout_ms / 1000,

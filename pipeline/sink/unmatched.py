@@ -1,4 +1,4 @@
-"""Stored records of a write that have no matching row yet: a multiset of digests, 16 bytes for each.
+"""Multiset of digests of stored records that no given row matches yet, 16 bytes each.
 
 A repeated attempt mostly sees its rows in the order in which they were stored, so digests are kept in that order and
 compared one by one; only after a row out of order they are put into a table, ten times as large. Pure."""
@@ -27,24 +27,24 @@ class UnmatchedRecords:
         return self._at < len(self._in_order) or bool(self._table)
 
     def __contains__(self, digest: bytes) -> bool:
-        self._tabulate()
+        self._fill_table()
         return digest in self._table
 
     def put(self, digests: bytes) -> None:
-        """Add digests in the order of the log."""
+        """Add digests in log order."""
         assert len(digests) % DIGEST_SIZE == 0, f"{len(digests)} bytes of digests"
         self._in_order += digests
         if self._table:
-            self._tabulate()
+            self._fill_table()
 
     def take(self, digest: bytes) -> bool:
-        """Remove a digest; return whether it was held."""
+        """Remove a digest; return whether it was there."""
         if not self._table:
             end = self._at + DIGEST_SIZE
             if self._in_order[self._at : end] == digest:
                 self._at = end
                 return True
-            self._tabulate()
+            self._fill_table()
         count = self._table.get(digest, 0)
         if count > 1:
             self._table[digest] = count - 1
@@ -52,7 +52,7 @@ class UnmatchedRecords:
             del self._table[digest]
         return count > 0
 
-    def _tabulate(self) -> None:
+    def _fill_table(self) -> None:
         digests = bytes(self._in_order)
         self._in_order, start, self._at = bytearray(), self._at, 0
         self._table.update(digests[at : at + DIGEST_SIZE] for at in range(start, len(digests), DIGEST_SIZE))

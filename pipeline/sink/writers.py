@@ -1,4 +1,4 @@
-"""Writers that Spark calls: on the driver `commit` and `abort`, in each task `write`.
+"""Writers that Spark calls: `commit` and `abort` on the driver, `write` in each task.
 
 A streaming query's epoch is the micro-batch, and its name the id in its checkpoint; a batch write has the name that its
 caller gave, or a unique one, and epoch 0 unless the caller makes it in steps. Writers are values that Spark pickles."""
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, OutcomeUnknown, UnknownGroup
-from raftlog.pipeline.plain_errors import plain_errors
+from raftlog.pipeline.plain_errors import hide_stack_traces
 from raftlog.pipeline.sink.attempt import write_rows
 from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import WriteIdentity
@@ -45,7 +45,7 @@ class WrittenTask(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class _Write:
-    """Context that all tasks of one write, or of one micro-batch, share."""
+    """Context shared by all tasks of one write or micro-batch."""
 
     settings: SinkSettings
     columns: Columns
@@ -56,7 +56,7 @@ class _Write:
         return WrittenTask(identity.write_id, identity.epoch, outcome.rows, outcome.ends)
 
     def record(self, messages: Sequence[WrittenTask], *, keep: bool) -> None:
-        """Record that every task is done; without `keep` delete the record, because the write cannot be repeated."""
+        """Record that every task is complete, or without `keep` delete the record of a write that is not repeated."""
         asyncio.run(self._record(messages[0].write_id, messages[0].epoch, messages, keep))
 
     async def _record(self, write_id: str, epoch: int, messages: Sequence[WrittenTask], keep: bool) -> None:
@@ -76,23 +76,25 @@ class _Write:
                     await outage.repeat(lambda: client.groups.delete(recorder.group))
 
 
-@plain_errors
+@hide_stack_traces
 class BatchWriter(DataSourceArrowWriter):
+    """Writer of a batch query; called by Spark."""
+
     def __init__(self, write: _Write, write_id: str) -> None:
         self._write, self._write_id = write, write_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTask:
-        identity = WriteIdentity(self._write_id, _context().partitionId(), self._write.settings.write_epoch)
+        identity = WriteIdentity(self._write_id, _task_context().partitionId(), self._write.settings.write_epoch)
         return self._write.task(iterator, identity)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        done = _of_tasks(messages)
+        done = _completed_tasks(messages)
         if done:
             self._warn_if_repeated(done)
             self._write.record(done, keep=self._write.settings.write_id is not None)
 
     def _warn_if_repeated(self, messages: Sequence[WrittenTask]) -> None:
-        """Warn that rows were not compared, because a name that is used again for other rows writes none of them."""
+        """Warn that nothing was written or compared, if this write name was used before."""
         settings = self._write.settings
         if settings.write_id is None or any(message.ends for message in messages):
             return
@@ -115,13 +117,15 @@ class BatchWriter(DataSourceArrowWriter):
         _log.warning("the write failed, and written records stay: %s; %s", _summary(messages), again)
 
 
-@plain_errors
+@hide_stack_traces
 class StreamWriter(DataSourceStreamArrowWriter):
+    """Writer of a streaming query; called by Spark."""
+
     def __init__(self, write: _Write) -> None:
         self._write = write
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenTask:
-        context = _context()
+        context = _task_context()
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if not query or epoch is None:
             raise InvalidArgument(
@@ -131,7 +135,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._write.task(iterator, WriteIdentity(query, context.partitionId(), int(epoch)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        done = _of_tasks(messages)
+        done = _completed_tasks(messages)
         if done:
             assert all(message.epoch == batch_id for message in done), f"tasks of another micro-batch than {batch_id}"
             self._write.record(done, keep=True)
@@ -147,7 +151,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Return the writer for `DataSource.writer`. Raises `InvalidArgument` for unusable options and columns."""
-    write = _planned(options, schema, overwrite, is_stream=False)
+    write = _plan_write(options, schema, overwrite, is_stream=False)
     return BatchWriter(write, write.settings.write_id or write.run)
 
 
@@ -155,23 +159,23 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     """Return the writer for `DataSource.streamWriter`. Raises `InvalidArgument`.
 
     `overwrite` stands for the output mode complete."""
-    return StreamWriter(_planned(options, schema, overwrite, is_stream=True))
+    return StreamWriter(_plan_write(options, schema, overwrite, is_stream=True))
 
 
 def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 120_000) -> int | None:
-    """Return the newest step (`writeEpoch`) of a named write that is recorded as complete; None: none is."""
+    """Return the newest step (`writeEpoch`) of a named write that is recorded as complete; None if none is."""
 
     async def ask() -> int:
         async with BrokerClient(bootstrap) as client:
             settings = SinkSettings(tuple(bootstrap), delivery_timeout_ms=timeout_ms)
             outage = settings.outage(f"reading what is recorded of the write {write_id}")
-            return (await outage.repeat(Recorder(client, write_id).read)).done()
+            return (await outage.repeat(Recorder(client, write_id).read)).newest_complete()
 
     done = asyncio.run(ask())
     return None if done < 0 else done
 
 
-def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool) -> _Write:
+def _plan_write(options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool) -> _Write:
     settings = sink_settings(options, is_stream=is_stream)
     if overwrite:
         raise InvalidArgument(
@@ -181,18 +185,18 @@ def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *,
     return _Write(settings, columns_of(schema, settings.topic), uuid.uuid4().hex)
 
 
-def _context() -> Any:
+def _task_context() -> Any:
     context = TaskContext.get()
     assert context is not None, "rows are written in tasks"
     return context
 
 
-def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTask]:
+def _completed_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenTask]:
     return [message for message in messages if isinstance(message, WrittenTask)]
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> str:
-    done = _of_tasks(messages)
+    done = _completed_tasks(messages)
     places = sorted({str(place) for message in done for place in message.ends})
     named = f" in {', '.join(places[:10])}{', …' if len(places) > 10 else ''}" if places else ""
     rows = sum(message.rows for message in done)

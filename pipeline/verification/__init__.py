@@ -1,4 +1,4 @@
-"""Verification of all replicas of all partitions, against each other and against an archive, in parallel.
+"""Verification of all replicas of all partitions in parallel, against each other and against an archive.
 
     found_logs          logs in the directories             ranges            ranges of files that are read together
     journals            state of replicas in their journals

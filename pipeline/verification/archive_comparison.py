@@ -1,4 +1,4 @@
-"""Comparison of an archive with its log: of the offsets that both cover, the same records, each once.
+"""Comparison of an archive with logs: at offsets that both cover, they contain the same records, each once.
 
 A task reads a range of offsets on both sides, in order of offset, and compares the columns of one batch of rows after
 the other: nothing is shuffled, and memory is that of the current batches. Where a batch differs, its rows are compared
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from raftlog.errors import RaftlogError
 from raftlog.pipeline.archives.files import files_at
 from raftlog.pipeline.archives.manifest import ArchivedFile, Coverage
-from raftlog.pipeline.archives.parquet import FILE_SCHEMA, RowsByOffset, rows_in_order
+from raftlog.pipeline.archives.parquet import FILE_SCHEMA, RowsByOffset, read_in_order
 from raftlog.pipeline.archives.state import ArchiveState, read_newest, read_settled
 from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.pipeline.options import TopicChoice
@@ -38,7 +38,7 @@ _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 
 
 class ArchiveRange(NamedTuple):
-    """Work of one task: the offsets of `split`, compared with these files of the archive."""
+    """Work of one task: compare the offsets of `split` with these files of the archive."""
 
     path: str
     split: SegmentSplit
@@ -46,7 +46,7 @@ class ArchiveRange(NamedTuple):
 
 
 class ComparedRange(NamedTuple):
-    """Verdict on a range. `sentences` are sentences, each of which stands for at least one record."""
+    """Verdict on a range; each of `sentences` describes at least one record."""
 
     verdict: ArchiveVerdict
     sentences: tuple[str, ...]
@@ -67,11 +67,11 @@ def ranges_of(
     problems: Problems,
     notes: Problems,
 ) -> list[ArchiveRange]:
-    """Return the ranges to compare of these topics, whose logs exist.
+    """Return the ranges of these topics that the archive and the logs both cover.
 
     Ranges that cannot be compared go to `problems`, and offsets that the archive has and the logs do not, to
     `notes`. Raises `NotAnArchive`, and `ArchiveDamaged` when its coverage cannot be read."""
-    state = _state(archive, problems)
+    state = _read_state(archive, problems)
     chosen = sorted({place.topic for place in state.covered} & set(topics))
     found: list[ArchiveRange] = []
     if not chosen:
@@ -108,11 +108,11 @@ def ranges_of(
                     "compared. Name the data directories of all brokers, or a newer copy"
                 ]
             )
-        found += _ranges(files_at(archive).uri, state, extent, coverage, split_bytes)
+        found += _make_ranges(files_at(archive).uri, state, extent, coverage, split_bytes)
     return found
 
 
-def _state(archive: str, problems: Problems) -> ArchiveState:
+def _read_state(archive: str, problems: Problems) -> ArchiveState:
     files = files_at(archive)
     try:
         return read_settled(files)
@@ -122,13 +122,13 @@ def _state(archive: str, problems: Problems) -> ArchiveState:
         return newest
 
 
-def _ranges(
+def _make_ranges(
     archive: str, state: ArchiveState, extent: LogExtent, coverage: Coverage, split_bytes: int
 ) -> Iterator[ArchiveRange]:
     start, end = max(coverage.start, extent.start), min(coverage.end, extent.end)
     if start >= end:
         return
-    files = [file for file in state.of_topics([extent.topic]) if file.partition == extent.partition]
+    files = [file for file in state.files_of_topics([extent.topic]) if file.partition == extent.partition]
     for split in splits_of(extent, start, end, split_bytes=split_bytes, skips_undecodable=True):
         yield ArchiveRange(
             archive, split, tuple(file for file in files if file.first < split.end and file.last >= split.start)
@@ -136,7 +136,7 @@ def _ranges(
 
 
 def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> list[ArchiveVerdict]:
-    """Join ranges to verdicts by topic and partition."""
+    """Join the verdicts on ranges to verdicts on partitions."""
     verdicts = []
     in_order = sorted(compared)
     for (topic, partition), ranges in groupby(in_order, key=attrgetter("verdict.topic", "verdict.partition")):
@@ -163,7 +163,7 @@ def check_range(compare: ArchiveRange) -> list[ComparedRange]:
 
 
 class _Comparison:
-    """Both sides of a range, read up to the same offset, `at`."""
+    """Comparison of both sides of a range, each read up to the same offset `at`."""
 
     def __init__(self, compare: ArchiveRange) -> None:
         self.sentences: list[str] = []
@@ -176,12 +176,12 @@ class _Comparison:
     def run(self) -> None:
         split = self._compare.split
         files = files_at(self._compare.path)
-        archived = RowsByOffset(rows_in_order(files, self._compare.files, split.start, split.end))
+        archived = RowsByOffset(read_in_order(files, self._compare.files, split.start, split.end))
         for rows in read_segment_split(split):
             last = rows.column("offset")[rows.num_rows - 1].as_py()
-            self._take(rows.select(FILE_SCHEMA.names), _together(archived.up_to(last)))
+            self._compare_rows(rows.select(FILE_SCHEMA.names), _concatenate(archived.take_up_to(last)))
             self.at = last + 1
-        self._take(_NO_ROWS, _together(archived.up_to(split.end)))
+        self._compare_rows(_NO_ROWS, _concatenate(archived.take_up_to(split.end)))
 
     def result(self) -> ComparedRange:
         split = self._compare.split
@@ -189,24 +189,24 @@ class _Comparison:
         sums = (counts[name] for name in ("records", "different", "missing", "unknown", "doubled"))
         return ComparedRange(ArchiveVerdict(*self.place, split.start, split.end, *sums), tuple(self.sentences))
 
-    def _take(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
+    def _compare_rows(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
         self._counts["records"] += logged.num_rows
         if logged.equals(archived):
             return
-        archived = self._without_unknown(logged, archived)
+        archived = self._report_unknown(logged, archived)
         if not logged.equals(archived):
-            self._take_by_offset(logged, archived)
+            self._compare_by_offset(logged, archived)
 
-    def _without_unknown(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> pa.RecordBatch:
-        """Report rows that only the archive has and compaction did not remove from the log; return the others."""
+    def _report_unknown(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> pa.RecordBatch:
+        """Report archived rows that the log lacks without compaction; return the other archived rows."""
         is_known = pc.is_in(archived.column("offset"), logged.column("offset"))
         unknown = archived.filter(pc.invert(is_known)).column("offset").to_pylist()
         unexpected = [offset for offset in unknown if offset >= self._compacted_to]
         self._report("unknown", unexpected, "are in the archive, and not in the log")
         return archived.filter(is_known)
 
-    def _take_by_offset(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
-        """Report logged rows that are missing, doubled or different in the archive."""
+    def _compare_by_offset(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
+        """Report logged rows that the archive lacks, has twice, or has with other content."""
         times = Counter(archived.column("offset").to_pylist())
         here = {row["offset"]: row for row in logged.to_pylist()}
         there: dict[int, list[dict[str, Any]]] = {}
@@ -227,6 +227,6 @@ class _Comparison:
         self.sentences.append(f"{self.place}: {len(offsets)} records {what}: offset {listed}")
 
 
-def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     table = pa.Table.from_batches(batches, FILE_SCHEMA).combine_chunks()
     return next(iter(table.to_batches()), _NO_ROWS)

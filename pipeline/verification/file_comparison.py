@@ -1,4 +1,4 @@
-"""Comparison of a range of one segment on all replicas: one of them is checked, the others have to hold the same bytes.
+"""Comparison of a range of a segment on all replicas: one is checked, the others must have the same bytes.
 
 Replicas roll at the same entry, so above the compaction mark their files have the same names and bytes. A file with
 the bytes and the index rows of a sound file is sound as well: comparing costs less than checking again, and much less
@@ -18,7 +18,7 @@ from raftlog.pipeline.verification.segment_walk import (
     SegmentFile,
     SegmentSpan,
     SegmentWalk,
-    opened,
+    open_segment,
     rows_of,
     walk_range,
 )
@@ -28,7 +28,7 @@ from raftlog.records.header import HEADER_SIZE
 
 
 class ComparedFiles(NamedTuple):
-    """Range of a segment, and the files that should hold the same in it, the one with the most index rows first.
+    """Range of a segment, and the files to compare in it; the one with most index rows is first.
 
     `span.stop` is the last entry that is known to be committed on all of them, `kept_to` the last one that the journal
     leaves to the file; None without a journal: of such a file everything sound counts."""
@@ -39,12 +39,12 @@ class ComparedFiles(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
-        return sum(max(0, _limit(file, self.span) - self.span.start.position) for file in self.files)
+        """Number of bytes to read."""
+        return sum(max(0, _end_in(file, self.span) - self.span.start.position) for file in self.files)
 
 
 class Difference(NamedTuple):
-    """Difference between two files of a group at the same position; `what` describes it in words."""
+    """Difference between two files at the same position; `what` describes it."""
 
     files: tuple[str, str]
     position: int
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 
 
 class CheckedRange(NamedTuple):
-    """Result for one file in one range; `difference` is the one from the sound file.
+    """Result for a range of one file; `difference` is that from the sound file.
 
     `is_compared`: with a sound file. A file without another one to compare counts as compared."""
 
@@ -72,14 +72,14 @@ def check_units(units: Iterable[ComparedFiles]) -> Iterator[CheckedRange]:
 
 
 def check_unit(unit: ComparedFiles) -> Iterator[CheckedRange]:
-    """Check a range of all files, each byte read once where they are the same. Raises `OSError`.
+    """Check a range of all files, reading each byte once while they are the same. Raises `OSError`.
 
     A file that was removed meanwhile has no result."""
     with ExitStack() as closing:
         files, kept_to = [], []
         for file, last in zip(unit.files, unit.kept_to, strict=True):
             with suppress(FileNotFoundError):
-                files.append(closing.enter_context(opened(file)))
+                files.append(closing.enter_context(open_segment(file)))
                 kept_to.append(last)
         unit = unit._replace(files=tuple(file.file for file in files), kept_to=tuple(kept_to))
         damaged: dict[int, SegmentWalk] = {}
@@ -88,15 +88,15 @@ def check_unit(unit: ComparedFiles) -> Iterator[CheckedRange]:
             walked = _walk(opened_file, unit.span, followers.values())
             if walked.why is None:
                 yield CheckedRange(opened_file.file, unit.span.start, walked, True, None)
-                yield from _compared(unit, number, files, walked, followers, damaged)
+                yield from _compare_others(unit, number, files, walked, followers, damaged)
                 return
             damaged[number] = walked
         for number, walked in damaged.items():
             yield CheckedRange(files[number].file, unit.span.start, walked, len(files) == 1, None)
 
 
-def _limit(file: SegmentFile, span: SegmentSpan) -> int:
-    """Return the end of the range in a file."""
+def _end_in(file: SegmentFile, span: SegmentSpan) -> int:
+    """Return the position at which the range ends in a file."""
     return file.log_bytes if span.end is None else min(span.end.position, file.log_bytes)
 
 
@@ -110,12 +110,12 @@ def _walk(file: OpenFile, span: SegmentSpan, followers: Iterable["_Follower"] = 
 
 
 def _span_in(file: OpenFile, span: SegmentSpan) -> SegmentSpan:
-    """Return the range in a file that may end in it: then it is the last one there."""
-    return span if _limit(file.file, span) < file.file.log_bytes else span._replace(end=None)
+    """Return the range in a file; its end is open if the file ends within it."""
+    return span if _end_in(file.file, span) < file.file.log_bytes else span._replace(end=None)
 
 
 class _Follower:
-    """Comparison of a file with the chunks read from another one, up to the first difference."""
+    """Comparison of a file with chunks of another one, up to the first difference."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
@@ -128,7 +128,7 @@ class _Follower:
                 self.differs_at = position + first_difference(mine, chunk)
 
 
-def _compared(
+def _compare_others(
     unit: ComparedFiles,
     sound: int,
     files: Sequence[OpenFile],
@@ -138,12 +138,12 @@ def _compared(
 ) -> Iterator[CheckedRange]:
     """Yield the results of the other files, compared with the sound file number `sound`."""
     rows = rows_of(files[sound], _span_in(files[sound], unit.span))
-    limit = _limit(files[sound].file, unit.span)
+    limit = _end_in(files[sound].file, unit.span)
     for number, follower in followers.items():
         file = files[number]
         at = follower.differs_at
-        if at is None and _limit(file.file, unit.span) != limit:
-            at = min(_limit(file.file, unit.span), limit)
+        if at is None and _end_in(file.file, unit.span) != limit:
+            at = min(_end_in(file.file, unit.span), limit)
         own = damaged.get(number)
         if own is None:
             is_same = at is None and rows.startswith(rows_of(file, _span_in(file, unit.span)))
@@ -162,7 +162,7 @@ def _difference(
     own: SegmentWalk,
     at: int,
 ) -> Difference | None:
-    """Describe the first differing byte; return None where it is not known to be committed."""
+    """Describe the first differing byte; return None if it may be uncommitted."""
     place = _batch_at(files[pair[0]], unit.span.start, walked.end, at)
     if own.why is not None and own.end.index < place.index:  # a damaged row before it: the bytes may be right
         own = walk_range(files[pair[1]], _span_in(files[pair[1]], unit.span), b"")
@@ -171,7 +171,7 @@ def _difference(
     names = files[pair[0]].file.log, files[pair[1]].file.log
     what = f"byte {at - place.position} is another one"
     if at >= walked.end.position and own.end.index <= walked.end.index:
-        longer = max(zip(pair, names, strict=True), key=lambda each: _limit(files[each[0]].file, unit.span))
+        longer = max(zip(pair, names, strict=True), key=lambda each: _end_in(files[each[0]].file, unit.span))
         if place.index > (unit.kept_to[longer[0]] or 0):
             return None  # both end there, and what follows is cut off by the next start
         what = f"something follows in {longer[1]}"

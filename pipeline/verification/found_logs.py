@@ -1,4 +1,4 @@
-"""Logs in directories, and the data directory of each of them.
+"""Finder of logs in directories, each with its data directory.
 
 The same logs that `raftlog log verify` finds, so that none is skipped: also logs that no journal has, and those of
 the controller and of internal topics. Called by `job` on the driver."""
@@ -19,7 +19,7 @@ from raftlog.storage.log_directories import find_log_directories
 
 
 class FoundLog(NamedTuple):
-    """Directory of a log, whose Raft group is in the journal of its `owner`, or without one in its rolls."""
+    """Directory of a log; its Raft group is known from the journal of `owner`, or without one from its rolls."""
 
     path: str
     topic: str
@@ -29,7 +29,7 @@ class FoundLog(NamedTuple):
 
 
 class FoundLogs(NamedTuple):
-    """Logs by path, the data directories that contain them or that were named, and the problems of these."""
+    """Logs by path, the data directories that contain them or were named, and problems of these directories."""
 
     logs: dict[str, FoundLog]
     owners: list[DataDirectory]
@@ -37,7 +37,7 @@ class FoundLogs(NamedTuple):
 
 
 def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> FoundLogs:
-    """Return all logs in and below these directories, of all topics when none are chosen; each once.
+    """Return all logs in and below these directories, each once; `topics` restricts them.
 
     Raises `InvalidArgument` for a directory without any, and when none is of the topics; `OSError`."""
     found = FoundLogs({}, [], [])
@@ -46,18 +46,20 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
         if not os.path.isdir(path):
             raise InvalidArgument(f"{path} is no directory; name data directories of brokers, or directories of logs")
         here = list(find_log_directories(os.path.abspath(path)))
-        if _owner(disk, os.path.abspath(path), owners, found) is None and not here:
+        if _find_owner(disk, os.path.abspath(path), owners, found) is None and not here:
             raise InvalidArgument(f"{path} holds no log: neither it nor a directory in it has segment files")
         for each in here:
-            owner = next((mine for above in list_ancestors(each) if (mine := _owner(disk, above, owners, found))), None)
+            owner = next(
+                (mine for above in list_ancestors(each) if (mine := _find_owner(disk, above, owners, found))), None
+            )
             found.logs[each] = FoundLog(
                 each, *name_of(each), owner, read_group_from_rolls(disk, each) if owner is None else None
             )
-    return found if topics is None else _chosen(found, topics, paths)
+    return found if topics is None else _select_topics(found, topics, paths)
 
 
-def _chosen(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> FoundLogs:
-    names = topics.chosen({log.topic for log in found.logs.values()})
+def _select_topics(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> FoundLogs:
+    names = topics.select({log.topic for log in found.logs.values()})
     if topics.pattern is not None:
         names = [name for name in names if not name.startswith(INTERNAL_PREFIX)]
     chosen = {path: log for path, log in found.logs.items() if log.topic in names}
@@ -66,10 +68,10 @@ def _chosen(found: FoundLogs, topics: TopicChoice, paths: Sequence[str]) -> Foun
     return found._replace(logs=chosen)
 
 
-def _owner(
+def _find_owner(
     disk: Disk, directory: str, known: dict[str, DataDirectory | None], found: FoundLogs
 ) -> DataDirectory | None:
-    """Return the data directory at this path; None without a journal, as in some copies."""
+    """Return the data directory at this path; None if it has no journal, as in some copies."""
     if directory not in known:
         known[directory] = None
         try:

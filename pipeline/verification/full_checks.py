@@ -1,4 +1,4 @@
-"""Checks that need more than ranges: a doubtful segment as a whole, and copies entry by entry.
+"""Checks of whole segments that were doubtful, and comparisons of copies entry by entry.
 
 Both use the code that `raftlog log verify` runs, slower by far, and only after a problem, or where replicas were
 compacted: then the newest record of every key has to be the same. Called in tasks, by `job`."""
@@ -24,14 +24,14 @@ PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
 
 
 class WholeSegment(NamedTuple):
-    """Segment to be checked as a whole; `newer` is the base offset of the next one."""
+    """Segment to check as a whole; `newer` is the base offset of the next segment."""
 
     file: SegmentFile
     newer: int | None
 
 
 class Copy(NamedTuple):
-    """A copy of a group's log."""
+    """Copy of a Raft group's log."""
 
     path: str
     owner: DataDirectory | None
@@ -39,7 +39,7 @@ class Copy(NamedTuple):
 
 
 class WholeGroup(NamedTuple):
-    """Copies to be compared entry by entry, or with `newest_below` by their newest records below that entry."""
+    """Copies to compare entry by entry; with `newest_below`, by their newest records below that entry."""
 
     group_id: UUID
     copies: tuple[Copy, ...]
@@ -47,7 +47,7 @@ class WholeGroup(NamedTuple):
 
 
 def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
-    """Return the work for a group of several copies."""
+    """Return the work that compares all copies of a group."""
     assert group.group_id is not None, f"{group} is alone"
     copies = [
         Copy(log.path, log.owner if journaled is not None else None, 0 if journaled is None else journaled.log_start)
@@ -57,7 +57,7 @@ def whole_group(group: PartitionCopies, *, is_newest: bool) -> WholeGroup:
 
 
 def check_segment(whole: WholeSegment) -> list[CheckedSegment]:
-    """Check a segment, the only result. Raises `OSError`."""
+    """Check a segment; return its report in a list of one. Raises `OSError`."""
     file = whole.file
     try:
         report = verify_segment(real_disk(), file.directory, file.base, whole.newer)
@@ -68,21 +68,23 @@ def check_segment(whole: WholeSegment) -> list[CheckedSegment]:
 
 
 def compare_groups(groups: Sequence[WholeGroup]) -> Iterator[ComparedGroup]:
-    """Compare groups entry by entry, with one read of each journal for all of them. Raises `OSError`."""
+    """Compare groups entry by entry, reading each journal once. Raises `OSError`."""
     disk = real_disk()
     known: dict[DataDirectory, dict[str, OfflineReplica]] = {}
     for group in groups:
         try:
-            yield _compared(disk, group, known)
+            yield _compare_group(disk, group, known)
         except RaftlogError as error:
             yield ComparedGroup(group.group_id, False, 1, 0, 0, str(error))
 
 
-def _compared(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]) -> ComparedGroup:
+def _compare_group(
+    disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str, OfflineReplica]]
+) -> ComparedGroup:
     if group.newest_below is not None:
-        found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
+        found = [_read_newest(disk, group, copy, group.newest_below) for copy in group.copies]
         difference = find_difference(
-            [copy.path for copy in group.copies], found, lambda number: _entries(disk, group, group.copies[number])
+            [copy.path for copy in group.copies], found, lambda number: _read_entries(disk, group, group.copies[number])
         )
         return ComparedGroup(group.group_id, True, 0, 0, 0, difference)
     replicas = []
@@ -98,12 +100,12 @@ def _compared(disk: Disk, group: WholeGroup, known: dict[DataDirectory, dict[str
     return ComparedGroup(group.group_id, False, compared.first, compared.last, compared.end_offset, compared.difference)
 
 
-def _newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
+def _read_newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
     newest = NewestRecords(Index(below), Offset(copy.log_start))
-    entries = _entries(disk, group, copy)
+    entries = _read_entries(disk, group, copy)
     newest.take(next(entries, None), entries)
     return newest
 
 
-def _entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[OfflineEntry]:
+def _read_entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[OfflineEntry]:
     return OfflineReplica(copy.path, group.group_id, None, None).entries(disk)

@@ -1,4 +1,4 @@
-"""Groups of logs that are copies of each other, and the entries up to which they have to be the same. Pure.
+"""Groups of logs that are copies of each other, and the entries in which they must agree. Pure.
 
     stop = the smallest last committed entry of any copy by its journal
     of a copy without a journal everything sound counts, up to its first fault
@@ -13,11 +13,11 @@ from uuid import UUID
 from raftlog.pipeline.segments.replicas import name_of
 from raftlog.pipeline.verification.found_logs import FoundLog, FoundLogs
 from raftlog.pipeline.verification.journals import JournaledReplica, JournalRead
-from raftlog.pipeline.verification.ranges import Copies, LogSeen
+from raftlog.pipeline.verification.ranges import Copies, ListedLog
 
 
 class PartitionCopies(NamedTuple):
-    """Copies of one partition, in order of path; `group_id` is None for a log by itself."""
+    """Copies of one partition, sorted by path; `group_id` is None for a lone log."""
 
     group_id: UUID | None
     logs: tuple[FoundLog, ...]
@@ -34,29 +34,29 @@ class PartitionCopies(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The first entry that all of them have."""
+        """First entry that all copies have."""
         return max((log.segments[0].base_index for log in self.copies.logs if log.segments), default=1)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether compaction changed some of the entries that all of them have."""
+        """Whether compaction changed any entry that all copies have."""
         return len(self.logs) > 1 and self.copies.uncompacted_from > self.first
 
     @property
     def voters(self) -> int:
-        """Number of copies that should exist, by the newest roll."""
+        """Number of copies that should exist, from the newest roll."""
         newest = (log.segments[-1] for log in self.copies.logs if log.segments)
         return max(((each.base_index, each.voters) for each in newest), default=(0, 0))[1]
 
     @property
     def is_only_journaled(self) -> bool:
-        """Whether some of the entries to compare are only in a journal."""
+        """Whether some of the entries to compare exist only in a journal."""
         stop = self.copies.stop
         return stop is not None and any(replica is not None and replica.held_to < stop for replica in self.journaled)
 
     @property
     def has_doubtful_rolls(self) -> bool:
-        """Whether the rolls of some files do not prove that they are the same ones."""
+        """Whether the rolls of some files do not prove that these belong together."""
         begins: dict[int, int] = {}
         for log in self.copies.logs:
             for segment in log.segments:
@@ -68,8 +68,10 @@ class PartitionCopies(NamedTuple):
         return False
 
 
-def groups_of(found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[PartitionCopies]:
-    """Return all logs, each in one group, in order of topic and partition."""
+def groups_of(
+    found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[str, ListedLog]
+) -> list[PartitionCopies]:
+    """Return all logs, each in one group, sorted by topic and partition."""
     journaled = {each.path: each for journal in journals for each in journal.replicas}
     members: dict[UUID, list[FoundLog]] = {}
     alone = []
@@ -80,12 +82,12 @@ def groups_of(found: FoundLogs, journals: Iterable[JournalRead], seen: Mapping[s
             alone.append(PartitionCopies(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
         else:
             members.setdefault(group_id, []).append(log)
-    together = [_group(group_id, logs, journaled, seen) for group_id, logs in members.items()]
+    together = [_make_group(group_id, logs, journaled, seen) for group_id, logs in members.items()]
     return sorted((*alone, *together), key=lambda group: (group.name, group.logs[0].path))
 
 
-def _group(
-    group_id: UUID, logs: Sequence[FoundLog], journaled: Mapping[str, JournaledReplica], seen: Mapping[str, LogSeen]
+def _make_group(
+    group_id: UUID, logs: Sequence[FoundLog], journaled: Mapping[str, JournaledReplica], seen: Mapping[str, ListedLog]
 ) -> PartitionCopies:
     replicas = tuple(journaled.get(log.path) for log in logs)
     stop = min((replica.commit for replica in replicas if replica is not None), default=None)
@@ -95,7 +97,7 @@ def _group(
 
 
 def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
-    """Yield notes that are no errors: missing copies, which may be elsewhere, and entries that a start would write."""
+    """Yield notes on missing copies, which may be elsewhere, and on entries that only the journal has."""
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
             yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"
@@ -108,7 +110,7 @@ def notes_of(groups: Iterable[PartitionCopies]) -> Iterator[str]:
 
 
 def journal_problems(found: FoundLogs, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:
-    """Yield the problems of journals, and replicas without any file."""
+    """Yield the problems of journals, and replicas whose segment files are all missing."""
     chosen = None if topics is None else set(topics)
     for journal in journals:
         if journal.why is not None:

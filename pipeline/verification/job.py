@@ -1,4 +1,4 @@
-"""Job `verify`: every byte of all replicas, each replica against the others, and an archive against them.
+"""Job `verify`: checks every byte of all replicas, the replicas against each other, and an archive against them.
 
     journals → ranges of files, replicas side by side → doubtful segments as a whole → verdicts
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.jobs import run_splits
-from raftlog.pipeline.options import TopicChoice, several
+from raftlog.pipeline.options import TopicChoice, as_names
 from raftlog.pipeline.progress import OnProgress
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.verification.archive_comparison import archive_verdicts, check_range, ranges_of
@@ -30,7 +30,13 @@ from raftlog.pipeline.verification.groups import PartitionCopies, groups_of, jou
 from raftlog.pipeline.verification.journals import JournalRead, read_owner
 from raftlog.pipeline.verification.ranges import list_segments, split_bytes_for, tasks_of, units_of
 from raftlog.pipeline.verification.report import NOTES_MAX, Problems, VerifyReport
-from raftlog.pipeline.verification.verdicts import Verdicts, by_file, doubtful, needs_entry_comparison, totals_of
+from raftlog.pipeline.verification.verdicts import (
+    Verdicts,
+    group_by_file,
+    list_doubtful,
+    needs_entry_comparison,
+    totals_of,
+)
 
 SPLIT_BYTES: Final = 64 << 20
 SPLIT_BYTES_MIN: Final = 1 << 12
@@ -40,7 +46,7 @@ R = TypeVar("R")
 
 
 class RunTasks(Protocol):
-    """Executor of the tasks of a step, which returns their results in the order of the splits."""
+    """Executor of the tasks of a step; returns their results in the order of the splits."""
 
     def __call__(self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]: ...
 
@@ -55,7 +61,7 @@ def verify(
     split_bytes: int = SPLIT_BYTES,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Check all replicas in and below `paths`: data directories of stopped brokers, or copies of them.
+    """Verify all replicas in and below `paths`: data directories of stopped brokers, or copies of them.
 
     Each replica: headers, CRCs, index rows, terms, and the chain of index, offset and position through all files, as
     `raftlog log verify` does, and the state in its journal. Replicas of one partition: the same bytes up to the
@@ -84,7 +90,7 @@ def verify_by(
     """Run `verify` with the executor `run`."""
     if split_bytes < SPLIT_BYTES_MIN:
         raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
-    disk, paths = real_disk(), several(paths)
+    disk, paths = real_disk(), as_names(paths)
     choice = None if topics is None and topics_pattern is None else TopicChoice.of(topics, topics_pattern)
     found = logs_in(disk, paths, choice)
     journals = run("reading journals", found.owners, read_owner)
@@ -92,17 +98,19 @@ def verify_by(
     groups = groups_of(found, journals, seen)
     size = split_bytes_for(seen.values(), split_bytes)
     units = (unit for group in groups for unit in units_of(disk, group.copies, size))
-    ranges = by_file(run("checking replicas", list(tasks_of(units, size)), check_units))
-    wholes = [WholeSegment(*each) for each in doubtful(seen.values(), ranges)]
+    ranges = group_by_file(run("checking replicas", list(tasks_of(units, size)), check_units))
+    wholes = [WholeSegment(*each) for each in list_doubtful(seen.values(), ranges)]
     segments = run("checking doubtful segments", wholes, check_segment)
     again = [whole_group(group, is_newest=False) for group in groups if needs_entry_comparison(group, ranges)]
     known = {each.group_id for each in again}
     again += [
         whole_group(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
     ]
-    compared = run("comparing entries", list(_tasks(again)), compare_groups)
+    compared = run("comparing entries", list(_make_tasks(again)), compare_groups)
     problems = Problems()
-    report = _report(found, journals, groups, Verdicts(ranges, segments, compared), problems, is_all=choice is None)
+    report = _make_report(
+        found, journals, groups, Verdicts(ranges, segments, compared), problems, is_all=choice is None
+    )
     if archive is None:
         return report
     there = {log.topic for log in found.logs.values()}
@@ -118,12 +126,12 @@ def verify_by(
     )
 
 
-def _tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
+def _make_tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
     for first in range(0, len(groups), _GROUPS_OF_A_TASK):
         yield tuple(groups[first : first + _GROUPS_OF_A_TASK])
 
 
-def _report(
+def _make_report(
     found: FoundLogs,
     journals: Sequence[JournalRead],
     groups: Sequence[PartitionCopies],

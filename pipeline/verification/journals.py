@@ -1,4 +1,4 @@
-"""State of replicas in the journal of a data directory, and whether their segments have it already.
+"""State of replicas in the journal of a data directory, compared with their segments.
 
 After a clean stop the segments hold everything. After a crash the journal defines the entries after the last
 checkpoint: they were written to the segments at the same moment, so the bytes are there too unless the power failed. If
@@ -46,7 +46,7 @@ class JournaledReplica(NamedTuple):
 
 
 class JournalRead(NamedTuple):
-    """Content of one journal, or the reason why it cannot be read."""
+    """Content of one journal, or the reason for which it cannot be read."""
 
     owner: DataDirectory
     replicas: tuple[JournaledReplica, ...]
@@ -54,18 +54,18 @@ class JournalRead(NamedTuple):
 
 
 def read_owner(owner: DataDirectory) -> list[JournalRead]:
-    """Read the journal of a data directory, the only result. Raises `OSError`."""
+    """Read the journal of a data directory; return the result in a list of one. Raises `OSError`."""
     disk, why = real_disk(), ""
     for _ in range(_TRIES):
         try:
             replicas = replicas_of(disk, owner.data_dir, owner.disk_uuid)
-            return [JournalRead(owner, tuple(_journaled(disk, replica) for replica in replicas), None)]
+            return [JournalRead(owner, tuple(_describe_replica(disk, replica) for replica in replicas), None)]
         except (JournalDamaged, FormatError) as error:
             why = str(error)
     return [JournalRead(owner, (), why)]
 
 
-def _journaled(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
+def _describe_replica(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
     folded, fold = replica.folded, replica.fold
     assert folded is not None, f"{replica.path} was found by its journal"
     assert fold is not None, f"{replica.path} was found by its journal"
@@ -84,7 +84,7 @@ def _journaled(disk: Disk, replica: OfflineReplica) -> JournaledReplica:
 
 
 class _JournalWalk:
-    """Walk through the entries of the journal in the segment files, as long as these hold them."""
+    """Comparison of a journal's entries with the segment files, up to the first difference."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup) -> None:
         self.held_to: int = folded.keep_to
@@ -103,7 +103,7 @@ class _JournalWalk:
                 if not has_begun:
                     has_begun = True
                     self._begin(folded)
-                self._take(entry)
+                self._compare_entry(entry)
         finally:
             self._close()
 
@@ -124,7 +124,7 @@ class _JournalWalk:
                 return
 
     def _open_by_row(self, base: int, base_index: int, index: int) -> None:
-        """Open the file at the end of entry `index` by its row, if it exists, after a cut below the checkpoint."""
+        """Open the file after entry `index` by that entry's row, if it exists, after a cut below the checkpoint."""
         name = f"{self._path}/{segment_stem(base)}{INDEX_SUFFIX}"
         if not self._disk.exists(name):
             return
@@ -134,7 +134,7 @@ class _JournalWalk:
             self._open(base)
             self._position = unpack_row(packed).end
 
-    def _take(self, entry: JournalEntry) -> None:
+    def _compare_entry(self, entry: JournalEntry) -> None:
         if entry.is_roll:
             if self.journaled_from is None:
                 self.journaled_from = entry.offset

@@ -1,4 +1,4 @@
-"""Ranges of files that are read together, and their division into tasks.
+"""Ranges of files that are read together, and their distribution to tasks.
 
     ranges of a file: each begins where the one before ends, at a batch with an index row
     bytes of a task ≤ about `split_bytes` of each replica; ranges of all files ≤ `UNITS_MAX`, or one each
@@ -28,8 +28,8 @@ _DOUBTED_ROWS_MAX: Final = 16
 """Damaged index rows that are skipped in search of one at which a range can end."""
 
 
-class SegmentSeen(NamedTuple):
-    """Segment as its roll describes it; `has_roll` is false for one that is unreadable or wrong."""
+class ListedSegment(NamedTuple):
+    """Segment with the content of its roll; `has_roll` is false if the roll is unreadable or wrong."""
 
     file: SegmentFile
     has_roll: bool
@@ -42,11 +42,11 @@ class SegmentSeen(NamedTuple):
         return self.compacted_to > self.file.base
 
 
-class LogSeen(NamedTuple):
-    """Segments of a log in their order, and its own checkpoint, read before them."""
+class ListedLog(NamedTuple):
+    """Log with its segments in order, and its checkpoint, which was read before them."""
 
     path: str
-    segments: tuple[SegmentSeen, ...]
+    segments: tuple[ListedSegment, ...]
     checkpoint: Checkpoint | None
 
     @property
@@ -55,16 +55,16 @@ class LogSeen(NamedTuple):
 
     @property
     def uncompacted_from(self) -> int:
-        """The entry from which on nothing was compacted."""
+        """First entry from which on no segment is compacted."""
         return next((each.base_index for each in self.segments if not each.is_compacted), 0)
 
 
 class Copies(NamedTuple):
-    """Logs that should hold the same entries. `stop`: the last that is committed on all by their journals.
+    """Logs that should contain the same entries up to `stop`, the last entry committed on all by their journals.
 
     `kept_to` has of each log the last entry that its journal leaves to the files; None without a journal."""
 
-    logs: tuple[LogSeen, ...]
+    logs: tuple[ListedLog, ...]
     kept_to: tuple[int | None, ...]
     stop: int | None
 
@@ -73,7 +73,7 @@ class Copies(NamedTuple):
         return max(log.uncompacted_from for log in self.logs)
 
 
-def list_segments(disk: Disk, path: str) -> LogSeen:
+def list_segments(disk: Disk, path: str) -> ListedLog:
     """List the segments that exist now. Raises `OSError`."""
     checkpoint = read_checkpoint(disk, path)  # first: it never covers more than the segments listed afterwards
     seen = []
@@ -84,39 +84,39 @@ def list_segments(disk: Disk, path: str) -> LogSeen:
             continue  # retention took it meanwhile
         with closing(segment):
             log_bytes, rows = segment.files.log.size(), segment.files.index.size() // ROW_SIZE
-            seen.append(_seen(SegmentFile(path, base, log_bytes, rows), read_roll(segment)))
-    return LogSeen(path, tuple(seen), checkpoint)
+            seen.append(_describe_segment(SegmentFile(path, base, log_bytes, rows), read_roll(segment)))
+    return ListedLog(path, tuple(seen), checkpoint)
 
 
-def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
+def _describe_segment(file: SegmentFile, roll: Roll | None) -> ListedSegment:
     if roll is None:
-        return SegmentSeen(file, False, 0, -1, 0)
-    return SegmentSeen(file, True, roll.base_index, roll.compacted_to, len(roll.voters))
+        return ListedSegment(file, False, 0, -1, 0)
+    return ListedSegment(file, True, roll.base_index, roll.compacted_to, len(roll.voters))
 
 
 def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[ComparedFiles]:
     """Yield the ranges of all files of these logs that have a roll; raises `OSError`."""
     whole = copies.uncompacted_from
-    together: dict[tuple[int, int], list[tuple[SegmentSeen, int | None]]] = {}
+    together: dict[tuple[int, int], list[tuple[ListedSegment, int | None]]] = {}
     for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
         for segment in log.segments:
             if not segment.has_roll:
                 continue
             if segment.is_compacted or segment.base_index < whole:
-                yield from _divided(disk, [(segment, kept_to)], None, split_bytes)
+                yield from _divide(disk, [(segment, kept_to)], None, split_bytes)
             else:
                 together.setdefault((segment.file.base, segment.base_index), []).append((segment, kept_to))
     for files in together.values():
         files.sort(key=lambda each: -each[0].file.rows)
-        yield from _divided(disk, files, copies.stop, split_bytes)
+        yield from _divide(disk, files, copies.stop, split_bytes)
 
 
-def _divided(
-    disk: Disk, files: Sequence[tuple[SegmentSeen, int | None]], stop: int | None, split_bytes: int
+def _divide(
+    disk: Disk, files: Sequence[tuple[ListedSegment, int | None]], stop: int | None, split_bytes: int
 ) -> Iterator[ComparedFiles]:
     first = files[0][0]
     start = BatchPosition(0, 0, first.base_index, first.file.base)
-    for end in (*_borders(disk, first, split_bytes), None):
+    for end in (*_find_borders(disk, first, split_bytes), None):
         reach = [(each.file, kept_to) for each, kept_to in files if each.file.log_bytes > start.position]
         span = SegmentSpan(first.file.base, start, end, first.compacted_to, stop)
         yield ComparedFiles(span, tuple(file for file, _ in reach), tuple(kept_to for _, kept_to in reach))
@@ -124,14 +124,14 @@ def _divided(
             start = end
 
 
-def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchPosition]:
-    """Return places of batches at about every `split_bytes`, from the index where it and the header agree."""
+def _find_borders(disk: Disk, seen: ListedSegment, split_bytes: int) -> Iterator[BatchPosition]:
+    """Return batch positions about `split_bytes` apart, from rows of the index that agree with the headers."""
     if seen.file.log_bytes <= split_bytes:
         return
     with closing(open_for_reading(disk, seen.file.directory, seen.file.base)) as segment:
         rows, number, position = IndexRows(segment.files.index), 0, split_bytes
         while position < seen.file.log_bytes:
-            number = rows.first_with(number + 1, seen.file.rows, "position", position)
+            number = rows.find_first(number + 1, seen.file.rows, "position", position)
             doubted = range(number, min(number + _DOUBTED_ROWS_MAX, seen.file.rows))
             places = ((each, rows.boundary(each, segment.files.log)) for each in doubted)
             border = next((BatchPosition(at.position, each, at.index, at.offset) for each, at in places if at), None)
@@ -141,13 +141,13 @@ def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[BatchP
             number, position = border.row, border.position + split_bytes
 
 
-def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
-    """Return the size of ranges: the wanted one, or a larger one if there would be too many ranges."""
+def split_bytes_for(logs: Iterable[ListedLog], wanted: int) -> int:
+    """Return the size of ranges: `wanted`, or more if there would be too many ranges."""
     return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
 
 
 def tasks_of(units: Iterable[ComparedFiles], split_bytes: int) -> Iterator[tuple[ComparedFiles, ...]]:
-    """Combine small units into tasks; a unit is at most about `split_bytes` of each file."""
+    """Combine small ranges into tasks; each range is at most about `split_bytes` of each file."""
     waiting: list[ComparedFiles] = []
     size = 0
     for unit in units:

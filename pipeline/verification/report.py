@@ -1,4 +1,4 @@
-"""Result of a verification: counts, a table of partitions, and problems.
+"""Report of a verification: counts, a table of partitions, and problems.
 
 All problems are counted and listed up to a limit, so that the report of a log full of them stays small. Created by
 `verdicts` and `archive_comparison`, read by users and by the command."""
@@ -13,7 +13,7 @@ NOTES_MAX: Final = 100
 
 
 class PartitionVerdict(NamedTuple):
-    """Verdict on one partition with its number of replicas.
+    """Verdict on one partition, with its number of replicas.
 
     Entries `first_index` to `last_index` were compared: up to the last one that is committed in all of them, before
     `end_offset`; none where `last_index` is the smaller. `bytes`, `batches`, `records` and `segments` are those of all
@@ -38,7 +38,7 @@ class PartitionVerdict(NamedTuple):
 
 
 class ArchiveVerdict(NamedTuple):
-    """The archive of one partition against its log: offsets `start` to `end` (exclusive) were compared.
+    """Verdict on the archive of a partition, compared with its log from offset `start` to `end` (exclusive).
 
     `different` are in both and not the same, `missing` are in the log alone, `unknown` in the archive alone, `doubled`
     more than once in the archive.
@@ -56,12 +56,12 @@ class ArchiveVerdict(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The numbers of records: those that were compared, and those of each kind of difference."""
+        """Numbers of compared records, and of records with each kind of difference."""
         return self[4:]
 
 
 class Problems:
-    """Bounded list of problems; `count` includes those that are not listed."""
+    """Bounded list of problems; `count` includes problems that are not listed."""
 
     def __init__(self, most: int = PROBLEMS_MAX) -> None:
         self.listed: list[str] = []
@@ -69,7 +69,7 @@ class Problems:
         self._most = most
 
     def add(self, problems: Iterable[object], count: int | None = None) -> None:
-        """Add problems; `count` is their number if the list was cut already."""
+        """Add problems; `count` is their number if the list was already shortened."""
         number = 0
         for number, problem in enumerate(problems, 1):  # noqa: B007 - it is counted
             if len(self.listed) < self._most:
@@ -79,7 +79,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The verdict. `problems` lists the first of `problem_count`; `notes` are no error: copies that are not there.
+    """Report: `problems` has the first of `problem_count`; `notes` are no errors, such as missing copies.
 
     `tail_bytes` are no error either: writes under way, or torn by a crash, which the next start cuts off.
     """
@@ -101,7 +101,7 @@ class VerifyReport:
         return self.problem_count == 0
 
     def as_json(self) -> dict[str, object]:
-        """Return the report for programs."""
+        """Return the report as a JSON object."""
         return {
             "sound": self.is_sound,
             "logs": self.logs,

@@ -1,4 +1,4 @@
-"""Check of a range of one segment file at the speed of its bytes; the first deviation ends the walk.
+"""Check of a range of one segment file at the speed of its bytes; the first error ends the walk.
 
 A range begins at a batch whose index, offset and row number are known, and ends at another one, or at the file's end.
 Checked of every batch: header, offset, CRC, its index row with the row's checksum; of a compacted segment the gaps,
@@ -37,7 +37,7 @@ assert (_FIELDS.size, _ROW.size) == (HEADER_SIZE, ROW_SIZE)
 
 
 class BatchPosition(NamedTuple):
-    """Start of a batch: byte position, number of its row, index of its entry, its base offset."""
+    """Start of a batch: byte position, row number, entry index, base offset."""
 
     position: int
     row: int
@@ -46,7 +46,7 @@ class BatchPosition(NamedTuple):
 
 
 class SegmentSpan(NamedTuple):
-    """Range of a segment. `end` is `None` at the end of the file.
+    """Range of a segment; `end` is `None` at the end of the file.
 
     `stop` is the entry whose following offset is requested; `compacted_to` is the field of the roll."""
 
@@ -58,7 +58,7 @@ class SegmentSpan(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """Files of a segment in one log's directory, up to `log_bytes`; later bytes are ignored."""
+    """Files of a segment in one log's directory; bytes of the log after `log_bytes` are ignored."""
 
     directory: str
     base: int
@@ -91,18 +91,18 @@ class SegmentWalk(NamedTuple):
 
 
 class OpenFile:
-    """A segment's files, open for reading; an index file that is missing reads as empty."""
+    """Open files of a segment; a missing index file reads as empty."""
 
     def __init__(self, file: SegmentFile, log: int, index: int | None) -> None:
         self.file = file
         self._log, self._index = log, index
 
     def read(self, position: int, length: int) -> bytes:
-        """Return bytes of the log; fewer at its end."""
+        """Return bytes of the log file; fewer at its end."""
         return os.pread(self._log, max(0, min(length, self.file.log_bytes - position)), position)
 
     def rows(self, first: int, end: int) -> bytes:
-        """Return whole rows from number `first` on, below `end`; fewer if there are not as many."""
+        """Return whole rows from number `first` up to `end`; fewer if the file has fewer."""
         count = min(end, self.file.rows) - first
         if self._index is None or count <= 0:
             return b""
@@ -111,8 +111,8 @@ class OpenFile:
 
 
 @contextmanager
-def opened(file: SegmentFile) -> Iterator[OpenFile]:
-    """Open a segment's files. Raises `OSError`."""
+def open_segment(file: SegmentFile) -> Iterator[OpenFile]:
+    """Open a segment's files until the end of the block. Raises `OSError`."""
     log = os.open(file.log, os.O_RDONLY | os.O_CLOEXEC)
     index = None
     try:
@@ -126,7 +126,7 @@ def opened(file: SegmentFile) -> Iterator[OpenFile]:
 
 
 def rows_of(opened_file: OpenFile, span: SegmentSpan) -> bytes:
-    """Return the index rows of a range, as far as there are any."""
+    """Return the index rows of a range, as many as exist."""
     end = span.end.row if span.end is not None else opened_file.file.rows
     return opened_file.rows(span.start.row, end)
 
@@ -134,7 +134,7 @@ def rows_of(opened_file: OpenFile, span: SegmentSpan) -> bytes:
 def walk_range(
     opened_file: OpenFile, span: SegmentSpan, rows: bytes, on_chunk: Callable[[int, bytes], None] | None = None
 ) -> SegmentWalk:
-    """Check the batches of a range; `on_chunk` is called with position and bytes of everything that is read.
+    """Check the batches of a range; call `on_chunk` with position and bytes of everything that is read.
 
     What it is called with covers the range up to the end of the walk without a hole; some of it may come twice.
     """
@@ -157,7 +157,7 @@ def walk_range(
                 break
             if wanted > _CHUNK_BYTES_MAX:
                 walk.why = "the batch is larger than any should be"
-    return walk.ended(to)
+    return walk.finish(to)
 
 
 class _Walk:
@@ -192,7 +192,7 @@ class _Walk:
         return int(_ROW.unpack_from(self._rows, number * ROW_SIZE)[3])
 
     def take(self, chunk: bytes) -> int:
-        """Check the whole batches with which a chunk begins; returns their bytes. Ends early where `why` is set."""
+        """Check the complete batches at the start of a chunk; return their size, less if it sets `why`."""
         view, rows_view, rows = memoryview(chunk), self._rows_view, self._rows
         fields, row_fields, crc = _FIELDS.unpack_from, _ROW.unpack_from, crc32c
         index, offset, term_before = self._index, self._offset, self._term
@@ -249,8 +249,8 @@ class _Walk:
         self.why = gap_error(batch, header, index, self._span.compacted_to)
         return last_index_of(batch, header, index)
 
-    def ended(self, to: int) -> SegmentWalk:
-        """Return the result of the walk, and check that it reached its end."""
+    def finish(self, to: int) -> SegmentWalk:
+        """Check that the walk reached the end of its range, and return its result."""
         end = BatchPosition(self.position, self._number, self._index, self._offset)
         rows_taken = self._number - self._span.start.row
         tail = 0

@@ -1,4 +1,4 @@
-"""Verdicts: ranges are joined to segments, segments to logs, logs of a group to a comparison.
+"""Verdicts: joins ranges to segments, segments to logs, and the logs of a group to a comparison.
 
     a file is sound when its ranges follow each other from its roll to its end and none of them was doubtful
     a doubtful file has been checked as a whole, by the same code as `raftlog log verify`
@@ -14,7 +14,7 @@ from uuid import UUID
 from raftlog.pipeline.verification.file_comparison import CheckedRange, Difference
 from raftlog.pipeline.verification.groups import PartitionCopies
 from raftlog.pipeline.verification.journals import JournaledReplica
-from raftlog.pipeline.verification.ranges import LogSeen, SegmentSeen
+from raftlog.pipeline.verification.ranges import ListedLog, ListedSegment
 from raftlog.pipeline.verification.report import PartitionVerdict, Problems
 from raftlog.pipeline.verification.segment_walk import SegmentFile
 from raftlog.storage.verify import LogCheck, SegmentReport, join_segments
@@ -26,7 +26,7 @@ FileKey = tuple[str, int]
 
 
 class CheckedSegment(NamedTuple):
-    """Segment that was checked as a whole; `problem_count` includes those that the report does not list.
+    """Result for a segment that was checked as a whole; `problem_count` includes unlisted problems.
 
     Without a report it was deleted by a trim."""
 
@@ -37,7 +37,7 @@ class CheckedSegment(NamedTuple):
 
 
 class ComparedGroup(NamedTuple):
-    """Copies that were compared entry by entry: all of it, or with `is_newest` those below the compaction mark."""
+    """Result of comparing copies entry by entry; with `is_newest` only below the compaction mark."""
 
     group_id: UUID
     is_newest: bool
@@ -47,8 +47,8 @@ class ComparedGroup(NamedTuple):
     difference: str | None
 
 
-def by_file(checked: Iterable[CheckedRange]) -> dict[FileKey, list[CheckedRange]]:
-    """Return the ranges of each file, in their order."""
+def group_by_file(checked: Iterable[CheckedRange]) -> dict[FileKey, list[CheckedRange]]:
+    """Return the checked ranges of each file, in order of position."""
     found: dict[FileKey, list[CheckedRange]] = {}
     for each in checked:
         found.setdefault((each.file.directory, each.file.base), []).append(each)
@@ -58,7 +58,7 @@ def by_file(checked: Iterable[CheckedRange]) -> dict[FileKey, list[CheckedRange]
 
 
 def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
-    """Return segments, batches, records and bytes of all of them."""
+    """Return the total numbers of segments, batches, records and bytes."""
     return (
         sum(each.segments for each in reports),
         sum(each.batches for each in reports),
@@ -67,8 +67,8 @@ def totals_of(reports: Sequence[LogCheck]) -> tuple[int, int, int, int]:
     )
 
 
-def report_of(segment: SegmentSeen, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
-    """Return the report of a sound file; None where it has to be checked as a whole."""
+def report_of(segment: ListedSegment, ranges: Sequence[CheckedRange]) -> SegmentReport | None:
+    """Return the report of a sound file; None if the file has to be checked as a whole."""
     if not ranges or any(each.walked.why is not None for each in ranges):
         return None
     if any(one.walked.end != other.start or one.walked.tail_bytes for one, other in pairwise(ranges)):
@@ -90,10 +90,10 @@ def report_of(segment: SegmentSeen, ranges: Sequence[CheckedRange]) -> SegmentRe
     )
 
 
-def doubtful(
-    seen: Iterable[LogSeen], ranges: Mapping[FileKey, Sequence[CheckedRange]]
+def list_doubtful(
+    seen: Iterable[ListedLog], ranges: Mapping[FileKey, Sequence[CheckedRange]]
 ) -> list[tuple[SegmentFile, int | None]]:
-    """Return files that have to be checked as a whole, each with the base offset of the next one."""
+    """Return files that have to be checked as a whole, each with the base offset of the next file."""
     found: list[tuple[SegmentFile, int | None]] = []
     for log in seen:
         for number, segment in enumerate(log.segments):
@@ -104,7 +104,7 @@ def doubtful(
 
 
 def needs_entry_comparison(group: PartitionCopies, ranges: Mapping[FileKey, Sequence[CheckedRange]]) -> bool:
-    """Return whether the ranges cannot prove by themselves that the copies of the group are the same."""
+    """Return whether the ranges alone do not prove that the copies of a group are the same."""
     if len(group.logs) < 2:
         return False
     files = [segment.file for log in group.copies.logs for segment in log.segments]
@@ -116,7 +116,7 @@ def needs_entry_comparison(group: PartitionCopies, ranges: Mapping[FileKey, Sequ
 
 
 class Verdicts:
-    """Results of all tasks, and the verdicts on them."""
+    """Verdicts on partitions, from the results of all tasks."""
 
     def __init__(
         self,
@@ -131,15 +131,15 @@ class Verdicts:
             self._groups.setdefault(each.group_id, []).append(each)
 
     def verdict(self, group: PartitionCopies, problems: Problems) -> tuple[PartitionVerdict, list[LogCheck]]:
-        """Return the verdict on one partition and the reports of its copies; problems go to `problems`."""
+        """Return the verdict on a partition and the reports of its copies; add problems to `problems`."""
         before = problems.count
         reports = []
         for log, journaled in zip(group.copies.logs, group.journaled, strict=True):
-            reports.append(self._log(log, problems))
-            problems.add(self._falls(log))
+            reports.append(self._check_log(log, problems))
+            problems.add(self._falling_terms(log))
             if journaled is not None:
                 problems.add(_journal_problems(log, journaled, reports[-1], self._next_index(log)))
-        first, last, end_offset = self._compared(group, problems)
+        first, last, end_offset = self._compare_copies(group, problems)
         partition = PartitionVerdict(
             *group.name,
             "" if group.group_id is None else str(group.group_id),
@@ -154,11 +154,11 @@ class Verdicts:
 
     # one log
 
-    def _ranges_in(self, log: LogSeen) -> Iterator[CheckedRange]:
+    def _ranges_in(self, log: ListedLog) -> Iterator[CheckedRange]:
         for segment in log.segments:
             yield from self._ranges.get((log.path, segment.file.base), ())
 
-    def _report(self, segment: SegmentSeen) -> SegmentReport | None:
+    def _report(self, segment: ListedSegment) -> SegmentReport | None:
         """Return the report of a segment; None for a deleted file."""
         key = segment.file.directory, segment.file.base
         if key in self._segments:
@@ -167,7 +167,7 @@ class Verdicts:
         assert report is not None, f"{segment.file.log} was not checked"
         return report
 
-    def _log(self, log: LogSeen, problems: Problems) -> LogCheck:
+    def _check_log(self, log: ListedLog, problems: Problems) -> LogCheck:
         there = [each for each in map(self._report, log.segments) if each is not None]
         report = join_segments(log.path, log.checkpoint, there)
         checked = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
@@ -178,12 +178,12 @@ class Verdicts:
             problems.add([f"{log.path} has no segment left; restore it from a copy"])
         return report
 
-    def _next_index(self, log: LogSeen) -> int:
+    def _next_index(self, log: ListedLog) -> int:
         last = self._report(log.segments[-1]) if log.segments else None
         return 0 if last is None else last.next_index
 
-    def _falls(self, log: LogSeen) -> Iterator[str]:
-        """Yield terms that are below those of earlier entries."""
+    def _falling_terms(self, log: ListedLog) -> Iterator[str]:
+        """Yield problems of terms that are lower than those of earlier entries."""
         term = -1
         for each in self._ranges_in(log):
             if each.walked.falls is not None:
@@ -197,8 +197,8 @@ class Verdicts:
 
     # copies
 
-    def _compared(self, group: PartitionCopies, problems: Problems) -> tuple[int, int, int]:
-        """Return the first and last entry that were compared, and the offset after them."""
+    def _compare_copies(self, group: PartitionCopies, problems: Problems) -> tuple[int, int, int]:
+        """Return the first and the last compared entry, and the offset after them; add the differences."""
         if group.group_id is None or len(group.logs) < 2:
             return 1, 0, 0
         compared = self._groups.get(group.group_id, [])
@@ -209,13 +209,13 @@ class Verdicts:
                 return each.first, each.last, each.end_offset
         ranges = (each for log in group.copies.logs for each in self._ranges_in(log))
         found = {each.difference for each in ranges if each.difference is not None}
-        differences = sorted({*found, *self._missing(group)}, key=lambda each: each.index)
+        differences = sorted({*found, *self._missing_files(group)}, key=lambda each: each.index)
         problems.add([f"{group}: {each.what}" for each in differences[:DIFFERENCES_MAX]], len(differences))
-        last, end_offset = self._end(group)
+        last, end_offset = self._compared_end(group)
         return max(group.first, group.copies.uncompacted_from), last, end_offset
 
-    def _missing(self, group: PartitionCopies) -> Iterator[Difference]:
-        """Yield files with committed entries that some copies have and others lack."""
+    def _missing_files(self, group: PartitionCopies) -> Iterator[Difference]:
+        """Yield differences for files with committed entries that some copies have and others lack."""
         copies = group.copies
         there = {
             segment.file.base: segment
@@ -235,8 +235,8 @@ class Verdicts:
                     )
                     yield Difference((segment.file.log, log.path), 0, base, segment.base_index, what)
 
-    def _end(self, group: PartitionCopies) -> tuple[int, int]:
-        """Return the last entry that was compared, and the offset after it."""
+    def _compared_end(self, group: PartitionCopies) -> tuple[int, int]:
+        """Return the last compared entry, and the offset after it."""
         stop = group.copies.stop
         ends = []
         for log, kept_to in zip(group.copies.logs, group.copies.kept_to, strict=True):
@@ -247,8 +247,8 @@ class Verdicts:
                 ends.append(self._sound_end(log))
         return min(ends, default=(stop or 0, 0))
 
-    def _sound_end(self, log: LogSeen) -> tuple[int, int]:
-        """Return the last entry before the first fault, and the offset after it."""
+    def _sound_end(self, log: ListedLog) -> tuple[int, int]:
+        """Return the last entry before the first error, and the offset after it."""
         end = 0, 0
         for each in self._ranges_in(log):
             end = each.walked.end.index - 1, each.walked.end.offset
@@ -257,8 +257,8 @@ class Verdicts:
         return end
 
 
-def _journal_problems(log: LogSeen, journaled: JournaledReplica, report: LogCheck, next_index: int) -> Iterator[str]:
-    """Yield differences between the first or last entry of the files and of the journal."""
+def _journal_problems(log: ListedLog, journaled: JournaledReplica, report: LogCheck, next_index: int) -> Iterator[str]:
+    """Yield differences of the first or last entry between the files and the journal."""
     first = (
         report.first_offset if journaled.journaled_from is None else min(report.first_offset, journaled.journaled_from)
     )

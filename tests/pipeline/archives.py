@@ -58,7 +58,7 @@ class MemorySource:
         self.bounds = {TopicPartition(topic, 0): (0, end) for topic, end in ends.items()}
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
-        chosen = choice.chosen([place.topic for place in self.bounds])
+        chosen = choice.select([place.topic for place in self.bounds])
         return [
             SourceLog(place, self.ids[place], start, end, partial(self._cut, place))
             for place, (start, end) in self.bounds.items()

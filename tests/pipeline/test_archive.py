@@ -17,13 +17,13 @@ from pyarrow import fs
 
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.archives import files as archive_files
-from raftlog.pipeline.archives.archive import plan_of
+from raftlog.pipeline.archives.archive import plan_archive
 from raftlog.pipeline.archives.compaction import plan_merges
 from raftlog.pipeline.archives.files import Files, LocalFiles, files_at
-from raftlog.pipeline.archives.manifest import ArchivedFile, Commit, Coverage, decoded, encoded
+from raftlog.pipeline.archives.manifest import ArchivedFile, Commit, Coverage, decode_commit, encode_commit
 from raftlog.pipeline.archives.state import SNAPSHOT_EVERY, read_newest, read_settled
 from raftlog.pipeline.archives.validation import path_of
-from raftlog.pipeline.archives.writer import writing_to
+from raftlog.pipeline.archives.writer import open_writer
 from raftlog.pipeline.errors import ArchiveDamaged, ArchiveTaken, DataLost, LogReplaced, NotAnArchive
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
@@ -166,7 +166,7 @@ def test_with_a_grace_replaced_files_stay_until_a_run_after_it(tmp_path: Path) -
 
 
 def test_a_second_run_on_a_local_archive_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
-    with writing_to(LocalFiles(str(tmp_path)), may_create=True), pytest.raises(ArchiveTaken, match="wait until"):
+    with open_writer(LocalFiles(str(tmp_path)), may_create=True), pytest.raises(ArchiveTaken, match="wait until"):
         archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
     archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
 
@@ -299,16 +299,16 @@ def test_an_archive_begins_where_the_log_does(tmp_path: Path) -> None:
 def test_a_backup_may_end_before_the_archive_and_a_cluster_may_not() -> None:
     covered = {PLACE: Coverage("id of orders", 0, 9)}
     logs = MemorySource(orders=8).logs(TopicChoice(), fail_on_data_loss=True)
-    plan = plan_of(logs, covered, may_lag=True, fail_on_data_loss=True)
+    plan = plan_archive(logs, covered, may_lag=True, fail_on_data_loss=True)
     assert (plan.wanted, plan.behind) == ((), (PLACE,))
     with pytest.raises(LogReplaced, match="lost records"):
-        plan_of(logs, covered, may_lag=False, fail_on_data_loss=True)
+        plan_archive(logs, covered, may_lag=False, fail_on_data_loss=True)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     archive_to(files, MemorySource(orders=8))
-    last = read_settled(files).of_topics(None)[-1]
+    last = read_settled(files).files_of_topics(None)[-1]
     os.unlink(tmp_path / last.path)
     with pytest.raises(ArchiveDamaged, match=last.path):
         read_settled(files)
@@ -319,7 +319,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_with_other_columns_is_not_merged(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     archive_to(files, MemorySource(orders=16))
-    first = read_settled(files).of_topics(None)[0]
+    first = read_settled(files).files_of_topics(None)[0]
     pq.write_table(pa.table({"offset": list(range(first.rows))}), tmp_path / first.path)
     with pytest.raises(ArchiveDamaged, match="its columns are offset"):
         compact(files)
@@ -328,7 +328,7 @@ def test_a_file_with_other_columns_is_not_merged(tmp_path: Path) -> None:
 def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
     archive_to(files, MemorySource(orders=16))
-    first = read_settled(files).of_topics(None)[0]
+    first = read_settled(files).files_of_topics(None)[0]
     content = bytearray((tmp_path / first.path).read_bytes())
     at = pq.ParquetFile(tmp_path / first.path).metadata.row_group(0).column(4).data_page_offset
     content[at + 40] ^= 1
@@ -373,12 +373,12 @@ def test_a_commit_is_decoded_as_it_was_encoded() -> None:
     coverage = {PLACE: Coverage("id", 1, 2), TopicPartition("a", 3): Coverage("id", 0, 0)}
     paths = [path_of("orders", 0, "2026-01-01", first, first) for first in (1, 2, 3)]
     commit = Commit(7, "archived", str(uuid4()), 12, "archive", coverage, dropped=tuple(paths[:2]), deleted=(paths[2],))
-    content = encoded(commit)
-    assert decoded("name", content) == commit
+    content = encode_commit(commit)
+    assert decode_commit("name", content) == commit
     with pytest.raises(ArchiveDamaged, match="checksum"):
-        decoded("name", content.replace(b'"time_ms":12', b'"time_ms":13'))
+        decode_commit("name", content.replace(b'"time_ms":12', b'"time_ms":13'))
     with pytest.raises(ArchiveDamaged, match="name"):
-        decoded("name", content[:-1])
+        decode_commit("name", content[:-1])
 
 
 def test_uris(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_uris(tmp_path: Path) -> None:
 
 def test_the_commit_in_the_document() -> None:
     text = (DOCS / "FORMATS.md").read_text().split("<!-- archive commit -->\n```\n")[1].split("\n```")[0]
-    commit = decoded("the document", text.encode())
-    assert encoded(commit) == text.encode()
+    commit = decode_commit("the document", text.encode())
+    assert encode_commit(commit) == text.encode()
     assert commit.added[0].file.path.startswith("topic=orders/partition=0/date=2026-01-01/")
     assert commit.covered[PLACE].end == 1000

@@ -10,9 +10,9 @@ import pytest
 
 from raftlog.pipeline.archives import files as archive_files
 from raftlog.pipeline.archives.files import LocalFiles
-from raftlog.pipeline.archives.manifest import NO_DATE, numbered, sealed
+from raftlog.pipeline.archives.manifest import NO_DATE, path_of_number, seal
 from raftlog.pipeline.archives.state import SNAPSHOT_EVERY, read_newest, read_settled
-from raftlog.pipeline.archives.validation import day, path_of, rows_path, topic_name
+from raftlog.pipeline.archives.validation import check_day, check_rows_path, check_topic_name, path_of
 from raftlog.pipeline.errors import ArchiveDamaged
 from tests.pipeline.archives import MemorySource, archive_to, compact
 
@@ -162,7 +162,7 @@ def forged(room: Path, name: str, field: str, value: Any) -> Callable[[], None]:
     path = room / "lake" / name
     there = path.read_bytes() if path.exists() else None
     fields = {each: member for each, member in json.loads(there or b"{}").items() if each != "checksum"}
-    path.write_bytes(sealed({**fields, field: named(room, value, fields.get("run", UUID))}))
+    path.write_bytes(seal({**fields, field: named(room, value, fields.get("run", UUID))}))
 
     def restore() -> None:
         assert there is not None
@@ -174,14 +174,14 @@ def forged(room: Path, name: str, field: str, value: Any) -> Callable[[], None]:
 def test_a_file_as_raftlog_writes_it_is_taken(master: Path) -> None:
     """The tests below rely on this: their files are refused only for their own defect."""
     newest = read_newest(LocalFiles(str(master / "lake"))).newest.number
-    restore = forged(master, numbered("_raftlog/commits", newest), "added", [[STAGED, *FILE]])
+    restore = forged(master, path_of_number("_raftlog/commits", newest), "added", [[STAGED, *FILE]])
     assert read_newest(LocalFiles(str(master / "lake"))).newest.files[path_of(*FILE[:5])] == tuple(FILE)
     restore()
 
 
 def test_no_member_of_a_commit_leads_out_of_the_archive(master: Path) -> None:
     newest = read_newest(LocalFiles(str(master / "lake"))).newest.number
-    name = numbered("_raftlog/commits", newest)
+    name = path_of_number("_raftlog/commits", newest)
     for field, value in COMMIT:
         restore = forged(master, name, field, value)
         try:
@@ -267,5 +267,5 @@ def test_names_that_lead_elsewhere_are_refused_by_every_operation(tmp_path: Path
 
 def test_batches_written_by_raftlog_are_readable() -> None:
     for topic in ("orders", "a.b-c_d", "with spaces", "größe", "..x", "o" * 255):
-        path = path_of(topic_name(topic), 7, day(NO_DATE), 0, (1 << 63) - 1)
-        assert rows_path(path) == path
+        path = path_of(check_topic_name(topic), 7, check_day(NO_DATE), 0, (1 << 63) - 1)
+        assert check_rows_path(path) == path

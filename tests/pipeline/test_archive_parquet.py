@@ -15,7 +15,7 @@ from raftlog.errors import StorageError
 from raftlog.pipeline.archives import parquet
 from raftlog.pipeline.archives.files import LocalFiles
 from raftlog.pipeline.archives.manifest import DAYS_MAX, NO_DATE, day_of
-from raftlog.pipeline.archives.parquet import FILE_SCHEMA, DayFiles, rows_in_order
+from raftlog.pipeline.archives.parquet import FILE_SCHEMA, DayFiles, read_in_order
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.types import TopicPartition
 from tests.pipeline.archives import DAY_US
@@ -58,7 +58,7 @@ def test_rows_come_back_in_order(tmp_path_factory: Any, rows: Any, at_once: int,
             files.make_directory(each.file.path.rpartition("/")[0])
             files.move(each.staged, each.file.path)
         archived = [each.file for each in staged]
-        found = list(rows_in_order(files, archived, start, start + 40))
+        found = list(read_in_order(files, archived, start, start + 40))
     written = pa.Table.from_batches(batches, ARROW_SCHEMA).select(FILE_SCHEMA.names)
     offsets = written.column("offset")
     wanted = written.filter(

@@ -34,7 +34,7 @@ def numbers(first: int, end: int) -> list[bytes]:
 
 
 def values(lake: Path, partition: int) -> list[tuple[int, bytes]]:
-    files = read_settled(LocalFiles(str(lake))).of_topics(None)
+    files = read_settled(LocalFiles(str(lake))).files_of_topics(None)
     found = []
     for file in files:
         if file.partition == partition:

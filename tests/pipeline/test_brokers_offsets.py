@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.pipeline.brokers.micro_batch import UNLIMITED, advanced, check_subscribed
+from raftlog.pipeline.brokers.micro_batch import UNLIMITED, advance, check_subscribed
 from raftlog.pipeline.brokers.plan import PartitionLog
-from raftlog.pipeline.brokers.split import BrokerSplit, divided
-from raftlog.pipeline.brokers.stream_offsets import StreamOffset, limited, ranges
+from raftlog.pipeline.brokers.split import BrokerSplit, divide
+from raftlog.pipeline.brokers.stream_offsets import StreamOffset, limit_offsets, ranges
 from raftlog.pipeline.errors import CheckpointMismatch, DataLost
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
@@ -27,7 +27,7 @@ def offset(offsets: dict[TopicPartition, int], **more: object) -> StreamOffset:
 
 def after(start: StreamOffset, *logs: PartitionLog, rows_max: int = UNLIMITED, **more: object) -> StreamOffset:
     more = {"fail_on_data_loss": True} | more
-    return advanced(start, logs, rows_max, **more)
+    return advance(start, logs, rows_max, **more)
 
 
 def split(start: int, end: int, partition: int = 0) -> BrokerSplit:
@@ -39,7 +39,7 @@ def split(start: int, end: int, partition: int = 0) -> BrokerSplit:
     st.integers(1, 10**6),
 )
 def test_a_limit_is_kept_and_used_and_shared(waiting: dict[TopicPartition, int], rows_max: int) -> None:
-    taken = limited(waiting, rows_max)
+    taken = limit_offsets(waiting, rows_max)
     assert sum(taken.values()) == min(rows_max, sum(waiting.values()))
     assert all(0 < count <= waiting[place] for place, count in taken.items())
     assert len(taken) == min(len(waiting), rows_max)
@@ -52,7 +52,7 @@ def test_no_reader_starves_under_a_small_limit() -> None:
     waiting = {T0: 5, T1: 3, U0: 4}
     got = dict.fromkeys(waiting, 0)
     for _ in range(12):
-        for place, count in limited({place: count for place, count in waiting.items() if count}, 1).items():
+        for place, count in limit_offsets({place: count for place, count in waiting.items() if count}, 1).items():
             waiting[place] -= count
             got[place] += count
     assert got == {T0: 5, T1: 3, U0: 4}
@@ -61,7 +61,7 @@ def test_no_reader_starves_under_a_small_limit() -> None:
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 50)), max_size=5), st.none() | st.integers(1, 60))
 def test_splits_cover_what_they_are_cut_from(lengths: list[tuple[int, int]], at_least: int | None) -> None:
     whole = [split(start, start + length, number) for number, (start, length) in enumerate(lengths)]
-    pieces = divided(whole, at_least)
+    pieces = divide(whole, at_least)
     assert all(len(piece) > 0 for piece in pieces)
     covered = {(piece.partition, number) for piece in pieces for number in range(piece.start, piece.end)}
     assert covered == {(each.partition, number) for each in whole for number in range(each.start, each.end)}
@@ -70,7 +70,7 @@ def test_splits_cover_what_they_are_cut_from(lengths: list[tuple[int, int]], at_
 
 
 def test_splits_are_cut_in_proportion() -> None:
-    pieces = divided([split(0, 100), split(0, 300, 1), split(5, 5, 2)], 4)
+    pieces = divide([split(0, 100), split(0, 300, 1), split(5, 5, 2)], 4)
     assert [(piece.partition, piece.start, piece.end) for piece in pieces] == [
         (0, 0, 100),
         (1, 0, 100),

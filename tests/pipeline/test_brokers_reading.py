@@ -35,7 +35,7 @@ def topic(request: pytest.FixtureRequest) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
 
 
-def numbered(first: int, end: int) -> list[NewRecord]:
+def path_of_number(first: int, end: int) -> list[NewRecord]:
     return [NewRecord(b"%d" % number, timestamp=1000 * number) for number in range(first, end)]
 
 
@@ -62,8 +62,8 @@ def offsets(splits: list[BrokerSplit]) -> list[tuple[int, int, int]]:
 
 def test_everything_is_read_once_whatever_the_chunks_and_splits(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic, 2)
-    brokers.produce(topic, 0, numbered(0, 1000), per_batch=37)
-    brokers.produce(topic, 1, numbered(0, 10))
+    brokers.produce(topic, 0, path_of_number(0, 1000), per_batch=37)
+    brokers.produce(topic, 1, path_of_number(0, 10))
     expected = [(0, number, b"%d" % number) for number in range(1000)]
     expected += [(1, number, b"%d" % number) for number in range(10)]
     assert rows_of(splits_of(brokers, topic)) == expected
@@ -74,26 +74,26 @@ def test_everything_is_read_once_whatever_the_chunks_and_splits(brokers: Brokers
 
 def test_records_after_planning_are_not_read(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 10))
+    brokers.produce(topic, 0, path_of_number(0, 10))
     splits = splits_of(brokers, topic)
-    brokers.produce(topic, 0, numbered(10, 20))
+    brokers.produce(topic, 0, path_of_number(10, 20))
     assert len(rows_of(splits)) == 10
 
 
 def test_bounds_by_offset_and_by_time(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic, 3)
     for partition in (0, 1):
-        brokers.produce(topic, partition, numbered(0, 100), per_batch=10)
+        brokers.produce(topic, partition, path_of_number(0, 100), per_batch=10)
 
-    def planned(**options: Any) -> list[tuple[int, int, int]]:
+    def plan_splits(**options: Any) -> list[tuple[int, int, int]]:
         return offsets(splits_of(brokers, topic, **options))
 
-    assert planned(startingOffsets=f'{{"{topic}": {{"0": 23, "1": -1}}}}') == [(0, 23, 100)]
-    assert planned(endingOffsets=f'{{"{topic}": {{"0": 23, "1": -2}}}}') == [(0, 0, 23)]
-    assert planned(startingOffsets="latest") == []
-    assert planned(startingTimestamp=55_001, endingTimestamp="1970-01-01T00:01:10Z") == [(0, 56, 70), (1, 56, 70)]
-    assert planned(startingTimestamp=10**9) == []
-    assert planned(endingOffsetsByTimestamp=f'{{"{topic}": {{"1": 5000}}}}') == [(0, 0, 100), (1, 0, 5)]
+    assert plan_splits(startingOffsets=f'{{"{topic}": {{"0": 23, "1": -1}}}}') == [(0, 23, 100)]
+    assert plan_splits(endingOffsets=f'{{"{topic}": {{"0": 23, "1": -2}}}}') == [(0, 0, 23)]
+    assert plan_splits(startingOffsets="latest") == []
+    assert plan_splits(startingTimestamp=55_001, endingTimestamp="1970-01-01T00:01:10Z") == [(0, 56, 70), (1, 56, 70)]
+    assert plan_splits(startingTimestamp=10**9) == []
+    assert plan_splits(endingOffsetsByTimestamp=f'{{"{topic}": {{"1": 5000}}}}') == [(0, 0, 100), (1, 0, 5)]
     assert rows_of(splits_of(brokers, topic, startingTimestamp=98_500)) == [(0, 99, b"99"), (1, 99, b"99")]
 
 
@@ -114,7 +114,7 @@ def test_bounds_by_offset_and_by_time(brokers: BrokersHere, topic: str) -> None:
 def test_bounds_that_cannot_be(brokers: BrokersHere, options: dict[str, str], words: str) -> None:
     if "bounds" not in brokers.call("topics"):
         brokers.topic("bounds")
-        brokers.produce("bounds", 0, numbered(0, 10))
+        brokers.produce("bounds", 0, path_of_number(0, 10))
     options = {name: value.replace("TOPIC", "bounds") for name, value in options.items()}
     with pytest.raises(InvalidArgument, match=words.replace("TOPIC", "bounds")):
         reader(brokers, "bounds", **options).partitions()
@@ -144,7 +144,7 @@ def test_topics_by_pattern_without_internal_ones(brokers: BrokersHere, topic: st
 
 def trimmed(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 100), per_batch=10)
+    brokers.produce(topic, 0, path_of_number(0, 100), per_batch=10)
     brokers.call("delete_records", topic, 0, 40)
 
 
@@ -163,7 +163,7 @@ def test_a_start_below_the_beginning_is_data_lost(brokers: BrokersHere, topic: s
 
 def test_records_that_go_before_they_are_read_are_data_lost(brokers: BrokersHere, topic: str, caplog) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 100), per_batch=10)
+    brokers.produce(topic, 0, path_of_number(0, 100), per_batch=10)
     [split] = splits_of(brokers, topic, startingOffsets=f'{{"{topic}": {{"0": 5}}}}', fetchMaxBytes=1)
     brokers.call("delete_records", topic, 0, 40)
     with pytest.raises(DataLost, match=f"{topic}/0: records from offset 5 to 40 .* deleted before they were read"):
@@ -179,13 +179,13 @@ def test_records_that_go_before_they_are_read_are_data_lost(brokers: BrokersHere
 @pytest.mark.parametrize("records", [0, 50, 200])
 def test_a_topic_that_is_made_anew_is_data_lost(brokers: BrokersHere, topic: str, records: int) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 100), per_batch=10)
+    brokers.produce(topic, 0, path_of_number(0, 100), per_batch=10)
     [split] = splits_of(brokers, topic, startingOffsets=f'{{"{topic}": {{"0": 30}}}}')
     brokers.call("delete_topic", topic)
     with pytest.raises(DataLost, match=r"offset 30 to 100 .* the topic was deleted;"):
         rows_of([split])
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, records))
+    brokers.produce(topic, 0, path_of_number(0, records))
     with pytest.raises(DataLost, match=r"offset 30 to 100 .*(created anew|log ends at offset 0)"):
         rows_of([split])
     assert rows_of([replace(split, fail_on_data_loss=False)]) == []
@@ -193,27 +193,27 @@ def test_a_topic_that_is_made_anew_is_data_lost(brokers: BrokersHere, topic: str
 
 def test_a_log_that_does_not_reach_the_end_is_waited_for_and_then_an_error(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 10))
+    brokers.produce(topic, 0, path_of_number(0, 10))
     [split] = splits_of(brokers, topic)
     with pytest.raises(
         Unavailable,
         match=f"(?s){topic}/0: the leader has only offsets below 10, and 20 was read before.*no success within 0.3 s",
     ):
         rows_of([replace(split, end=20, request_timeout_ms=300)])
-    brokers.produce(topic, 0, numbered(10, 20))
+    brokers.produce(topic, 0, path_of_number(10, 20))
     assert len(rows_of([replace(split, end=20, request_timeout_ms=300)])) == 20
 
 
 def test_a_hint_that_leads_nowhere_costs_nothing(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 10))
+    brokers.produce(topic, 0, path_of_number(0, 10))
     [split] = splits_of(brokers, topic)
     assert len(rows_of([replace(split, leader="127.0.0.1:1", bootstrap=("127.0.0.1:1", *split.bootstrap))])) == 10
 
 
 def test_a_reader_that_is_left_ends_its_fetching(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 100_000), per_batch=5000)
+    brokers.produce(topic, 0, path_of_number(0, 100_000), per_batch=5000)
     before = threading.active_count()
     rows = reading.read_split(splits_of(brokers, topic, fetchMaxBytes=1000)[0])
     assert next(rows).num_rows > 0
@@ -225,7 +225,7 @@ def test_a_reader_that_is_left_ends_its_fetching(brokers: BrokersHere, topic: st
 def test_leaders_that_go_while_they_are_read_from(tmp_path: Path) -> None:
     with brokers_here(tmp_path, 3) as three:
         three.topic("t")
-        three.produce("t", 0, numbered(0, 60_000), per_batch=2000)
+        three.produce("t", 0, path_of_number(0, 60_000), per_batch=2000)
         [split] = splits_of(three, "t", fetchMaxBytes="64k")
         rows = reading.read_split(split)
         found = next(rows).column("offset").to_pylist()
@@ -252,9 +252,9 @@ def test_holes_of_compaction_are_passed_over(tmp_path: Path) -> None:
 
 def test_an_undecodable_batch_is_skipped_only_if_configured(brokers: BrokersHere, topic: str) -> None:
     brokers.topic(topic)
-    brokers.produce(topic, 0, numbered(0, 1))
+    brokers.produce(topic, 0, path_of_number(0, 1))
     brokers.call("produce_batches", topic, 0, SMALL[0].batch)
-    brokers.produce(topic, 0, numbered(2, 3))
+    brokers.produce(topic, 0, path_of_number(2, 3))
     with pytest.raises(UndecodableBatch, match=f"{topic}/0: the records from offset 1 on .* at offset 2"):
         rows_of(splits_of(brokers, topic))
     with pytest.warns(UserWarning, match="left out"):

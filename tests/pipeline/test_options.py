@@ -97,9 +97,9 @@ def test_flags_and_choices() -> None:
 
 def test_topics_are_named_or_match() -> None:
     there = ["a", "ab", "b"]
-    assert topic_choice(options(topics="b, a")).chosen(there) == ["a", "b"]
-    assert topic_choice(options(topicsPattern="a|b")).chosen(there) == ["a", "b"]
-    assert TopicChoice().chosen(there) == there
+    assert topic_choice(options(topics="b, a")).select(there) == ["a", "b"]
+    assert topic_choice(options(topicsPattern="a|b")).select(there) == ["a", "b"]
+    assert TopicChoice().select(there) == there
     assert topic_choice(options(), is_needed=False) == TopicChoice()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from raftlog.errors import UnknownTopic
-from raftlog.pipeline.plain_errors import plain_errors
+from raftlog.pipeline.plain_errors import hide_stack_traces
 
 
-@plain_errors
+@hide_stack_traces
 class Source:
     def plans(self, error: Exception | None) -> int:
         if error is not None:

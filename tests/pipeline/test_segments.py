@@ -348,20 +348,20 @@ def test_logs_are_found_and_named_by_their_directories(tmp_path: Path) -> None:
         ("__offsets", 0, f"{tmp_path}/b/__offsets/0"),
     }
 
-    def planned(paths: list[str], **options: Any) -> list[str]:
+    def plan_splits(paths: list[str], **options: Any) -> list[str]:
         splits = plan_segments([f"{tmp_path}{each}" for each in paths], **options)
         return [f"{split.topic}/{split.partition}" for split in splits]
 
-    assert planned([""]) == ["clicks/0", "clicks/1", "orders/0"]
-    assert planned(["/b/*"]) == ["clicks/0", "clicks/1"]
-    assert planned(["/a", "/b/*", "/a/orders"], topics=TopicChoice(pattern="o.*|x")) == ["orders/0"]
-    assert planned([""], topics=TopicChoice(names=("__offsets",))) == ["__offsets/0"]
+    assert plan_splits([""]) == ["clicks/0", "clicks/1", "orders/0"]
+    assert plan_splits(["/b/*"]) == ["clicks/0", "clicks/1"]
+    assert plan_splits(["/a", "/b/*", "/a/orders"], topics=TopicChoice(pattern="o.*|x")) == ["orders/0"]
+    assert plan_splits([""], topics=TopicChoice(names=("__offsets",))) == ["__offsets/0"]
     with pytest.raises(UnknownTopic, match=r"no log of topic gone lies in .*; there are __offsets, clicks, orders"):
-        planned([""], topics=TopicChoice(names=("orders", "gone")))
-    assert planned(["/b/clicks/1"]) == ["clicks/1"]
+        plan_splits([""], topics=TopicChoice(names=("orders", "gone")))
+    assert plan_splits(["/b/clicks/1"]) == ["clicks/1"]
     shutil.rmtree(tmp_path / "b" / "clicks" / "0")
     with pytest.warns(UserWarning, match="topic clicks has no replica of partition 0 here"):
-        assert planned([""]) == ["clicks/1", "orders/0"]
+        assert plan_splits([""]) == ["clicks/1", "orders/0"]
 
 
 def test_all_workers_of_a_broker_are_read(path: Path, tmp_path: Path) -> None:

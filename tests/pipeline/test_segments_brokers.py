@@ -37,7 +37,7 @@ def values(paths: list[Path]) -> Found:
     return found
 
 
-def numbered(count: int) -> Found:
+def path_of_number(count: int) -> Found:
     return {partition: [b"%d %d" % (partition, number) for number in range(count)] for partition in range(PARTITIONS)}
 
 
@@ -51,7 +51,7 @@ def flip(file: Path, position: int) -> None:
 
 def assert_beginning(found: Found, count: int) -> None:
     for partition, kept in found.items():
-        assert kept == numbered(count)[partition][: len(kept)]
+        assert kept == path_of_number(count)[partition][: len(kept)]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]
 
 
 def test_all_that_was_acknowledged_is_read_after_a_clean_stop(directories: list[Path]) -> None:
-    assert values(directories) == numbered(RECORDS)
+    assert values(directories) == path_of_number(RECORDS)
     chosen = logs_in(list(map(str, directories)))
     assert [(each.topic, each.partition, each.start, each.end) for each in chosen] == [
         ("orders", partition, 0, RECORDS) for partition in range(PARTITIONS)
@@ -130,7 +130,7 @@ def test_a_copy_without_a_journal_is_read_up_to_its_last_sound_entries(directori
     leave_out = shutil.ignore_patterns("journal")
     shutil.copytree(directories[1], tmp_path / "copy", ignore=leave_out)
     with pytest.warns(UserWarning, match="copy has no journal"):
-        assert values([tmp_path / "copy"]) == numbered(RECORDS)
+        assert values([tmp_path / "copy"]) == path_of_number(RECORDS)
     shutil.copytree(directories[2] / "orders", tmp_path / "backup" / "orders")
-    assert values([tmp_path / "backup"]) == numbered(RECORDS)
-    assert values([tmp_path / "backup" / "orders" / "1"]) == {1: numbered(RECORDS)[1]}
+    assert values([tmp_path / "backup"]) == path_of_number(RECORDS)
+    assert values([tmp_path / "backup" / "orders" / "1"]) == {1: path_of_number(RECORDS)[1]}

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from raftlog.errors import CorruptBatch
-from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
+from raftlog.pipeline.segments.extent import CarriedBudget, LogExtent, extent_of
 from raftlog.pipeline.segments.plan import splits_of
 from raftlog.pipeline.segments.reader import OnDamage, batches_of
 from raftlog.pipeline.segments.replicas import DataDirectory, FoundReplica
@@ -109,7 +109,7 @@ def test_a_replica_is_read_up_to_what_its_journal_has_as_committed(seed: int, po
             kept = records(disk, extent)
             assert kept == truth(disk, offline(world, number))
             assert all(committed.get(offset, value) == value for offset, value in kept)
-            assert kept == records(disk, extent_of(disk, replica, CarriedRoom(0)))
+            assert kept == records(disk, extent_of(disk, replica, CarriedBudget(0)))
             if extent.start < extent.end:
                 middle = random.randrange(extent.start, extent.end)
                 assert records(disk, extent, 1, middle) == [each for each in kept if each[0] >= middle]

@@ -86,7 +86,7 @@ class Attempt:
         if isinstance(do, Scan):
             # A leader that is new may not know yet how much is committed.
             end = max(do.start, partition.end if rng.random() < 0.8 else partition.old_end)
-            self.lane.scanned(partition.scan(IDENTITY, do.start, end), Offset(end))
+            self.lane.on_scanned(partition.scan(IDENTITY, do.start, end), Offset(end))
         elif isinstance(do, SendBatch):
             self._send(do, rng, partition, late)
         else:
@@ -102,10 +102,10 @@ class Attempt:
         try:
             produced = partition.append(send)
         except (DuplicateSequence, OutOfOrderSequence, UnknownProducer) as error:
-            self.lane.refused(error)
+            self.lane.on_refused(error)
         else:
             if fate > 0.35:
-                self.lane.sent(produced)
+                self.lane.on_sent(produced)
 
 
 def deliver_late(partition: Partition, send: SendBatch) -> None:

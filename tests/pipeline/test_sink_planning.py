@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.rows import HEADERS_TYPE
 from raftlog.pipeline.sink.columns import SLICE_ROWS_MAX, Columns, Slice
-from raftlog.pipeline.sink.partitioner import RowPartitioner, by_topic
+from raftlog.pipeline.sink.partitioner import RowPartitioner, group_by_topic
 from raftlog.pipeline.sink.rows import NO_TIME, Rows
 from raftlog.pipeline.sink.schema import columns_of
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
@@ -129,7 +129,7 @@ def test_absent_values_are_not_empty_ones() -> None:
     )
     [some] = Columns(value=0, timestamp=1, headers=2).slices(batch)
     assert some.rows == Rows([NO_TIME, 1], [None, None], [None, b""], [[], []])
-    assert some.rows.timed(7).timestamps == [7, 1]
+    assert some.rows.with_default_time(7).timestamps == [7, 1]
     nameless = pa.record_batch(
         {"value": pa.array([b""]), "headers": pa.array([[{"key": None, "value": b""}]], HEADERS_TYPE)}
     )
@@ -149,20 +149,20 @@ def test_a_row_goes_to_the_same_partition_whatever_comes_before_it() -> None:
 
 
 def placed(rows: Rows) -> dict[int, int]:
-    found = RowPartitioner("murmur2").by_partition("t", Slice(rows), 5)
+    found = RowPartitioner("murmur2").group_by_partition("t", Slice(rows), 5)
     return {timestamp: place.partition for place, some in found.items() for timestamp in some.timestamps}
 
 
 def test_rows_name_topics_and_partitions() -> None:
     rows = Rows.of((number, b"k", b"", []) for number in range(4))
     some = Slice(rows, ["a", "b", "a", "b"], [2, None, 0, 7])
-    by_name = by_topic(some, None)
+    by_name = group_by_topic(some, None)
     assert {name: (part.rows.timestamps, part.partitions) for name, part in by_name.items()} == {
         "a": ([0, 2], [2, 0]),
         "b": ([1, 3], [None, 7]),
     }
-    assert by_topic(some, "c") == {"c": some}
-    named = RowPartitioner("murmur2").by_partition("a", by_name["a"], 3)
+    assert group_by_topic(some, "c") == {"c": some}
+    named = RowPartitioner("murmur2").group_by_partition("a", by_name["a"], 3)
     assert {place.partition: part.timestamps for place, part in named.items()} == {2: [0], 0: [2]}
     with pytest.raises(InvalidArgument, match="the partition -1 of topic a"):
-        RowPartitioner("murmur2").by_partition("a", Slice(rows, None, [0, 0, 0, -1]), 3)
+        RowPartitioner("murmur2").group_by_partition("a", Slice(rows, None, [0, 0, 0, -1]), 3)

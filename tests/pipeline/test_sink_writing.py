@@ -130,7 +130,7 @@ async def test_rows_become_records(client: BrokerClient, settings: SinkSettings)
     first, second = sorted(orders, key=lambda record: record.key or b"")
     assert (first.value, first.timestamp, first.headers) == (b"a", 1_500, [("h", b"1"), ("n", None)])
     marks = await Recorder(client, "q").read()
-    beginning = marks.beginning("orders", 0)
+    beginning = marks.start_of_epoch("orders", 0)
     assert beginning is not None
     assert (second.value, second.timestamp, second.headers) == (None, beginning.ms, [])
     other = await stored_records(settings.bootstrap, "other")

@@ -94,16 +94,16 @@ def test_a_topic_to_parquet_and_back(
 
     target = new_topic(partitions=2)
     monkeypatch.setattr(job, "STEP_OFFSETS", 800)
-    step, steps = job._TopicReplay._step, []
+    step, steps = job._TopicReplay._write_step, []
 
     def cut_off(self: Any, *arguments: Any) -> None:
         steps.append(step(self, *arguments))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(job._TopicReplay, "_step", cut_off)
+    monkeypatch.setattr(job._TopicReplay, "_write_step", cut_off)
     with pytest.raises(KeyboardInterrupt):
         pipeline.replay(spark, path, bootstrap, to=target)
-    monkeypatch.setattr(job._TopicReplay, "_step", step)
+    monkeypatch.setattr(job._TopicReplay, "_write_step", step)
     produce(bootstrap, topic, 1300, 1310)
     assert pipeline.archive(spark, source, path, topics=[topic]).rows == 20
     assert steps == [1600]

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from raftlog.errors import CorruptBatch
 from raftlog.pipeline import PipelineFailed, Progress
 from raftlog.pipeline.jobs import run_splits
-from raftlog.pipeline.progress import watching
+from raftlog.pipeline.progress import report_jobs
 from raftlog.types import Offset, Position
 
 
@@ -41,9 +41,9 @@ def test_a_failed_split_is_reported_with_the_workers_message(spark: SparkSession
 
 def test_actions_in_a_block_are_watched_and_reported_plainly(spark: SparkSession) -> None:
     told: list[Progress] = []
-    with watching(spark, "counting", told.append):
+    with report_jobs(spark, "counting", told.append):
         assert spark.range(1000).repartition(2).count() == 1000
     assert told[-1].done == told[-1].total > 0
-    with pytest.raises(PipelineFailed, match=r"selecting: .*nowhere"), watching(spark, "selecting"):
+    with pytest.raises(PipelineFailed, match=r"selecting: .*nowhere"), report_jobs(spark, "selecting"):
         spark.range(3).select("nowhere").count()
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None

@@ -39,7 +39,7 @@ def call(bootstrap: str, name: str, *args: Any) -> None:
     asyncio.run(called())
 
 
-def numbered(first: int, end: int, size: int = 0) -> list[NewRecord]:
+def path_of_number(first: int, end: int, size: int = 0) -> list[NewRecord]:
     return [NewRecord(b"%d" % number + bytes(size), timestamp=1000 * number) for number in range(first, end)]
 
 
@@ -53,8 +53,8 @@ def places_of(rows: DataFrame) -> list[tuple[int, int]]:
 
 def test_a_batch_has_what_the_records_have(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    produce(bootstrap, topic, 0, [*numbered(0, 3000), NewRecord(None, b"k", 5, [("h", b"1"), ("n", None)])])
-    produce(bootstrap, topic, 1, numbered(0, 10))
+    produce(bootstrap, topic, 0, [*path_of_number(0, 3000), NewRecord(None, b"k", 5, [("h", b"1"), ("n", None)])])
+    produce(bootstrap, topic, 1, path_of_number(0, 10))
     everything = read(spark, bootstrap, topic, minPartitions=4).withColumn("split", F.spark_partition_id()).collect()
     everything.sort(key=lambda row: (row.partition, row.offset))
     places = [(row.partition, row.offset) for row in everything]
@@ -108,7 +108,7 @@ def test_a_topic_that_goes_after_planning_is_data_lost(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
-    produce(bootstrap, topic, 0, numbered(0, 100), per_batch=10)
+    produce(bootstrap, topic, 0, path_of_number(0, 100), per_batch=10)
     strict, tolerant = read(spark, bootstrap, topic).rdd, read(spark, bootstrap, topic, failOnDataLoss=False).rdd
     assert strict.getNumPartitions() == tolerant.getNumPartitions() == 1  # planned now
     call(bootstrap, "delete_records", topic, 0, 40)
@@ -124,7 +124,7 @@ def test_a_leader_that_is_killed_while_it_is_read_from(
 ) -> None:
     topic = new_topic()
     count = 24_000  # more than one Arrow batch holds, and than lies between the processes of a task
-    produce(cluster.bootstrap, topic, 0, numbered(0, count, size=1000))
+    produce(cluster.bootstrap, topic, 0, path_of_number(0, count, size=1000))
     has_begun, may_go_on = tmp_path / "has-begun", tmp_path / "may-go-on"
     os.mkfifo(has_begun)
     os.mkfifo(may_go_on)
@@ -169,11 +169,11 @@ def test_a_stream_goes_on_where_it_was(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     topic = new_topic(2)
-    produce(bootstrap, topic, 0, numbered(0, 150))
-    produce(bootstrap, topic, 1, numbered(0, 50))
+    produce(bootstrap, topic, 0, path_of_number(0, 150))
+    produce(bootstrap, topic, 1, path_of_number(0, 50))
     now: dict[str, Any] = {"availableNow": True}
     assert streamed(spark, bootstrap, topic, tmp_path, now, maxOffsetsPerTrigger=80) == [80, 80, 40]
-    produce(bootstrap, topic, 1, numbered(50, 60))
+    produce(bootstrap, topic, 1, path_of_number(50, 60))
     assert streamed(spark, bootstrap, topic, tmp_path, now) == [10]
     found = places_of(spark.read.parquet(str(tmp_path / "rows")))
     assert found == [*((0, offset) for offset in range(150)), *((1, offset) for offset in range(60))]
