@@ -52,7 +52,7 @@ def machine(data_dir: Path) -> dict[str, Any]:
 
 
 def python_build() -> str:
-    """Name this interpreter and its build; builds of one version differ by a third in speed (`python_mloops_per_s`)."""
+    """Return version and build of this interpreter; builds differ by a third in speed (`python_mloops_per_s`)."""
     number, date = platform.python_build()
     named = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{named} ({number}, {date}, {platform.python_compiler()})"

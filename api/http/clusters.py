@@ -51,26 +51,26 @@ class ClusterHandlers(V3Handlers):
 
     @HttpEndpoint("GET /v3/clusters", ObjectList[ClusterLinks], ())
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return this cluster, in a list."""
+        """Return a list with this cluster."""
         path, base = "/v3/clusters", base_url(request)
         one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
         return value_answer(shapes.object_list("KafkaClusterList", base + path, [one]))
 
     @HttpEndpoint(f"GET {_CLUSTER}", ClusterLinks, ())
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return this cluster."""
+        """Return the description of this cluster."""
         return value_answer(shapes.cluster(base_url(request), self._broker.cluster_id, self._broker.controller_id))
 
     @HttpEndpoint(f"GET {_CLUSTER}/topics", ObjectList[TopicSummary], ())
     async def cluster_topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the topics."""
+        """Return the descriptions of all topics."""
         base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
         described = [self._summarize(request, topic) for topic in self._broker.outline_topics()]
         return value_answer(shapes.object_list("KafkaTopicList", base + "/topics", described))
 
     @HttpEndpoint(f"GET {_TOPIC}", TopicSummary)
     async def cluster_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a topic."""
+        """Return the description of one topic."""
         return value_answer(self._summarize(request, await self._describe_topic(target)))
 
     @HttpEndpoint(
@@ -81,7 +81,7 @@ class ClusterHandlers(V3Handlers):
         more={201: ("Created.", TopicSummary)},
     )
     async def create_topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Create a topic."""
+        """Create a topic, or with `validate_only` only check the request."""
         body = await self._bodies.read(request, NewTopicBody)
         if body.replicas_assignments not in (None, []):
             raise HttpProblem(BAD_REQUEST, "replicas_assignments is not supported; send a replication_factor instead")
@@ -115,7 +115,7 @@ class ClusterHandlers(V3Handlers):
 
     @HttpEndpoint(f"GET {_TOPIC}/configs", ObjectList[TopicSetting])
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the settings of a topic."""
+        """Return all settings of a topic."""
         described = await self._describe_topic(target)
         url = self._topic_url(request, described.name)
         rows = [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config]
@@ -123,7 +123,7 @@ class ClusterHandlers(V3Handlers):
 
     @HttpEndpoint(f"GET {_TOPIC}/configs/{{name}}", TopicSetting)
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a setting of a topic."""
+        """Return one setting of a topic."""
         described = await self._describe_topic(target)
         name = target.args[2]
         if name not in described.config:
@@ -133,7 +133,7 @@ class ClusterHandlers(V3Handlers):
 
     @HttpEndpoint(f"POST {_TOPIC}/configs:alter", body=TopicSettingsBody)
     async def alter_configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Change settings, all or none.
+        """Change settings of a topic, all or none.
 
         The body is `{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`."""
         body = await self._bodies.read(request, TopicSettingsBody)
@@ -145,7 +145,7 @@ class ClusterHandlers(V3Handlers):
 
     @HttpEndpoint(f"GET {_TOPIC}/partitions", ObjectList[ClusterPartition])
     async def cluster_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the partitions of a topic."""
+        """Return the descriptions of all partitions of a topic."""
         described = await self._describe_topic(target)
         url = self._topic_url(request, described.name)
         cluster, name = self._broker.cluster_id, described.name
@@ -154,7 +154,7 @@ class ClusterHandlers(V3Handlers):
 
     @HttpEndpoint(f"GET {_TOPIC}/partitions/{{partition}}", ClusterPartition)
     async def cluster_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a partition."""
+        """Return the description of one partition."""
         topic = target.args[1]
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))

@@ -61,7 +61,7 @@ class EntryPointHandlers(Handlers):
 
     @HttpEndpoint("GET /openapi.json", {"type": "object"}, (), text="OpenAPI 3.1.", fails=(), is_open=True)
     async def openapi(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return this document."""
+        """Return the OpenAPI document of this API."""
         if self._document is None:
             module = importlib.import_module("raftlog.api.http.openapi.document")
             self._document = module.document_bytes(raftlog.__version__, self._context.router.endpoints)

@@ -22,14 +22,14 @@ class ProducerHandlers(Handlers):
 
     @HttpEndpoint("POST /producers", AllocatedProducer, (_FRESH, "timeout"), text="An id that no other producer has.")
     async def new_producer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Allocate an id for an idempotent producer."""
+        """Allocate a producer id for an idempotent producer."""
         is_fresh = flag(target, "fresh")
         producer_id, epoch = await self._broker.producers.allocate(target.deadline(), is_fresh=is_fresh)
         return value_answer(AllocatedProducer(producer_id, epoch))
 
     @HttpEndpoint(f"DELETE {_RECORDS}", LogStart, (_BEFORE, "timeout"), text="The new log start offset.")
     async def delete_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete the records below an offset."""
+        """Delete the records of a partition below an offset."""
         topic, partition = target.args[0], partition_number(target.args[1])
         before = query_int(target, "before", None, 0, INT64_MAX)
         deadline = target.deadline()

@@ -58,7 +58,7 @@ class StatusHandlers(Handlers):
         fails=(503,),
     )
     async def members(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the brokers in this broker's gossip."""
+        """Return the brokers in this broker's view of gossip."""
         address = self._broker.gossip_address
         return value_answer(ClusterMembers(self._broker.node_id, address, self._broker.members()))
 
@@ -72,7 +72,7 @@ class StatusHandlers(Handlers):
         more={304: ("Unchanged: the tag is in `If-None-Match`.", None)},
     )
     async def cluster_view(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return states of brokers and replicas of partitions in this broker's view, at most a second old."""
+        """Return this broker's view of brokers and partitions, at most a second old."""
         picture = await self._broker.cluster_view()
         tag = f'"{picture.tag}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}

@@ -21,25 +21,25 @@ class TopicHandlers(Handlers):
 
     @HttpEndpoint("GET /topics", list[str], ())
     async def topic_names(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the names of the topics."""
+        """Return the names of all topics."""
         return json_answer(self._broker.topics())
 
     @HttpEndpoint("GET /topics/{topic}", TopicDescription)
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a topic with settings and partitions."""
+        """Return the settings and partitions of a topic."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         partitions = [_describe_partition(partition) for partition in described.partitions]
         return value_answer(TopicDescription(described.name, described.config, partitions))
 
     @HttpEndpoint("GET /topics/{topic}/partitions", list[PartitionDescription])
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the partitions of a topic."""
+        """Return the descriptions of all partitions of a topic."""
         described = await self._broker.describe_topic(target.args[0], deadline=target.deadline())
         return value_answer([_describe_partition(partition) for partition in described.partitions])
 
     @HttpEndpoint("GET /topics/{topic}/partitions/{partition}", PartitionDescription)
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a partition."""
+        """Return the description of one partition."""
         deadline = target.deadline()
         return value_answer(
             _describe_partition(await find_partition(self._broker, target.args[0], target.args[1], deadline))
@@ -47,7 +47,7 @@ class TopicHandlers(Handlers):
 
     @HttpEndpoint("GET /brokers", BrokerIds, (), tag="operators")
     async def broker_ids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the node ids of the brokers."""
+        """Return the node ids of all brokers."""
         return value_answer(BrokerIds(self._broker.broker_ids()))
 
 

@@ -116,7 +116,7 @@ def raftlog_pids(cluster: Cluster) -> list[int]:
 
 
 def systems(python: str) -> tuple[System, ...]:
-    """Return the systems over the Kafka protocol."""
+    """Return Kafka and raftlog over the Kafka protocol as systems of the race."""
     return (
         System("raftlog", "raftlog, Kafka protocol", "synced on a majority", partial(start_raftlog, python=python)),
         System(

@@ -63,7 +63,7 @@ def start_syncobj(directory: Path) -> Iterator[RunningSystem]:
 
 
 def systems(python: str) -> tuple[System, ...]:
-    """Return the systems of this module."""
+    """Return raftlog over HTTP and pysyncobj as systems of the race."""
     return (
         System("raftlog-http", "raftlog, HTTP", "synced on a majority", partial(start_raftlog_http, python=python)),
         System("pysyncobj", "pysyncobj", "applied by the leader, not synced; the client inside it", start_syncobj),

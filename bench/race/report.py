@@ -56,7 +56,7 @@ class SystemResult(NamedTuple):
 
 
 def race_table(results: Iterable[SystemResult]) -> Table:
-    """Return one row for each system."""
+    """Return the table of medians, with one row for each system."""
     table = Table("system", "an answer means", *(column.title for column in COLUMNS), "others' CPU", title="medians")
     for result in results:
         cells = [_cell(result, column) for column in COLUMNS]

@@ -71,7 +71,7 @@ class CarriedBudget:
 
 
 def extent_of(disk: Disk, replica: FoundReplica, room: CarriedBudget | None = None) -> LogExtent:
-    """Return the extent of a replica's log.
+    """Return the offsets that a replica's directory contains, and the pieces with their batches.
 
     Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
     chain = _Chain(disk, replica.path, is_lone=replica.fold is None)
@@ -283,7 +283,7 @@ class _JournalTail:
         self._carried = 0
 
     def take(self, entries: Iterable[JournalEntry], commit: int) -> None:
-        """Take entries up to entry `commit`."""
+        """Append the entries of the journal up to entry `commit` to the chain."""
         chain = self._chain
         for entry in entries:
             if entry.index > commit:

@@ -190,7 +190,7 @@ class _PieceReader:
     # checking
 
     def _check_batches(self, log: _Log, index: File | None) -> Iterator[CheckedBatch]:
-        """Yield the sound batches of the piece."""
+        """Yield the sound batches of the piece; report or raise damage between them."""
         last = self._piece.last
         rows = None if index is None else _RowReader(index)
         while True:

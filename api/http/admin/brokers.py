@@ -36,14 +36,14 @@ class BrokerHandlers(Handlers):
 
     @HttpEndpoint("GET /v1/brokers", list[BrokerDescription])
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return all brokers of the cluster."""
+        """Return the state of all brokers."""
         deadline = target.deadline()
         found = await self._broker.brokers(deadline=deadline)
         return value_answer(await asyncio.gather(*(self._with_maintenance_status(each, deadline) for each in found)))
 
     @HttpEndpoint(f"GET {_BROKER}", BrokerDescription)
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a broker."""
+        """Return the state of one broker."""
         number, deadline = node_of(target), target.deadline()
         for one in await self._broker.brokers(deadline=deadline):
             if one.node_id == number:
@@ -52,13 +52,13 @@ class BrokerHandlers(Handlers):
 
     @HttpEndpoint("GET /v1/broker_uuids", list[BrokerUuid])
     async def broker_uuids(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the disks of the brokers."""
+        """Return the disk ids of all brokers."""
         found = await self._broker.brokers(deadline=target.deadline())
         return value_answer([BrokerUuid(each.node_id, each.disk_uuid) for each in found])
 
     @HttpEndpoint(f"GET {_BROKER}/decommission", Decommission)
     async def decommission_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the progress of a decommission."""
+        """Return the progress of a broker's decommission."""
         node = node_of(target)
         return value_answer(await self._broker.operations.brokers.decommission_status(node, deadline=target.deadline()))
 
@@ -71,7 +71,7 @@ class BrokerHandlers(Handlers):
 
     @HttpEndpoint(f"PUT {_BROKER}/recommission", BrokerReference, text=ORDERED)
     async def recommission(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Cancel a decommission."""
+        """Cancel the decommission of a broker."""
         node = node_of(target)
         await self._broker.operations.brokers.recommission(node, deadline=target.deadline())
         return value_answer(BrokerReference(node))
@@ -81,7 +81,7 @@ class BrokerHandlers(Handlers):
     )
     @_PROGRESS(f"GET {_BROKER}/maintenance")
     async def maintenance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the progress of the maintenance of a broker."""
+        """Return the progress of a broker's maintenance mode."""
         found = await self._broker.operations.brokers.maintenance(
             self._node_of_path(target), deadline=target.deadline()
         )
@@ -90,13 +90,13 @@ class BrokerHandlers(Handlers):
     @_ORDER("PUT /v1/maintenance", name="ownMaintenanceBegin", summary=f"Begin the maintenance of {_OWN}.")
     @_ORDER(f"PUT {_BROKER}/maintenance")
     async def maintenance_begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Begin the maintenance of a broker."""
+        """Put a broker into maintenance mode."""
         return await self._set_maintenance(request, target, is_on=True)
 
     @_ORDER("DELETE /v1/maintenance", name="ownMaintenanceEnd", summary=f"End the maintenance of {_OWN}.")
     @_ORDER(f"DELETE {_BROKER}/maintenance")
     async def maintenance_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """End the maintenance of a broker."""
+        """End the maintenance mode of a broker."""
         return await self._set_maintenance(request, target, is_on=False)
 
     async def _set_maintenance(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:

@@ -59,7 +59,7 @@ class LogLevelHandlers(Handlers):
 
     @HttpEndpoint(f"PUT {_PATH}", LogLevel, (_LEVEL, _EXPIRES, "timeout"), fails=(400, 404), path=_NAME)
     async def set_log_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set the level of a logger of this broker for a time."""
+        """Set the level of a logger of this broker, for `expires` seconds or permanently (0)."""
         name, text = _require_known(target.args[0]), target.query.get("level", "")
         level = LEVELS.get(text)
         if level is None:

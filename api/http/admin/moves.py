@@ -46,7 +46,7 @@ class MoveHandlers(Handlers):
 
     @HttpEndpoint(f"GET {_PARTITIONS}/reconfigurations", list[Reconfiguration])
     async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return partitions with a reassignment pending."""
+        """Return the partitions with a pending reassignment."""
         return value_answer(await self._broker.operations.partitions.reconfigurations(deadline=target.deadline()))
 
     @HttpEndpoint(f"POST {_PARTITIONS}/rebalance", PlannedMoves, text=ORDERED)
@@ -78,7 +78,7 @@ class MoveHandlers(Handlers):
 
     @HttpEndpoint(f"POST {_PARTITION}/cancel_reconfiguration", AssignmentVersion, text=ORDERED)
     async def cancel_reconfiguration(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Cancel the reassignment of a partition."""
+        """Cancel the pending reassignment of a partition."""
         topic, partition = place_of(target)
         version = await self._broker.operations.partitions.cancel_reconfiguration(
             topic, partition, deadline=target.deadline()
@@ -87,17 +87,17 @@ class MoveHandlers(Handlers):
 
     @HttpEndpoint("POST /v1/brokers/{broker}/cancel_partition_moves", list[CancelledReassignment], text=ORDERED)
     async def cancel_partition_moves(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Cancel reassignments from or to a broker."""
+        """Cancel pending reassignments from or to a broker."""
         return value_answer(
             await self._broker.operations.partitions.cancel_moves(node_of(target), deadline=target.deadline())
         )
 
     @HttpEndpoint("POST /v1/cluster/cancel_reconfigurations", list[CancelledReassignment], text=ORDERED)
     async def cancel_reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Cancel all reassignments."""
+        """Cancel all pending reassignments."""
         return value_answer(await self._broker.operations.partitions.cancel_moves(deadline=target.deadline()))
 
     @HttpEndpoint("GET /v1/cluster/partition_balancer/status", BalancerStatus)
     async def balancer_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the balancer's state."""
+        """Return the state of the balancer."""
         return value_answer(await self._broker.operations.balancing.balancer_status(deadline=target.deadline()))

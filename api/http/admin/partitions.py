@@ -22,14 +22,14 @@ class PartitionHandlers(Handlers):
 
     @HttpEndpoint(f"GET {_TOPIC}", list[NamespacePartition])
     async def namespace_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the partitions of a topic."""
+        """Return the state of all partitions of a topic, by their leaders."""
         topic = topic_in_namespace(target)
         described = await self._broker.describe_topic(topic, deadline=target.deadline())
         return value_answer([_to_partition(topic, one) for one in described.partitions])
 
     @HttpEndpoint(f"GET {_TOPIC}/{{partition}}", NamespacePartition)
     async def namespace_partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a partition."""
+        """Return the state of one partition, by its leader."""
         topic = topic_in_namespace(target)
         found = await find_partition(self._broker, topic, target.args[2], target.deadline())
         return value_answer(_to_partition(topic, found))

@@ -45,7 +45,7 @@ class SettingHandlers(Handlers):
 
     @HttpEndpoint(f"PUT {_CONFIG}", ClusterSettingsVersion, ("dry_run", *VERSIONED), ClusterSettingsBody, ORDERED)
     async def alter_cluster_config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set some settings, and reset others to their defaults; all or none.
+        """Set some cluster settings and reset others to their defaults, all or none.
 
         The body is `{"upsert": {name: value}, "remove": [name]}`."""
         dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
@@ -58,13 +58,13 @@ class SettingHandlers(Handlers):
 
     @HttpEndpoint(f"GET {_CONFIG}/schema", ClusterSettingsSchema)
     async def cluster_config_schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the settings with defaults and allowed values."""
+        """Return the cluster settings with their defaults and allowed values."""
         found = await self._broker.operations.cluster.cluster_config(deadline=target.deadline())
         return value_answer(ClusterSettingsSchema(found.properties))
 
     @HttpEndpoint(f"GET {_CONFIG}/status", list[ClusterSettingsStatus])
     async def cluster_config_status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the version of the settings on each broker."""
+        """Return the version of the cluster settings that each broker uses."""
         return value_answer(await self._broker.operations.cluster.cluster_config_status(deadline=target.deadline()))
 
     @HttpEndpoint("GET /v1/features", Features)
@@ -74,7 +74,7 @@ class SettingHandlers(Handlers):
 
     @HttpEndpoint("PUT /v1/features", Features, body=FeatureLevelBody, text=ORDERED)
     async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Finish an upgrade: raise the feature level.
+        """Finish an upgrade by raising the feature level.
 
         The body is `{"feature_level": 3}`, by default the highest level that all brokers support."""
         deadline = target.deadline()

@@ -45,7 +45,7 @@ class ConsumerHandlers(GroupAnswers):
         text="Where it is.",
     )
     async def create_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Create a consumer instance.
+        """Create a consumer instance in a consumer group.
 
         The body is `{"name"?, "format"?, "auto.offset.reset"?, …}`, or there is none."""
         given: dict[str, Any] = await self._bodies.json_object_if_any(request) or {}
@@ -63,13 +63,13 @@ class ConsumerHandlers(GroupAnswers):
 
     @DONE(f"DELETE {INSTANCE}")
     async def delete_consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete an instance."""
+        """Delete a consumer instance."""
         await self._broker.consumers.delete(*instance_of(target), deadline=target.deadline())
         return self._answer(target.args[0])
 
     @DONE(f"POST {INSTANCE}/subscription", body=SubscribeBody)
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Subscribe by names or by a pattern.
+        """Subscribe a consumer instance to topics, by names or by a pattern.
 
         The body is `{"topics": […]}` or `{"topic_pattern": "…"}`."""
         body = await self._bodies.read(request, SubscribeBody)
@@ -84,19 +84,19 @@ class ConsumerHandlers(GroupAnswers):
 
     @READ(f"GET {INSTANCE}/subscription", InstanceSubscription)
     async def subscription(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the subscription."""
+        """Return the subscription of a consumer instance."""
         topics, pattern = await self._broker.consumers.subscription(*instance_of(target), deadline=target.deadline())
         return self._answer(target.args[0], InstanceSubscription(topics, pattern))
 
     @DONE(f"DELETE {INSTANCE}/subscription")
     async def unsubscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Remove subscription and assignment."""
+        """Remove the subscription and the assignment of a consumer instance."""
         await self._broker.consumers.unsubscribe(*instance_of(target), deadline=target.deadline())
         return self._answer(target.args[0])
 
     @DONE(f"POST {INSTANCE}/assignments", body=AssignBody)
     async def assign_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Assign partitions by hand.
+        """Assign partitions to a consumer instance, without a subscription.
 
         The body is `{"partitions": [{"topic", "partition"}]}`; an empty list removes all."""
         partitions = places_of((await self._bodies.read(request, AssignBody)).partitions)
@@ -105,7 +105,7 @@ class ConsumerHandlers(GroupAnswers):
 
     @READ(f"GET {INSTANCE}/assignments", InstancePartitions)
     async def assigned_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the assigned partitions."""
+        """Return the partitions that are assigned to a consumer instance."""
         found = await self._broker.consumers.assignment(*instance_of(target), deadline=target.deadline())
         return self._answer(target.args[0], InstancePartitions([InstancePartition(*each) for each in found]))
 

@@ -37,7 +37,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     @DONE(f"POST {_POSITIONS}", body=SeekBody)
     async def seek(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set positions.
+        """Set positions of a consumer instance to offsets or timestamps.
 
         By offset or timestamp; the body is `{"offsets": [{"topic", "partition", "offset"}],
         "timestamps": [{"topic", "partition", "timestamp"}]}`."""
@@ -50,14 +50,14 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     @DONE(f"POST {_POSITIONS}/beginning", body=PartitionsBody)
     async def seek_to_beginning(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set positions to the log start.
+        """Set positions of a consumer instance to the log start.
 
         The body is `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("beginning", request, target)
 
     @DONE(f"POST {_POSITIONS}/end", body=PartitionsBody)
     async def seek_to_end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Set positions to the end.
+        """Set positions of a consumer instance to the end of the log.
 
         The body is `{"partitions": [{"topic", "partition"}]}`."""
         return await self._seek_to("end", request, target)
@@ -83,7 +83,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
         "Result of the commit.",
     )
     async def commit_consumed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Commit consumed offsets.
+        """Commit the offsets of consumed records.
 
         The body is `{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; by default all delivered records."""
         given = await self._bodies.read_if_any(request, ConsumedBody)
@@ -96,7 +96,7 @@ class ConsumerOffsetHandlers(GroupAnswers):
 
     @READ(f"GET {_OFFSETS}", InstanceOffsets, (_TOPIC, _PARTITION, "timeout"))
     async def consumer_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return committed offsets of the group; the partitions can be in a body, too.
+        """Return committed offsets of the consumer group, for partitions in the query or in a body.
 
         By default all that the instance reads.
 

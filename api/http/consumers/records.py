@@ -72,7 +72,7 @@ class ConsumerRecordHandlers(GroupAnswers):
         has_head=False,
     )
     async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return records from the positions on.
+        """Return the next records of a consumer instance, with long poll.
 
         The instance's own timeout is not exceeded."""
         accepted = accepted_embedded(header(request, "Accept"))

@@ -25,12 +25,12 @@ class GroupHandlers(GroupAnswers):
 
     @HttpEndpoint("GET /groups", GroupNames, text="Sorted.")
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the names of all groups."""
+        """Return the names of all consumer groups."""
         return value_answer(GroupNames(await self._broker.groups.names(deadline=target.deadline())))
 
     @HttpEndpoint(f"GET {_OFFSETS}", GroupOffsets, headers=LEADER)
     async def committed_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a group's committed offsets.
+        """Return the committed offsets of a consumer group.
 
         A group without any has an empty list and no error."""
         group = target.args[0]
@@ -58,7 +58,7 @@ class GroupHandlers(GroupAnswers):
 
     @HttpEndpoint(f"DELETE {_OFFSETS}", query=(_TOPIC, "timeout"))
     async def delete_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete a group's committed offsets of a topic."""
+        """Delete the committed offsets of a consumer group for one topic."""
         topic = target.query.get("topic")
         if topic is None:
             raise HttpProblem(BAD_REQUEST, "the query parameter 'topic' is missing")
@@ -72,7 +72,7 @@ class GroupHandlers(GroupAnswers):
         text="Result for each partition, or with `dry_run` the result that it would have.",
     )
     async def reset_offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Reset committed offsets of a group without members.
+        """Reset the committed offsets of a consumer group without members.
 
         The body is `{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
         body = await self._bodies.read(request, ResetBody)

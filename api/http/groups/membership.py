@@ -54,7 +54,7 @@ class GroupMembershipHandlers(GroupAnswers):
 
     @HttpEndpoint(f"POST {_GROUP}/join", Joined, body=JoinBody, text="The new generation.", headers=LEADER)
     async def join_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Join the group, or rejoin it.
+        """Join a consumer group, or rejoin it, and wait for the next generation.
 
         Answers when the join phase is over.
 
@@ -106,7 +106,7 @@ class GroupMembershipHandlers(GroupAnswers):
 
     @HttpEndpoint(f"POST {_GROUP}/leave", LeaveResults, body=LeaveBody, text="Result for each member.", headers=LEADER)
     async def leave_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Remove members."""
+        """Remove group members from a consumer group."""
         body = await self._bodies.read(request, LeaveBody)
         group = target.args[0]
         members = tuple(MemberToLeave(row.member_id or "", row.instance_id) for row in body.members)

@@ -35,7 +35,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
 
     @HttpEndpoint(f"GET {_GROUPS}", ObjectList[GroupDescription])
     async def consumer_groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the groups."""
+        """Return the descriptions of all consumer groups."""
         shapes = self._make_shapes(request)
         listings = await self._broker.groups.listings(deadline=target.deadline())
         return value_answer(
@@ -44,20 +44,20 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
 
     @HttpEndpoint(f"GET {_GROUP}", GroupDescription)
     async def consumer_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a group."""
+        """Return the description of one consumer group."""
         group = target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         return self._answer(group, self._make_shapes(request).group(described))
 
     @HttpEndpoint(f"DELETE {_GROUP}")
     async def delete_consumer_group(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Delete a group without members, with its committed offsets."""
+        """Delete a consumer group without members, with its committed offsets."""
         await self._broker.groups.delete(target.args[1], deadline=target.deadline())
         return no_content()
 
     @HttpEndpoint(f"GET {_GROUP}/consumers", ObjectList[ConsumerDescription])
     async def consumers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the members of a group."""
+        """Return the members of a consumer group."""
         shapes, group = self._make_shapes(request), target.args[1]
         described = await self._broker.groups.describe(group, deadline=target.deadline())
         data = [shapes.consumer(group, member) for member in described.members]
@@ -65,13 +65,13 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
 
     @HttpEndpoint(f"GET {_CONSUMER}", ConsumerDescription)
     async def consumer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a member of a group."""
+        """Return one member of a consumer group."""
         member = await self._find_member(target)
         return self._answer(target.args[1], self._make_shapes(request).consumer(target.args[1], member))
 
     @HttpEndpoint(f"GET {_CONSUMER}/assignments", ObjectList[ConsumerAssignment])
     async def consumer_assignments(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the partitions of a member."""
+        """Return the partitions that are assigned to a group member."""
         shapes, group = self._make_shapes(request), target.args[1]
         member = await self._find_member(target)
         url = shapes.assignments_url(group, member.member_id)
@@ -80,7 +80,7 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
 
     @HttpEndpoint(f"GET {_CONSUMER}/assignments/{_PLACE}", ConsumerAssignment)
     async def consumer_assignment(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a partition of a member."""
+        """Return one partition that is assigned to a group member."""
         _, group, member_id, topic, number = target.args
         place = (topic, partition_number(number))
         if place not in list_assigned_partitions(await self._find_member(target)):
@@ -89,20 +89,20 @@ class GroupV3Handlers(V3Handlers, GroupAnswers):
 
     @HttpEndpoint(f"GET {_GROUP}/lag-summary", GroupLagSummary)
     async def lag_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return a summary of the group's lag."""
+        """Return the total and the largest lag of a consumer group."""
         group = target.args[1]
         return self._answer(group, self._make_shapes(request).lag_summary(group, await self._read_lags(target)))
 
     @HttpEndpoint(f"GET {_GROUP}/lags", ObjectList[PartitionLag])
     async def lags(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the lag by partition."""
+        """Return the lag of a consumer group in each partition."""
         shapes, group = self._make_shapes(request), target.args[1]
         data = [shapes.lag(group, found) for found in await self._read_lags(target)]
         return self._answer(group, object_list("KafkaConsumerLagList", shapes.url(group) + "/lags", data))
 
     @HttpEndpoint(f"GET {_GROUP}/lags/{_PLACE}", PartitionLag)
     async def lag(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the lag in one partition."""
+        """Return the lag of a consumer group in one partition."""
         _, group, topic, number = target.args
         partition = partition_number(number)
         found = next(

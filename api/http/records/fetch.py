@@ -94,7 +94,7 @@ class FetchHandlers(Handlers):
         fails=(400, 404, 406, 422, 429, 503),
     )
     async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Fetch records from an offset on, with long poll; or read them as lines.
+        """Return records from an offset on, with long poll, or stream them as lines.
 
         Stored batches are sent unchanged, so the first may begin below the offset. JSON begins at the offset and
         ends when the answer has `max_bytes`, with at least one record: batches that compaction has emptied are
