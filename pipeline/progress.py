@@ -67,7 +67,7 @@ def report_jobs(
 
 
 def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
-    """Return the numbers of completed and of all tasks of a job group, as far as Spark reports them."""
+    """Return the numbers of completed and of all tasks of a job group that Spark reports."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]

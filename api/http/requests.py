@@ -69,7 +69,7 @@ class MemberBody(Body, frozen=True, kw_only=True):
 
 
 class NewOffset(PartitionPlace, frozen=True, kw_only=True):
-    """Offset to commit: the next that the group reads."""
+    """Offset to commit: that of the next record to read."""
 
     offset: Int64
     metadata: OffsetMetadata | None = None
@@ -77,7 +77,7 @@ class NewOffset(PartitionPlace, frozen=True, kw_only=True):
 
 
 class CommitBody(Body, frozen=True, kw_only=True):
-    """Offsets to commit; `member_id` and `generation` of a member that commits, both or neither."""
+    """Offsets to commit; with `member_id` and `generation` as a group member, otherwise without both."""
 
     offsets: Annotated[list[NewOffset], Meta(min_length=1, max_length=ROWS_MAX)]
     member_id: Text | None = None
@@ -86,7 +86,7 @@ class CommitBody(Body, frozen=True, kw_only=True):
 
 
 class ResetPoint(Body, frozen=True, kw_only=True):
-    """Point to which a group is moved; one of these. `timestamp`: milliseconds since 1970."""
+    """New point of a group's offsets, one of these fields; `timestamp` is in milliseconds since 1970."""
 
     timestamp: Int64 | None = None
     shift: Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)] | None = None
@@ -94,7 +94,7 @@ class ResetPoint(Body, frozen=True, kw_only=True):
 
 
 class ResetBody(Body, frozen=True, kw_only=True):
-    """New place of a group without members. Without topics and partitions: wherever the group has committed."""
+    """New offsets of a group without members; without topics and partitions, all partitions with a committed offset."""
 
     to: Annotated[str, with_schema({"enum": [*RESET_EDGES]})] | ResetPoint
     topics: Annotated[list[Text], Meta(max_length=ROWS_MAX)] | None = None
@@ -103,14 +103,14 @@ class ResetBody(Body, frozen=True, kw_only=True):
 
 
 class ProtocolOfMember(Body, frozen=True, kw_only=True):
-    """Assignor that a group member supports, with its subscription."""
+    """Assignor that a group member supports, with the member's subscription."""
 
     name: GroupText
     metadata: MemberBytes
 
 
 class JoinBody(Body, frozen=True, kw_only=True):
-    """Member that joins. An empty `member_id` is a new member's; a static member has an `instance_id`."""
+    """Member that joins; `member_id` is empty for a new member; a static member has an `instance_id`."""
 
     member_id: Text | None = None
     instance_id: GroupText | None = None
@@ -134,7 +134,7 @@ class AssignmentOfMember(Body, frozen=True, kw_only=True):
 
 
 class SyncBody(MemberBody, frozen=True, kw_only=True):
-    """Member that asks for its assignment; the leader gives those of all."""
+    """Member that requests its assignment; the group leader sends the assignments of all members."""
 
     assignments: Annotated[list[AssignmentOfMember], Meta(max_length=ROWS_MAX)] | None = None
 
@@ -146,7 +146,7 @@ class HeartbeatBody(MemberBody, frozen=True, kw_only=True):
 
 
 class MemberThatLeaves(Body, frozen=True, kw_only=True):
-    """Member by its id, or a static one by its instance."""
+    """Member that leaves, by its id, or a static one by its instance id."""
 
     member_id: Text | None = None
     instance_id: Text | None = None
@@ -162,7 +162,7 @@ class LeaveBody(Body, frozen=True, kw_only=True):
 
 
 class ProducerFields(Body, frozen=True, kw_only=True):
-    """Identity of an idempotent producer, and the sequence of the first record: each partition has its own."""
+    """Identity of an idempotent producer, and the sequence of the first record; partitions count separately."""
 
     producer_id: Int64
     producer_epoch: Annotated[int, Meta(ge=0, le=32_767)]
@@ -173,7 +173,7 @@ class ProducerFields(Body, frozen=True, kw_only=True):
 
 
 class SubscribeBody(Body, frozen=True, kw_only=True):
-    """Topics, which need not exist, or a pattern: RE2's, for whole names."""
+    """Topics, which need not exist, or a pattern in RE2's syntax for whole names."""
 
     topics: Annotated[list[Text], with_schema(bounds.SUBSCRIBED_TOPICS, max_length=ROWS_MAX)] | None = None
     topic_pattern: Annotated[str, with_schema(bounds.TOPIC_PATTERN, max_length=TEXT_LENGTH_MAX)] | None = None
@@ -199,28 +199,28 @@ class PositionOffset(PartitionPlace, frozen=True, kw_only=True):
 
 
 class PositionTime(PartitionPlace, frozen=True, kw_only=True):
-    """Time from which on an instance reads; `metadata` is ignored."""
+    """Timestamp from which on an instance reads; `metadata` is ignored."""
 
     timestamp: Annotated[Any, with_schema(bounds.TIMESTAMP)]
     metadata: Any = None
 
 
 class SeekBody(Body, frozen=True, kw_only=True):
-    """Positions of an instance: one partition at least, none of them twice."""
+    """Positions of an instance, at least one, and each partition once."""
 
     offsets: Annotated[list[PositionOffset], _POSITIONS] | None = None
     timestamps: Annotated[list[PositionTime], _POSITIONS] | None = None
 
 
 class ConsumedOffset(PartitionPlace, frozen=True, kw_only=True):
-    """Offset of the last record that was consumed."""
+    """Offset of the last consumed record of a partition."""
 
     offset: Annotated[int, Meta(ge=0, le=INT64_MAX - 1)]
     metadata: OffsetMetadata | None = None
 
 
 class ConsumedBody(Body, frozen=True, kw_only=True):
-    """Records that were consumed; without offsets all that were delivered."""
+    """Consumed records; without offsets, all delivered records."""
 
     offsets: (
         Annotated[list[ConsumedOffset], with_schema({"maxItems": bounds.PLACES_MAX}, min_length=1, max_length=ROWS_MAX)]
@@ -232,14 +232,14 @@ class ConsumedBody(Body, frozen=True, kw_only=True):
 
 
 class SettingOfTopic(Body, frozen=True, kw_only=True):
-    """Setting of a topic; a number is taken as its text."""
+    """Setting of a topic; a number stands for its text."""
 
     name: str
     value: Any = None
 
 
 class NewTopicBody(Body, frozen=True, kw_only=True):
-    """Topic to create; brokers are chosen."""
+    """Topic to create; the cluster chooses the brokers."""
 
     topic_name: Annotated[str, with_schema(bounds.NEW_TOPIC_NAME)]
     partitions_count: Annotated[int, with_schema(bounds.PARTITIONS_COUNT)] | None = None
@@ -250,14 +250,14 @@ class NewTopicBody(Body, frozen=True, kw_only=True):
 
 
 class GrownTopicBody(Body, frozen=True, kw_only=True):
-    """New number of partitions of a topic, above the present one."""
+    """New number of partitions of a topic, greater than the present one."""
 
     partitions_count: Annotated[int, with_schema(bounds.GROWN_PARTITIONS_COUNT)]
     validate_only: bool = False
 
 
 class SettingChange(SettingOfTopic, frozen=True, kw_only=True):
-    """New value of a setting, or with DELETE its default again."""
+    """New value of a setting, or with DELETE its default."""
 
     operation: Any = None
 
@@ -270,7 +270,7 @@ class TopicSettingsBody(Body, frozen=True, kw_only=True):
 
 
 class NewReplica(Body, frozen=True, kw_only=True):
-    """Broker that shall have a replica; cores are ignored."""
+    """Broker of a future replica; `core` is ignored."""
 
     node_id: Int32
     core: Any = None
@@ -281,20 +281,20 @@ ReplicasBody: TypeAlias = Annotated[list[NewReplica], with_schema({"minItems": 1
 
 
 class RecoveryBody(Body, frozen=True, kw_only=True):
-    """Consent to continue without lost records, and the node id of the survivor, if one is chosen."""
+    """Consent to the loss of records, and the node id of the survivor if it is chosen explicitly."""
 
     accept_loss: bool
     survivor: Int32 | None = None
 
 
 class ClusterSettingsBody(Body, frozen=True, kw_only=True):
-    """Settings of the cluster to set, and those that have their default again."""
+    """Cluster settings to set, and names of settings to reset to their defaults."""
 
     upsert: Annotated[dict[str, Any], with_schema(bounds.CLUSTER_SETTINGS)] = field(default_factory=dict)
     remove: Annotated[list[str], with_schema(bounds.CLUSTER_SETTING_NAMES)] = field(default_factory=list)
 
 
 class FeatureLevelBody(Body, frozen=True, kw_only=True):
-    """Feature level to raise to; by default the highest that all brokers support."""
+    """Feature level to raise the cluster to; by default the highest that all brokers support."""
 
     feature_level: Annotated[int, with_schema(bounds.FEATURE_LEVEL)] | UnsetType = UNSET

@@ -103,7 +103,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._head = b""
         """Bytes of a length prefix that is not complete."""
         self._frame: IncomingFrame | None = None
-        """Frame of which bytes are missing, or memory."""
+        """Frame that waits for further bytes or for memory."""
         self._rest: bytes | None = None
         """Bytes that were read and are not split yet; nothing is read while there are any."""
         self._next: Exchange | None = None

@@ -54,7 +54,7 @@ class RaftlogDataSource(DataSource):
 
 @hide_stack_traces
 class BatchReader(DataSourceReader):
-    """Reader of a batch: topics as they are when Spark asks for the splits, in a process beside the driver."""
+    """Reader of a batch: topics as they are when Spark requests the splits, in a process beside the driver."""
 
     def __init__(self, settings: ReadSettings) -> None:
         self._settings = settings

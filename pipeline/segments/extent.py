@@ -34,7 +34,7 @@ CARRIED_ALTOGETHER_MAX: Final = 32 << 20
 class LogExtent(NamedTuple):
     """Part of a log that a replica's directory contains: offsets from `start` up to `end`, in pieces.
 
-    `problems` are missing or damaged bytes, as far as they are visible without reading everything."""
+    `problems` are missing or damaged bytes that are found without reading everything."""
 
     replica: FoundReplica
     start: int

@@ -3,7 +3,7 @@
 Replicas roll at the same entry, so above the compaction mark their files have the same names and bytes. A file with
 the bytes and the index rows of a sound file is sound as well: comparing costs less than checking again, and much less
 than a digest (measured: comparing 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it locates the difference. A replica that
-differs is checked by itself.
+differs is checked alone.
 
 Entries of a replica after the last one that is known to be committed on all are not compared. Pure except for reading;
 called in tasks, by `job`."""

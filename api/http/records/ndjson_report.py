@@ -23,7 +23,7 @@ from raftlog.values.error_codes import status_and_code
 logger = logging.getLogger(__name__)
 
 PARTIAL = "partial"
-"""The outcome of a stream of which the records before a line are stored, and nothing from there on."""
+"""Outcome of a stream whose records before a line are stored, and none from that line on."""
 
 
 class _Stored:

@@ -119,7 +119,7 @@ class _Tail:
         self._offset = Offset(0)
         """The next line's."""
         self._end: Offset | None = None
-        """Offset at which the tail ends by itself."""
+        """Offset at which the tail ends; None: it follows the log."""
 
     async def serve(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
         await self._locate()
