@@ -122,7 +122,7 @@ class Options:
 
     def _unknown_error(self, name: str) -> str:
         meant = _KAFKA_NAMES.get(name, "").lower()
-        near = [meant] if meant in self._names else difflib.get_close_matches(name, self._parse_names, n=1)
+        near = [meant] if meant in self._names else difflib.get_close_matches(name, self._names, n=1)
         known = f"did you mean {self._names[near[0]]}?" if near else f"it has {', '.join(sorted(self._names.values()))}"
         return f"the data source {self._source} has no option {name}; {known}"
 
