@@ -182,9 +182,9 @@ def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
     writer.add(rows(b"a", b"b"))
     first = writer.next(flush=True)
     assert isinstance(first, SendBatch)
-    writer.sent(Produced(Offset(0), Offset(2), True))
+    writer.on_sent(Produced(Offset(0), Offset(2), True))
     assert writer.next(flush=True) == Scan(Offset(0))
-    assert writer.scanned([found(0, b"b", b"c")], Offset(2))
+    assert writer.on_scanned([found(0, b"b", b"c")], Offset(2))
     second = writer.next(flush=True)
     assert isinstance(second, SendBatch)
     assert (second.rows.values, second.sequence) == ([b"a"], 2)
@@ -196,13 +196,13 @@ def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
 def test_deleted_records_are_not_skipped() -> None:
     writer = lane(must_scan=True)
     with pytest.raises(WriteForgotten, match=r"orders/0: .*acceptMissingRecord"):
-        writer.scanned([found(5, b"a")], Offset(9))
+        writer.on_scanned([found(5, b"a")], Offset(9))
     with pytest.raises(WriteForgotten, match="deleted or compacted since"):
-        lane(must_scan=True).scanned([found(0, b"a", span=3)], Offset(9))
+        lane(must_scan=True).on_scanned([found(0, b"a", span=3)], Offset(9))
     with pytest.raises(WriteForgotten, match="a second time"):
-        lane(must_scan=True).scanned([found(0, b"a"), found(0, b"a")], Offset(9))
+        lane(must_scan=True).on_scanned([found(0, b"a"), found(0, b"a")], Offset(9))
     writer = lane(must_scan=True, accepts_missing=True)
-    writer.scanned([found(5, b"a")], Offset(9))
+    writer.on_scanned([found(5, b"a")], Offset(9))
     writer.add(rows(b"a", b"b"))
     assert writer.next(flush=True) == SendBatch(rows(b"b"), IDENTITY.producer_id(), IDENTITY.producer_epoch, 6)
 
@@ -211,12 +211,12 @@ def test_a_partition_that_forgot_is_written_under_the_next_generation() -> None:
     writer = lane()
     writer.add(rows(b"a"))
     writer.next(flush=True)
-    writer.sent(Produced(Offset(0), Offset(1)))
+    writer.on_sent(Produced(Offset(0), Offset(1)))
     writer.add(rows(b"b"))
     writer.next(flush=True)
-    writer.refused(UnknownProducer("forgotten"))
+    writer.on_refused(UnknownProducer("forgotten"))
     assert writer.next(flush=True) == Scan(Offset(1))
-    writer.scanned([], Offset(1))
+    writer.on_scanned([], Offset(1))
     again = writer.next(flush=True)
     assert isinstance(again, SendBatch)
     assert (again.producer_id, again.sequence) == (IDENTITY.producer_id(1), 0)
@@ -228,7 +228,7 @@ def test_batches_are_cut_by_size() -> None:
     cuts = []
     while isinstance(do := writer.next(flush=True), SendBatch):
         cuts.append([len(value or b"") for value in do.rows.values])
-        writer.sent(Produced(Offset(0), Offset(0)))
+        writer.on_sent(Produced(Offset(0), Offset(0)))
     assert cuts == [[64, 64, 64], [64, 64, 64], [64], [1000], [1]]
     assert writer.waiting_bytes == 0
 
