@@ -42,7 +42,7 @@ class SteadyWriters:
 
     def wait_for_acknowledged(self, count: int = 10) -> None:
         """Wait until `count` more records are acknowledged."""
-        self._run(self._load.more(count, PATIENCE_S))
+        self._run(self._load.wait_for_more(count, PATIENCE_S))
 
     async def _begin(self) -> None:
         load = SteadyLoad(self._addresses, self._places, interval_s=INTERVAL_S, deadline_s=DEADLINE_S)
