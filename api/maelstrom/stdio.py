@@ -94,7 +94,7 @@ class Input:
         return False
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Stop reading the descriptor."""
         if not self._is_file:
             self._loop.remove_reader(self._descriptor)
 

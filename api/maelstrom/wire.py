@@ -79,7 +79,7 @@ class MaelstromTransport(Transport):
         self._flush_due: asyncio.Handle | None = None
 
     def open(self) -> None:
-        """Accept requests from now on."""
+        """Accept requests of other nodes from now on."""
         for node in self._names:
             posts = _AnswerSender(self, node)
             self._servers[node] = RequestServer(self._endpoint, node, posts, partial(self.serve, node))

@@ -80,7 +80,7 @@ def _properties(directory: Path, node: int, ports: dict[int, tuple[int, int]], *
 
 @contextmanager
 def start_raftlog(directory: Path, *, python: str) -> Iterator[RunningSystem]:
-    """Start three brokers with their defaults."""
+    """Start three raftlog brokers with their defaults."""
     with raftlog_cluster(directory, python) as cluster:
 
         def start(node: int) -> None:

@@ -40,7 +40,7 @@ def _run(plan: LoadPlan, bootstrap: list[str]) -> Values:
 
 @contextmanager
 def start_raftlog_http(directory: Path, *, python: str) -> Iterator[RunningSystem]:
-    """Start three brokers with their defaults."""
+    """Start three raftlog brokers with their defaults, loaded over HTTP."""
     with raftlog_cluster(directory, python) as cluster:
         measures = {
             "closed": lambda: run_in_child(run_closed, bootstrap=cluster.addresses),

@@ -96,7 +96,7 @@ def archive_in_waves(
 
 
 class ArchivePlan(NamedTuple):
-    """Plan of a run: `wanted` are offsets to archive; `begun` are partitions that are new in the archive."""
+    """Plan of a run: `wanted` are offsets to archive; `begun` is new coverage that precedes them."""
 
     wanted: tuple[SourceLog, ...]
     begun: dict[TopicPartition, Coverage]

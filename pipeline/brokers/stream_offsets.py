@@ -85,7 +85,7 @@ def limit_offsets(waiting: Mapping[TopicPartition, int], rows_max: int) -> Offse
     """Return the number of offsets to take of the `waiting` ones, by partition.
 
     These are all of them, or `rows_max` in proportion to the waiting ones, at least one of each; with fewer rows than
-    partitions, one of each partition with most waiting offsets."""
+    partitions, one offset of each of the partitions with most waiting offsets."""
     total, places = sum(waiting.values()), sorted(waiting, key=lambda place: (-waiting[place], place))
     if total <= rows_max:
         return dict(waiting)

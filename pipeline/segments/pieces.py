@@ -137,7 +137,7 @@ class Window:
         self._start, self._data = 0, memoryview(b"")
 
     def read(self, position: int, length: int) -> memoryview:
-        """Return the bytes at a position; fewer at the end of the file."""
+        """Return the bytes of a range; fewer at the end of the file."""
         start = position - self._start
         if not 0 <= start <= start + length <= len(self._data):
             self._data = memoryview(self._file.read(position, max(length, self._chunk_bytes)))

@@ -164,7 +164,7 @@ class SinkLane:
             self._must_scan = True
             if produced.next_offset <= self.known_to:
                 # The log was read up to here without the original: it was deleted, or the log was replaced.
-                self._require_nothing_hidden(f"at offsets below {produced.next_offset}")
+                self._report_hidden(f"at offsets below {produced.next_offset}")
                 self._begin_generation(self._generation + 1)
             return
         rows, size = self._full.popleft()
@@ -188,7 +188,7 @@ class SinkLane:
             anything = True
             self._add_stored(batch)
         if is_cut and self._may_be_hidden and not anything:
-            self._require_nothing_hidden("below the beginning of the log")
+            self._report_hidden("below the beginning of the log")
             self._is_forgotten = True
         if self._is_forgotten and self._generation == generation_before:
             self._begin_generation(generation_before + 1)
@@ -210,11 +210,11 @@ class SinkLane:
             )
         is_whole = len(batch.digests) == batch.span * DIGEST_SIZE
         if ahead or not is_whole:
-            self._require_nothing_hidden(f"at sequence {expected} or behind")
+            self._report_hidden(f"at sequence {expected} or behind")
         self._sequences[batch.generation] = expected + ahead + batch.span
         self.held.put(batch.digests)
 
-    def _require_nothing_hidden(self, where: str) -> None:
+    def _report_hidden(self, where: str) -> None:
         """Raise `WriteForgotten` unless missing records are accepted."""
         if not self._accepts_missing:
             raise WriteForgotten(

@@ -153,7 +153,7 @@ def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> l
 
 
 def check_range(compare: ArchiveRange) -> list[ComparedRange]:
-    """Compare one range, the only result; read errors are reported as well. Raises `OSError`."""
+    """Compare one range; return its result in a list of one, also for read errors. Raises `OSError`."""
     comparison = _Comparison(compare)
     try:
         comparison.run()

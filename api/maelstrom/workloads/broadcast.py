@@ -120,7 +120,7 @@ class BroadcastGossip:
             self._timer = self._loop.call_later(self._interval_s, self._run_round)
 
     def stop(self) -> None:
-        """Stop sending."""
+        """Stop sending values."""
         if self._timer is not None:
             self._timer.cancel()
 
