@@ -46,7 +46,7 @@ def test_a_replica_whose_meta_file_is_removed_is_known_by_its_roll() -> None:
         machine.disk.unlink(f"{path}/.raftlog/meta")
     machine.start()
     world.cluster.loop.run_for(2)
-    assert {path: group_of(machine.disk, path, heals=False) for path in groups} == groups
+    assert {path: group_of(machine.disk, path, repairs_meta=False) for path in groups} == groups
     world.converge()
     world.cluster.close()
 
