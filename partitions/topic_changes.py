@@ -50,7 +50,7 @@ class TopicChanges:
         wall_ms: Callable[[], int],
         free_bytes: Callable[[], Mapping[NodeId, int]] = dict,
     ) -> None:
-        """Keep the parts; `free_bytes` of the disks that were gossiped lately only decides between equal hosts."""
+        """Store the parts; `free_bytes`, the gossiped room on disks, decides only between equal hosts."""
         self._settings, self._node, self._metadata, self._topics = settings, node, metadata, topics
         self._random, self._wall_ms, self._free_bytes = random, wall_ms, free_bytes
 

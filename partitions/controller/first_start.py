@@ -130,7 +130,7 @@ class FirstStart:
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
     async def run(self, address: str) -> StartView | None:
-        """Wait until the controller's group can be begun from the record held here (None), or return a member's report.
+        """Return None once the controller's group can begin from the record here; or return the report of a member.
 
         Raises `InvalidArgument` when waiting could never succeed, and `IdentityRefused`."""
         self._address = address

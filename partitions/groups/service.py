@@ -178,7 +178,7 @@ class Groups:
     async def commit_each(
         self, group: str, offsets: Mapping[TopicPartition, OffsetCommit], *, member: MemberIdentity, deadline: Deadline
     ) -> dict[TopicPartition, RaftlogError]:
-        """Commit the offsets of partitions that exist, as `commit` does, and return the errors of the others.
+        """Commit the offsets of existing partitions, as `commit` does; return the errors of the others.
 
         Raises the errors of the group as a whole: nothing was committed, unless it is `OutcomeUnknown`."""
         await self.router.partition_for(group, deadline)

@@ -50,7 +50,7 @@ class ProduceStream:
         refresh_errors: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
         look_up: Callable[[Topic, PartitionChoice, Deadline], Awaitable[None]],
     ) -> None:
-        """Keep the parts; raise `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
+        """Store the parts. Raises `UnknownPartition`. `refresh_errors` and `look_up`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
         self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, refresh_errors

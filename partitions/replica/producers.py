@@ -257,7 +257,7 @@ class SnapshotRun:
         self._next_piece, self._roll_index = 0, -1
 
     def take(self, payload: bytes) -> tuple[Index, ProducerTable] | None:
-        """Return the roll of the run and the state there after the last piece, else None. Raises `FormatError`.
+        """Add a piece; after the last one return the run's roll and the state there, else None. Raises `FormatError`.
 
         Pieces that do not follow each other are parts of abandoned runs."""
         if len(payload) < _SNAPSHOT.size + _COUNT.size:

@@ -47,7 +47,7 @@ class Shared:
         wall_ms: Callable[[], int],
         check_ids: Callable[[str, Collection[int], Deadline], Awaitable[None]],
     ) -> None:
-        """Keep the parts; `check_ids` raises for a producer id that the controller never allocated."""
+        """Store the parts; `check_ids` raises for a producer id that the controller never allocated."""
         self.settings, self.router, self.counters, self.wall_ms = settings, router, counters, wall_ms
         self.check_ids = check_ids
         self.budget = Budget(settings.broker_pending_bytes_max, "this broker")

@@ -209,7 +209,7 @@ class PartitionRouter:
 
 
 def numbers_of(answer: Answer, count: int, *defaults: int) -> list[int]:
-    """Return the first `count` numbers of an answer and those behind them; missing ones get `defaults`.
+    """Return the first `count` numbers of an answer, and the numbers behind them or their `defaults`.
 
     Further fields are of a later release and ignored. Raises `OutcomeUnknown` for another answer."""
     value = answer.value

@@ -157,7 +157,7 @@ class Tenure:
         return found
 
     def _stuck_partitions(self, settings: BalancerSettings, now: float) -> dict[GroupName, tuple[NodeId, ...]]:
-        """Return partitions that move to brokers that went away before they were filled, with these brokers."""
+        """Return partitions that move to brokers that disappeared before they were filled, with these brokers."""
         after_s = min(STUCK_S, settings.repair_after_s or STUCK_S)
         found = {}
         for name, known in self.ways.items():

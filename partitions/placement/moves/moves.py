@@ -93,7 +93,7 @@ class Moves(BackgroundLoop):
         return [] if is_carried(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
 
     def stuck_reasons(self) -> list[str]:
-        """Return the reasons of some differing groups that cannot proceed; those that wait for their turn can."""
+        """Return the reasons of some differing groups that cannot proceed; waiting for a turn is not one."""
         found = []
         for group, wanted in self.differing_groups()[:_JUDGED_MAX]:
             why = self._wait_reason(group, wanted, may_begin=True)

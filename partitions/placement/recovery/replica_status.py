@@ -26,7 +26,7 @@ class AbsentReplica(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
-    """State of a replica. `last`: id of its last entry; `vote_floor`: the id that it votes by, if that is later."""
+    """State of a replica. `last`: id of its last entry; `vote_floor`: its voting position, if that is later."""
 
     replica: ReplicaId
     term: int
