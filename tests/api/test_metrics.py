@@ -44,7 +44,7 @@ class Scraped:
         self.looks = 0
         self._figures = Figures(sorted(replicas))
         monkeypatch.setattr(metrics, "SOURCES", ())
-        broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.group_figures))
+        broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(local_figures=self.group_figures))
         self.metrics = Metrics(broker, RequestMetrics(), partitions_max)
 
     async def read_figures(self) -> Figures:

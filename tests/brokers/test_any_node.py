@@ -248,7 +248,7 @@ async def test_the_answer_to_a_commit_has_all_earlier_commits_without_a_read_ind
         found = await commit(broker, "g", {("t", number): number})
         assert found == expected, f"the answer of node {1 + number % 3}"
         if number == 2:
-            monkeypatch.setattr(GroupCoordinator, "current", _refuse_read_index)
+            monkeypatch.setattr(GroupCoordinator, "wait_until_current", _refuse_read_index)
 
 
 async def _refuse_read_index(coordinator, deadline):

@@ -39,14 +39,14 @@ class Crashes:
         return None
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        keep: Callable[..., None] = BootstrapFile.store
+        store: Callable[..., None] = BootstrapFile.store
         begin: Callable[[Any], None] = host.ControllerHost._begin_group
 
-        def crash_around_keep(
+        def crash_around_store(
             file: BootstrapFile, record: BootstrapRecord, members: Sequence[BootstrapMember] = ()
         ) -> None:
             self.reach_step("before its record is synced", self.node_of(file))
-            keep(file, record, members)
+            store(file, record, members)
             self.reach_step("after its record is synced", self.node_of(file))
 
         def crash_around_begin(metadata: Any) -> None:
@@ -54,7 +54,7 @@ class Crashes:
             begin(metadata)
             self.reach_step("after group 0 is made", metadata._node)
 
-        monkeypatch.setattr(BootstrapFile, "keep", crash_around_keep)
+        monkeypatch.setattr(BootstrapFile, "store", crash_around_store)
         monkeypatch.setattr(host.ControllerHost, "_begin_group", crash_around_begin)
 
 
