@@ -134,6 +134,13 @@ def test_a_death_unknown_to_a_member_is_detected() -> None:
         watch.demand_known(watch.world.processes[1], 1)
 
 
+def test_a_member_that_was_killed_just_now_need_not_be_known_as_dead() -> None:
+    """The check of an earlier change comes while the kill is too recent."""
+    watch = watching()
+    watch.world.processes[1].end(watch.world.now - 3.5)
+    watch.demand_known(watch.world.processes[1], 1)
+
+
 def test_costs_above_the_bound_are_detected() -> None:
     watch = watching()
     watch.demand_cheap(3 * 3_000 * 10, 10.0)

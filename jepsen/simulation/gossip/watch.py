@@ -90,7 +90,7 @@ class Watch:
 
     def demand_known(self, process: Process, life: int) -> None:
         """Check, ten periods after a change of a process, that all members report its state."""
-        rested_s = self.world.now - process.resumed_at
+        rested_s = self.world.now - max(process.resumed_at, process.ended_at)
         if process.life != life or process.is_paused or rested_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
             return  # something else has happened to it since, and is looked at later
         for observer in self.observers():
