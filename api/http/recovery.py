@@ -6,7 +6,7 @@ from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.parameters import place_of
 from raftlog.api.http.requests import RecoveryBody
 from raftlog.api.http.server.answers import value_answer
-from raftlog.api.http.server.connections import caller_of
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.handlers import Handlers
 from raftlog.api.http.server.routing import Target

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.api.http.listener import HttpListener
-from raftlog.api.http.server.connections import caller_of
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import HttpEndpoint
 from raftlog.api.http.server.server import requests_budget
 from raftlog.cli.serve.listeners import Listeners

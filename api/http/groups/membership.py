@@ -22,7 +22,7 @@ from raftlog.api.http.requests import (
     MemberBody,
     SyncBody,
 )
-from raftlog.api.http.server.connections import caller_of
+from raftlog.api.http.server.connection import caller_of
 from raftlog.api.http.server.endpoint import LEADER, HttpEndpoint
 from raftlog.api.http.server.handlers import GroupAnswers
 from raftlog.api.http.server.routing import Target

@@ -11,15 +11,9 @@ from typing import Any, Final
 
 import orjson
 from aiohttp import web
-from aiohttp.web_protocol import _ErrInfo
 
-from raftlog.api.codes import BAD_REQUEST, INTERNAL
-from raftlog.api.http.server.answers import answer
-from raftlog.api.http.server.problems import HttpProblem, error_body
+from raftlog.api.http.server.connection import HttpConnection
 from raftlog.partitions.caller import ANONYMOUS, Caller
-
-_CAUSE_MAX = 200
-_RECEIVE: Final = web.RequestHandler.data_received
 
 
 class ConnectionEnds:
@@ -82,15 +76,15 @@ class Connections(web.Server):
         self._connections_max = connections_max
         self.refused = 0
         """Number of connections refused because of the bound."""
-        self._open: dict[_Connection, asyncio.Transport] = {}
+        self._open: dict[HttpConnection, asyncio.Transport] = {}
         self._lost_one = asyncio.Event()
 
     def __call__(self) -> web.RequestHandler:
-        return _Connection(self, loop=asyncio.get_running_loop(), **self._settings)
+        return HttpConnection(self, loop=asyncio.get_running_loop(), **self._settings)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        assert isinstance(handler, _Connection), f"{handler} was not made here"
+        assert isinstance(handler, HttpConnection), f"{handler} was not made here"
         self._open[handler] = transport
         peer = transport.get_extra_info("peername")
         handler.caller = Caller(ANONYMOUS, "", peer[0] if peer else "", self._listener)
@@ -101,7 +95,7 @@ class Connections(web.Server):
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        assert isinstance(handler, _Connection), f"{handler} was not made here"
+        assert isinstance(handler, HttpConnection), f"{handler} was not made here"
         self._open.pop(handler, None)
         self._ends.note_disconnected(handler)
         self._lost_one.set()
@@ -131,68 +125,3 @@ def _has_arrived(transport: asyncio.Transport) -> bool:
         return False
     unread = ioctl(socket.fileno(), FIONREAD, bytes(4))
     return any(unread)
-
-
-def caller_of(request: web.BaseRequest) -> Caller:
-    """Return the caller of a request, which is kept with its connection."""
-    connection = request.protocol
-    assert isinstance(connection, _Connection), f"{connection} was not made here"
-    return connection.caller
-
-
-class _Connection(web.RequestHandler):
-    """Connection of aiohttp that reports broken bodies and its end."""
-
-    __slots__ = ("caller",)
-
-    caller: Caller
-    """Set when the connection is made."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the connection waits for the head of a request."""
-        return self._waiter is not None
-
-    def data_received(self, data: bytes) -> None:
-        """Receive data as aiohttp does; invalid chunks of a body also fail the handler that waits for the body."""
-        _RECEIVE(self, data)
-        request = self._current_request
-        if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
-            body = request.content
-            if not body.is_eof() and body.exception() is None:
-                body.set_exception(web.RequestPayloadError(_parser_error(self._messages[-1][0].message)))
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Resume reading; aiohttp calls this twice for each body, also if reading is not paused."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-    def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
-        """Log an exception; an invalid body, which was answered with an error, only at debug level."""
-        if isinstance(exc_info, web.RequestPayloadError):
-            self.log_debug("The rest of a body cannot be read: %s", exc_info)
-        else:
-            super().log_exception(*args, exc_info=exc_info, **more)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = INTERNAL[0],
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer a request that is invalid or too long, and that the parser therefore refuses."""
-        if status >= INTERNAL[0]:
-            return super().handle_error(request, status, exc, message)
-        why = HttpProblem(
-            (status, BAD_REQUEST[1]), f"the request is not valid HTTP: {_parser_error(message or str(exc))}"
-        )
-        response = answer(error_body(why)[1], status=status)
-        response.force_close()
-        return response
-
-
-def _parser_error(message: str | None) -> str:
-    """Return the first line of an error of aiohttp's parser; later lines quote bytes of the request."""
-    line, _, _ = (message or "").partition("\n")
-    return ascii(line[:_CAUSE_MAX])[1:-1].rstrip(":")

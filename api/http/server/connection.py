@@ -1,0 +1,152 @@
+"""One HTTP connection: aiohttp's protocol with a loop of requests that needs fewer turns of the event loop.
+
+aiohttp runs each handler in a task of its own, which costs two more turns for each request. Here handlers run in the
+task of their connection, one after another. Made by `connections`."""
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http import StreamWriter
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import _PAYLOAD_ACCESS_ERROR, ERROR, _ErrInfo
+
+from raftlog.api.codes import BAD_REQUEST, INTERNAL
+from raftlog.api.http.server.answers import answer
+from raftlog.api.http.server.problems import HttpProblem, error_body
+from raftlog.partitions.caller import Caller
+
+_CAUSE_MAX = 200
+_RECEIVE: Final = web.RequestHandler.data_received
+
+
+class HttpConnection(web.RequestHandler):
+    """Connection of aiohttp that reports broken bodies and its end."""
+
+    __slots__ = ("caller",)
+
+    caller: Caller
+    """Set when the connection is made."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the connection waits for the head of a request."""
+        return self._waiter is not None
+
+    async def start(self) -> None:
+        """Answer the requests of the connection until one of both sides closes it; aiohttp calls this once."""
+        try:
+            while not self._force_close and await self._answer_next():
+                self._expect_next()
+        except asyncio.CancelledError:
+            self.force_close()
+            raise
+        if not self._force_close:
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()
+
+    async def _answer_next(self) -> bool:
+        """Wait for a request and answer it; return whether the connection stays open."""
+        if not self._messages:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        message, body = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        handler = self._request_handler
+        if isinstance(message, _ErrInfo):
+            handler, message = self._make_error_handler(message), ERROR
+        manager, new_request = self._manager, self._request_factory
+        if manager is None or handler is None or new_request is None:  # the connection is lost
+            return False
+        manager.requests_count += 1
+        request = new_request(message, body, self, StreamWriter(self, self._loop), self._task_handler)  # type: ignore[arg-type]  # this one
+        try:
+            response, is_lost = await self._handle_request(request, None, handler)
+            if is_lost:
+                return False
+            self._keepalive = bool(response.keep_alive)
+            if not body.is_eof():
+                await self._drop_rest(body)
+            body.set_exception(_PAYLOAD_ACCESS_ERROR)
+        except ConnectionError:
+            return False
+        except Exception as error:  # noqa: BLE001 - an error of one request ends its connection only
+            self.log_exception("A request failed", exc_info=error)
+            self.force_close()
+        finally:
+            request._task = None  # type: ignore[assignment]  # a circle of references
+        return self._keepalive and not self._close and not self._force_close
+
+    def _expect_next(self) -> None:
+        """Close the connection when no request comes within the idle time."""
+        close_time = self._loop.time() + self._keepalive_timeout
+        self._next_keepalive_close_time = close_time
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(close_time, self._process_keepalive)
+
+    async def _drop_rest(self, body: StreamReader) -> None:
+        """Read the rest of a body that its handler left, for a bounded time, so that the client gets the answer."""
+        try:
+            async with asyncio.timeout(self._lingering_time):
+                while not body.is_eof() and not self._force_close:
+                    await body.readany()
+        except TimeoutError:
+            self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Receive data as aiohttp does; invalid chunks of a body also fail the handler that waits for the body."""
+        _RECEIVE(self, data)
+        request = self._current_request
+        if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            body = request.content
+            if not body.is_eof() and body.exception() is None:
+                body.set_exception(web.RequestPayloadError(_parser_error(self._messages[-1][0].message)))
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Resume reading; aiohttp calls this twice for each body, also if reading is not paused."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+    def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
+        """Log an exception; an invalid body, which was answered with an error, only at debug level."""
+        if isinstance(exc_info, web.RequestPayloadError):
+            self.log_debug("The rest of a body cannot be read: %s", exc_info)
+        else:
+            super().log_exception(*args, exc_info=exc_info, **more)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = INTERNAL[0],
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer a request that is invalid or too long, and that the parser therefore refuses."""
+        if status >= INTERNAL[0]:
+            return super().handle_error(request, status, exc, message)
+        why = HttpProblem(
+            (status, BAD_REQUEST[1]), f"the request is not valid HTTP: {_parser_error(message or str(exc))}"
+        )
+        response = answer(error_body(why)[1], status=status)
+        response.force_close()
+        return response
+
+
+def caller_of(request: web.BaseRequest) -> Caller:
+    """Return the caller of a request, which is kept with its connection."""
+    connection = request.protocol
+    assert isinstance(connection, HttpConnection), f"{connection} was not made here"
+    return connection.caller
+
+
+def _parser_error(message: str | None) -> str:
+    """Return the first line of an error of aiohttp's parser; later lines quote bytes of the request."""
+    line, _, _ = (message or "").partition("\n")
+    return ascii(line[:_CAUSE_MAX])[1:-1].rstrip(":")
