@@ -21,8 +21,8 @@ class _KeyedWork(Work):
         super().__init__(plan, place)
         self._keys = cycle(range(keys))
 
-    def _records(self) -> tuple[str, bytes]:
-        media_type, body = super()._records()
+    def _make_records(self) -> tuple[str, bytes]:
+        media_type, body = super()._make_records()
         return media_type, body.replace(b'{"value"', b'{"key":"offered %d","value"' % next(self._keys), 1)
 
 

@@ -9,7 +9,7 @@ from raftlog.partitions.controller.settings import MetadataSettings
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
 from raftlog.partitions.groups.settings import GroupSettings
 from raftlog.partitions.node.settings import NodeSettings, node_driver_config
-from raftlog.records.partitioner import hash_by_name
+from raftlog.records.partitioner import find_hash
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
 from raftlog.runtime.rpc.config import RpcConfig
@@ -125,7 +125,7 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
         object.__setattr__(self, "host_label", self.host_label or f"node-{self.node_id}")
-        hash_by_name(self.partitioner)
+        find_hash(self.partitioner)
         check_rack(self.rack)
         if self.sync_method not in SYNC_METHODS:
             raise InvalidArgument(f"sync_method={self.sync_method!r} is not one of {', '.join(SYNC_METHODS)}")

@@ -31,7 +31,7 @@ class ClusterSecret(NamedTuple):
     keys: tuple[bytes, ...]
 
     def derive(self, purpose: bytes) -> tuple[bytes, ...]:
-        """Return the keys for one purpose, in the file's order; those of other purposes do not follow from them."""
+        """Derive the keys for one purpose, in the file's order; keys of other purposes cannot be computed from them."""
         return tuple(hmac.digest(key, purpose, hashlib.sha256) for key in self.keys)
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ def read_secret(path: str) -> SecretFile:
     if len(text) > _FILE_BYTES_MAX:
         raise InvalidArgument(f"{path} is not a cluster secret: it has more than {_FILE_BYTES_MAX} bytes")
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1)]
-    keys = [_key_of(line, f"{path}, line {number}") for number, line in lines if line and not line.startswith(b"#")]
+    keys = [_parse_key(line, f"{path}, line {number}") for number, line in lines if line and not line.startswith(b"#")]
     if not 1 <= len(keys) <= KEYS_MAX:
         raise InvalidArgument(f"{path} holds {len(keys)} keys: there must be 1 to {KEYS_MAX}, the first one signs")
     warning = ""
@@ -96,8 +96,8 @@ def ensure_secret(path: str) -> str:
     return path
 
 
-def _key_of(line: bytes, where: str) -> bytes:
-    key = _decoded(line)
+def _parse_key(line: bytes, where: str) -> bytes:
+    key = _decode_key(line)
     if key is None:
         raise InvalidArgument(f"{where}: neither hex nor base64; {_CREATE}")
     if len(key) < KEY_BYTES_MIN:
@@ -105,7 +105,7 @@ def _key_of(line: bytes, where: str) -> bytes:
     return key
 
 
-def _decoded(line: bytes) -> bytes | None:
+def _decode_key(line: bytes) -> bytes | None:
     """Decode a key. Text that is valid as hex and as base64 is read as hex, the form that `create_secret` writes."""
     try:
         return bytes.fromhex(line.decode("ascii"))

@@ -5,7 +5,7 @@ from typing import Self
 
 
 class ClosedAtExit(ABC):
-    """Base of objects that a `with` block closes, however it ends."""
+    """Base of objects that a `with` block closes at its end, also after an exception."""
 
     __slots__ = ()
 
@@ -17,11 +17,11 @@ class ClosedAtExit(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; a second call does nothing."""
+        """Release all resources; a second call does nothing."""
 
 
 class AsyncClosedAtExit(ABC):
-    """Base of objects that an `async with` block closes, however it ends."""
+    """Base of objects that an `async with` block closes at its end, also after an exception."""
 
     __slots__ = ()
 
@@ -33,4 +33,4 @@ class AsyncClosedAtExit(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Give everything back; a second call does nothing."""
+        """Release all resources; a second call does nothing."""

@@ -1,7 +1,7 @@
 """Operating errors of raftlog, in one tree.
 
     RaftlogError
-    ├── RequestError            the caller's fault; repeating the same call fails again
+    ├── RequestError            the caller's error; the same call fails again
     │   ├── InvalidArgument     a value, name or setting that cannot be used
     │   │   ├── InvalidTopic    a topic name that cannot be used
     │   │   ├── MissingKey      a record without a key for a compacted topic
@@ -27,7 +27,7 @@
     │   ├── OutOfOrderSequence  a producer's sequence that jumps: an earlier batch is missing
     │   ├── ProducerFenced      a newer epoch of this producer id has written
     │   ├── FencedLeaderEpoch   a leader epoch older than the leader's
-    │   ├── UnknownProducer     a producer id that was expired or never given out, or a sequence not begun at 0
+    │   ├── UnknownProducer     a producer id that has expired or was never allocated, or a sequence not begun at 0
     │   ├── AuthenticationFailed   missing, wrong or expired credentials
     │   ├── NotAuthorized       an operation that the caller may not perform
     │   │   └── TopicNotAuthorized · GroupNotAuthorized · ClusterNotAuthorized · TransactionalIdNotAuthorized
@@ -135,7 +135,7 @@ class UndecodableBatch(InvalidBatch):
         return TopicPartition(self.topic, self.partition) if self.topic else None
 
     def at(self, place: TopicPartition) -> "UndecodableBatch":
-        """Return the same error with the partition filled in."""
+        """Return a copy of the error for this partition."""
         return type(self)(self.base_offset, self.offset, self.next_offset, self.why, *place)
 
     def __reduce__(self) -> tuple[type["UndecodableBatch"], tuple[int, int, int, str, str, int]]:
@@ -233,7 +233,7 @@ class FencedLeaderEpoch(RequestError):
 
 
 class UnknownProducer(RequestError):
-    """Unknown producer id: it was never given out or was expired, or its sequence does not begin at 0.
+    """Unknown producer id: it was never allocated or has expired, or its sequence does not begin at 0.
 
     Nothing was appended; a greater id has to take its place (`BrokerClient.new_producer(is_fresh=True)`)."""
 
@@ -311,7 +311,7 @@ class NotLeader(Unavailable):
 
 
 class UnknownLeaderEpoch(NotLeader):
-    """Leader epoch that is newer than that of this replica, which may be deposed without knowing it (KIP-320)."""
+    """Leader epoch that is newer than that of this replica, which may be a deposed leader (KIP-320)."""
 
 
 class NotEnoughReplicas(Unavailable):

@@ -157,8 +157,8 @@ EVENTS: Final[dict[str, EventKind]] = {
 class Gate(Protocol):
     """Rate limit on the lines that are written."""
 
-    def lets_through(self, name: str) -> bool:
-        """Return whether one more event of this name is written at its own level and not at debug."""
+    def allows(self, name: str) -> bool:
+        """Return whether another event of this name is written at its own level; otherwise it is written at debug."""
         ...
 
 
@@ -167,17 +167,17 @@ _gates: list[Gate] = []
 
 
 def set_gate(gate: Gate | None) -> None:
-    """Send all further events through this gate. Called by the composition root."""
+    """Pass all later events through this gate; None removes it. Called by the composition root."""
     _gates[:] = [] if gate is None else [gate]
 
 
 def event(logger: logging.Logger, name: str, /, **fields: object) -> None:
-    """Write one event. `fields` are those of `EVENTS[name]`, as far as their values are known."""
+    """Write one event. `fields` are those of `EVENTS[name]` whose values are known."""
     level, known, _ = EVENTS[name]
     assert fields.keys() <= known, f"{name} has no {sorted(fields.keys() - known)}"
     if not logger.isEnabledFor(level):
         return
-    if any(not gate.lets_through(name) for gate in _gates):
+    if any(not gate.allows(name) for gate in _gates):
         level = logging.DEBUG
     if logger.isEnabledFor(level):
         logger.log(level, name, extra=fields, stacklevel=2)

@@ -29,8 +29,8 @@ SMALL_BYTES_MAX = 16 * 1024
 _RECORD_OVERHEAD_MAX = 32
 
 
-def small_size(records: Sequence[NewRecord | bytes]) -> int:
-    """Return the most bytes that plain values take in a batch; 0 if they are too many, too large or not plain."""
+def bound_size(records: Sequence[NewRecord | bytes]) -> int:
+    """Return an upper bound on the bytes of plain values in a batch; 0 if they are too many, too large or not plain."""
     if len(records) > SMALL_RECORDS_MAX:
         return 0
     size = 0
@@ -43,12 +43,11 @@ def small_size(records: Sequence[NewRecord | bytes]) -> int:
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Thread that waits until its append is answered, or until it is made leader.
+    """Thread that waits until its append is answered, or until it becomes leader.
 
     Other threads change it under the mutex and then release `wake`; it reads its own state without the mutex, so that
-    woken threads do not queue up again. Only the waiter itself sets `is_promoted` back to false. A thread that
-    answers or
-    promotes may be interrupted directly before or after doing so; another thread then repeats it."""
+    woken threads do not queue up again. Only the waiter itself sets `is_promoted` back to false. A thread that answers
+    or promotes may be interrupted directly before or after doing so; another thread then repeats it."""
 
     batches: Sequence[bytearray] = ()
     records: Sequence[NewRecord | bytes] = ()
@@ -102,8 +101,8 @@ class ChangeGuard:
 class GroupCommit:
     """Queue of appends to one log, and its leader.
 
-    `jobs` are the syncs that the log has requested and that no thread has run yet. The log reports through `progressed`
-    and `refused`, which are called with the mutex held."""
+    `jobs` are the syncs that the log has requested and that no thread has run yet. The log reports through
+    `handle_progress` and `handle_refusal`, which are called with the mutex held."""
 
     def __init__(self, mutex: threading.Lock, jobs: list[Callable[[], None]]) -> None:
         self.log: LoneLog
@@ -123,7 +122,7 @@ class GroupCommit:
         """Waiters appended and not answered, oldest first; guarded by the mutex."""
 
     def append(self, batches: Sequence[bytearray]) -> tuple[Offset, Offset]:
-        """Append, wait as the flush policy demands, and return the first offset and the one after the last.
+        """Append, wait as the flush policy requires, and return the first offset and the one after the last.
 
         Raises the errors of `LoneLog.append`.
         """
@@ -131,7 +130,7 @@ class GroupCommit:
         return waiter.base_offset, waiter.next_offset
 
     def append_small(self, records: Sequence[NewRecord | bytes], size: int) -> tuple[Offset, Offset]:
-        """Append records of a `small_size`, which may share a batch with other threads; return as `append`."""
+        """Append records of a `bound_size`, which may share a batch with other threads; return as `append`."""
         waiter = self._run(Waiter(records=records, size=size))
         return waiter.base_offset, waiter.next_offset
 
@@ -179,7 +178,7 @@ class GroupCommit:
             leads, waiter.is_promoted = waiter.is_promoted, False
 
     def _withdraw_despite_interrupts(self, waiter: Waiter) -> None:
-        """Withdraw the waiter of an interrupted thread (Ctrl-C), however often it is interrupted again."""
+        """Withdraw the waiter of an interrupted thread (Ctrl-C), even if the thread is interrupted again."""
         while True:
             try:
                 self._withdraw(waiter)
@@ -188,7 +187,7 @@ class GroupCommit:
             return
 
     def _withdraw(self, waiter: Waiter) -> None:
-        """Withdraw a waiter: put the waiters that it took back into the queue, and pass its leadership on."""
+        """Withdraw a waiter: return the waiters that it took to the queue, and make another one the leader."""
         with self._mutex, self.change_guard:
             waiter.is_done = True  # the thread that appends or promotes it at this moment then skips it
             with self._gate:
@@ -198,7 +197,7 @@ class GroupCommit:
                 again = [each for each in waiter.taken if not each.is_done and each not in self._waiting]
                 waiter.taken, self._queue = [], again + self._queue
                 self._queued_bytes = sum(each.size for each in self._queue)
-            self._answer(*self._covered())  # it may have been interrupted before doing so; the leader continues
+            self._answer(*self._split_waiting())  # it may have been interrupted before doing so; the leader continues
             with self._gate:
                 if self._leader is waiter or self._leader is None:
                     self._promote(next(iter(self._waiting or self._queue), None))
@@ -206,11 +205,10 @@ class GroupCommit:
     # leading
 
     def _lead(self, waiter: Waiter) -> None:
-        """Append the queue and run syncs, until another thread is made leader or no work is left.
+        """Append the queue and run syncs, until another thread becomes leader or no work is left.
 
         Another thread may be made leader while this one still has appends to make; then both go on, one after the
-        other, and
-        this one makes sure that the sync is run."""
+        other, and this one makes sure that the sync is run."""
         while True:
             with self._gate:
                 if self._leader is None and self._jobs:
@@ -256,7 +254,7 @@ class GroupCommit:
             self.log.flush()
         else:
             self.log.maybe_flush()
-        self.progressed()
+        self.handle_progress()
 
     def _append_in_order(self, queue: list[Waiter]) -> bool:
         """Append everything; return whether a waiter needs a sync beyond the flush policy."""
@@ -313,23 +311,23 @@ class GroupCommit:
             self._promote(next(iter(waiting or self._queue), None))
 
     def _promote(self, waiter: Waiter | None) -> None:
-        """Wake the waiter, then make it the leader, so that no leader is left sleeping (the gate is held)."""
+        """Wake the waiter, then make it the leader, so that no leader keeps waiting (the gate is held)."""
         if waiter is not None:
             waiter.promote()
         self._leader = waiter
 
     # callbacks of the log
 
-    def progressed(self) -> None:
+    def handle_progress(self) -> None:
         """Wake the next leader, then answer the waiters that the log's progress covers."""
-        answered, waiting = self._covered()
+        answered, waiting = self._split_waiting()
         leader = self._leader
         if leader and (waiting or self._queue) and (leader.is_done or any(waiter is leader for waiter, _ in answered)):
             self._hand_over(waiting)
         self._answer(answered, waiting)
 
-    def _covered(self) -> tuple[list[tuple[Waiter, RaftlogError | None]], list[Waiter]]:
-        """Return the waiters to answer, each with its error, and those that go on waiting."""
+    def _split_waiting(self) -> tuple[list[tuple[Waiter, RaftlogError | None]], list[Waiter]]:
+        """Return the waiters to answer, each with its error, and those that continue to wait."""
         acknowledged, durable, failure = self.log.acknowledged_index, self.log.durable_index, self.log.failure
         answered: list[tuple[Waiter, RaftlogError | None]] = []
         waiting: list[Waiter] = []
@@ -350,7 +348,7 @@ class GroupCommit:
         self._waiting = waiting
         self.news.notify_all()
 
-    def refused(self, index: Index, error: RaftlogError) -> None:
+    def handle_refusal(self, index: Index, error: RaftlogError) -> None:
         """Fail the appends from `index` on: they were definitely not written."""
         for waiter in [waiter for waiter in self._waiting if waiter.index >= index]:
             waiter.finish(error)

@@ -19,7 +19,7 @@ from typing import Self
 
 from raftlog.context import ClosedAtExit
 from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError
-from raftlog.group_commit import GroupCommit, small_size
+from raftlog.group_commit import GroupCommit, bound_size
 from raftlog.records import (
     Compression,
     NewRecord,
@@ -60,8 +60,7 @@ class Log(ClosedAtExit):
     """Open log, created with `Log.open`. Leaving its `with` block flushes and closes it.
 
     Ctrl-C, or any other exception that is no `Exception`, in the middle of a change stops the log with `SyncFailed`:
-    open
-    it again."""
+    open it again."""
 
     def __init__(self, path: str, config: LogConfig, *, create: bool) -> None:
         self._mutex = threading.Lock()
@@ -74,12 +73,12 @@ class Log(ClosedAtExit):
             config,
             clock=_now_ms,
             create=create,
-            on_progress=self._commit.progressed,
-            on_refused=self._commit.refused,
+            on_progress=self._commit.handle_progress,
+            on_refused=self._commit.handle_refusal,
         )
         self._closing = threading.Event()
         self._keeper: threading.Thread | None = None
-        self._keep()
+        self._start_maintenance()
 
     @classmethod
     def open(
@@ -91,10 +90,9 @@ class Log(ClosedAtExit):
     ) -> Self:
         """Open the log in directory `path` and recover it; create it if missing and `create` is true.
 
-        `config` defaults to `LogConfig()`: every append synced, nothing deleted. Raises `FormatError` for a
-        directory that is
-        no log, `DirectoryLocked` when another process has it open, and `OSError`. A damaged log opens for reading, see
-        `damage`."""
+        `config` defaults to `LogConfig()`: every append synced, nothing deleted. Raises `FormatError` for a directory
+        that is no log, `DirectoryLocked` when another process has it open, and `OSError`. A damaged log opens for
+        reading, see `damage`."""
         return cls(abspath(fspath(path)), config or LogConfig(), create=create)
 
     # properties
@@ -115,12 +113,12 @@ class Log(ClosedAtExit):
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset that can be read."""
+        """First offset that can be read."""
         return self._log.log_start_offset
 
     @property
     def end_offset(self) -> Offset:
-        """The offset after the last record that can be read (the high watermark)."""
+        """Offset after the last record that can be read (the high watermark)."""
         return self._log.high_watermark
 
     def stats(self) -> LogStats:
@@ -148,7 +146,7 @@ class Log(ClosedAtExit):
         if isinstance(records, str | bytes | bytearray | memoryview):
             raise InvalidArgument(f"records is {type(records).__name__}; append() takes a list of records, [value]")
         given = list(records)
-        if not compression and (size := small_size(given)):
+        if not compression and (size := bound_size(given)):
             return self._commit.append_small(given, size)[0]
         return self._commit.append([build_batch(given, compression, _now_ms())])[0]
 
@@ -214,10 +212,10 @@ class Log(ClosedAtExit):
                 yield record
                 position = record.offset + 1
             position = max(position, end)  # a gap left by `log recover` has no records
-            if not self._await_beyond(position, idle_timeout_s):
+            if not self._wait_beyond(position, idle_timeout_s):
                 return
 
-    def _await_beyond(self, offset: int, timeout_s: float | None) -> bool:
+    def _wait_beyond(self, offset: int, timeout_s: float | None) -> bool:
         with self._mutex:
             self._commit.news.wait_for(
                 lambda: self._log.high_watermark > offset or self._log.failure is not None, timeout_s
@@ -245,7 +243,7 @@ class Log(ClosedAtExit):
         """Read and check all durable data: CRCs, index rows, the chain of offset and index."""
         return verify_log(self._disk, self._log.path)
 
-    def _keep(self) -> None:
+    def _start_maintenance(self) -> None:
         """Start a thread for retention and timed flushes, if the settings need one."""
         config = self._log.config
         intervals = []
@@ -255,11 +253,11 @@ class Log(ClosedAtExit):
             intervals.append(config.flush_ms / 1000)
         if intervals:
             self._keeper = threading.Thread(
-                target=self._keep_at, args=(min(intervals),), name="raftlog-keeper", daemon=True
+                target=self._run_maintenance, args=(min(intervals),), name="raftlog-keeper", daemon=True
             )
             self._keeper.start()
 
-    def _keep_at(self, interval_s: float) -> None:
+    def _run_maintenance(self, interval_s: float) -> None:
         clean_at = time.monotonic() + RETENTION_INTERVAL_S
         while not self._closing.wait(interval_s):
             try:
@@ -285,7 +283,7 @@ class Log(ClosedAtExit):
             try:
                 self._log.close()
             finally:
-                self._commit.progressed()
+                self._commit.handle_progress()
 
     def __repr__(self) -> str:
         return f"<raftlog.Log {self.path!r} offsets {self.start_offset} … {self.end_offset}>"

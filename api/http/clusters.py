@@ -16,7 +16,7 @@ from raftlog.api.http.server.routing import Handler, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.results import TopicState
-from raftlog.records.json_record import shown
+from raftlog.records.json_record import shorten_json
 from raftlog.topic_config import TopicConfig
 from raftlog.values.v3 import ClusterLinks, ClusterPartition, ObjectList, TopicSetting, TopicSummary
 
@@ -172,11 +172,13 @@ class ClusterHandlers(V3Handlers):
 def _parse_change(entry: SettingChange) -> tuple[str, str | None]:
     """Return name and new value of a setting; None for the default. Raises `HttpProblem`."""
     if entry.operation not in (None, "SET", "DELETE"):
-        raise HttpProblem(INVALID_JSON, f"operation {shown(entry.operation)} is unknown; it can be SET or DELETE")
+        raise HttpProblem(
+            INVALID_JSON, f"operation {shorten_json(entry.operation)} is unknown; it can be SET or DELETE"
+        )
     if entry.operation == "DELETE":
         if entry.name not in _SETTINGS:
             known = ", ".join(_SETTINGS)
-            raise HttpProblem(BAD_REQUEST, f"unknown setting {shown(entry.name)}; the settings are {known}")
+            raise HttpProblem(BAD_REQUEST, f"unknown setting {shorten_json(entry.name)}; the settings are {known}")
         return entry.name, None
     value = _to_text(entry)
     if value is None:

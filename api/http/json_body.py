@@ -15,8 +15,8 @@ from msgspec import inspect
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.server.problems import HttpProblem
-from raftlog.records.field_names import unknown_field
-from raftlog.records.json_record import shown
+from raftlog.records.field_names import describe_unknown_field
+from raftlog.records.json_record import shorten_json
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], place: str =
     """Raise `HttpProblem` 400 for an unknown member, with the nearest known name."""
     unknown = values.keys() - {*known}
     if unknown:
-        raise HttpProblem(BAD_REQUEST, f"{place}: {unknown_field(unknown, known)}")
+        raise HttpProblem(BAD_REQUEST, f"{place}: {describe_unknown_field(unknown, known)}")
 
 
 def _refuse_unknown_fields(field: _Field) -> None:
@@ -125,11 +125,13 @@ def _problem(message: str, field: _Field, mistyped: tuple[int, int], beyond: tup
     if isinstance(kind, inspect.StrType) and type(value) is str:
         return HttpProblem(beyond, f"{field.label} has {len(value):,} characters; it can have {kind.max_length:,}")
     if isinstance(kind, inspect.IntType) and type(value) is int:
-        return HttpProblem(beyond, f"{field.label} is {shown(value)}; it can be {kind.ge} … {kind.le}")
+        return HttpProblem(beyond, f"{field.label} is {shorten_json(value)}; it can be {kind.ge} … {kind.le}")
     if isinstance(kind, inspect.LiteralType) and type(value) is str:
-        return HttpProblem(beyond, f"{field.label} is {shown(value)}; it can be {', '.join(map(str, kind.values))}")
+        return HttpProblem(
+            beyond, f"{field.label} is {shorten_json(value)}; it can be {', '.join(map(str, kind.values))}"
+        )
     code = mistyped if field.name else INVALID_JSON
-    return HttpProblem(code, f"{field.label} is {shown(value)}; it must be {_describe_type(kind)}")
+    return HttpProblem(code, f"{field.label} is {shorten_json(value)}; it must be {_describe_type(kind)}")
 
 
 def _describe_type(kind: inspect.Type) -> str:

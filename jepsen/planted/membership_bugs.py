@@ -14,10 +14,10 @@ def two_changes_at_once() -> None:
         replica = self._replica
         wrong = change_error(change)
         if not self.has_own_term_commit or wrong:
-            return self._refused(RefusalReason.INVALID_CHANGE, wrong or "")
+            return self._refuse(RefusalReason.INVALID_CHANGE, wrong or "")
         current = replica.configuration
         plain = Configuration(current.index, current.voters, current.learners)
-        index = self._append_configuration(plain.changed(change, Index(replica.log.last_index + 1)))
+        index = self._append_configuration(plain.begin_change(change, Index(replica.log.last_index + 1)))
         return Accepted(replica.term, index, index)
 
     replace_method(Leader, "propose_configuration", propose)

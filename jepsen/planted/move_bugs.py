@@ -17,7 +17,7 @@ from raftlog.raft.messages import PreVoteRequest, TimeoutNow, VoteRequest
 from raftlog.raft.progress import FollowerProgress
 from raftlog.raft.ready import RefusalReason
 from raftlog.raft.replica import RaftReplica
-from raftlog.raft.role import Become
+from raftlog.raft.role import RoleChange
 from raftlog.raft.transfer import Transfer
 from raftlog.runtime.replica.partition_replica import PartitionReplica
 from raftlog.types import Index
@@ -101,8 +101,8 @@ def transfer_to_just_promoted() -> None:
             replica.send(TimeoutNow(replica.me, self.target, replica.term))
         return self.target is not None
 
-    def obey(self: Follower, message: TimeoutNow) -> Become:
-        return Become(Role.CANDIDATE, "the leader handed over", is_transfer=True)
+    def obey(self: Follower, message: TimeoutNow) -> RoleChange:
+        return RoleChange(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
     def believe(replica: RaftReplica, request: VoteRequest) -> bool:
         if not request.is_transfer or replica.vote not in (None, request.sender):
@@ -110,7 +110,7 @@ def transfer_to_just_promoted() -> None:
         replica.set_hard_state(replica.term, request.sender)
         return True
 
-    def may_stand(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
+    def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
         return True
 
     replace_method(Moves, "_caught_up_members", all_members)
@@ -119,14 +119,14 @@ def transfer_to_just_promoted() -> None:
     replace_method(Transfer, "maybe_ask", ask_at_once)
     replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: obey})
     replace_method(election, "maybe_vote", believe)
-    replace_method(election, "may_stand", may_stand)
+    replace_method(election, "is_eligible", is_eligible)
 
 
 def removed_disturbs() -> None:
     """Campaign at once without a leader, and accept such campaigns even from a removed member."""
     become, vote_request = RaftCore._become, RaftCore._step_vote_request
 
-    def become_at_once(self: RaftCore, wanted: Become) -> None:
+    def become_at_once(self: RaftCore, wanted: RoleChange) -> None:
         become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
 
     def accept_any_vote_request(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:

@@ -68,7 +68,7 @@ def cut_matching() -> None:
         replica.append(entries)
         return True
 
-    replace_method(Follower, "_take", take)
+    replace_method(Follower, "_append_missing", take)
 
 
 def accept_gap() -> None:

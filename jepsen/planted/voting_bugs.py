@@ -8,7 +8,7 @@ from raftlog.raft.messages import PreVoteRequest, VoteRequest, Wake, WakeRespons
 from raftlog.raft.ready import Ready, Role
 from raftlog.raft.ready_builder import ReadyBuilder
 from raftlog.raft.replica import RaftReplica
-from raftlog.raft.role import Become, RoleBehaviour
+from raftlog.raft.role import RoleBehaviour, RoleChange
 from raftlog.types import NodeId
 
 
@@ -39,7 +39,7 @@ def no_pre_vote() -> None:
     """Campaign at once in the next term when no leader is heard, without a pre-vote."""
     become = RaftCore._become
 
-    def become_at_once(self: RaftCore, wanted: Become) -> None:
+    def become_at_once(self: RaftCore, wanted: RoleChange) -> None:
         become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
 
     replace_method(RaftCore, "_become", become_at_once)
@@ -54,7 +54,7 @@ def refuse_pre_vote_quiesced() -> None:
 
     def refuse_quiesced(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
         if self.is_quiesced and isinstance(request, PreVoteRequest):
-            election.answer(self._replica, request, False)
+            election.send_answer(self._replica, request, False)
         else:
             vote_request(self, request)
 

@@ -123,7 +123,7 @@ class Operator:
     ) -> ConfigurationChange | None:
         """Return the change if it leaves enough healthy members, else None."""
         change = ConfigurationChange(voters, learners, held.index)
-        is_sound = len(voters) > 0 and self.fault_budget.allows(self.plan, held.changed(change, held.index))
+        is_sound = len(voters) > 0 and self.fault_budget.allows(self.plan, held.begin_change(change, held.index))
         return change if is_sound else None
 
     def _joins(self, replica: ReplicaId) -> bool:

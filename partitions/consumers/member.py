@@ -118,7 +118,7 @@ class InstanceMember:
             except (NotLeader, LogClosed):
                 return  # the next coordinator goes on
             except RaftlogError as error:
-                step = self._state.refused(error)
+                step = self._state.handle_error(error)
                 if step is NextStep.LOST:
                     await self._lose()
                 elif step is not NextStep.REJOIN:
@@ -138,7 +138,7 @@ class InstanceMember:
         """Report the problem to all waiting requests, and pause."""
         self.problem = problem
         self.settled.set()
-        await self._pause(backoff.next_s())
+        await self._pause(backoff.next_pause_s())
 
     async def _take_part(self) -> None:
         """Run one generation from join to its end."""
@@ -162,7 +162,7 @@ class InstanceMember:
         synced = await coordinator.sync(Sync(self._group, self.member_id, joined.generation), deadline=deadline)
         keep = joined.generation in (self._state.generation, self._state.generation + 1)
         self.identity = MemberIdentity(self.member_id, joined.generation)
-        self._state.joined(self.member_id, joined.generation)
+        self._state.note_join(self.member_id, joined.generation)
         await self._owner.on_partitions_assigned(decode_assignment(synced.assignment).partitions, keep=keep)
         self.problem = None
         self.settled.set()

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from raftlog.assignors import ASSIGNORS
 from raftlog.errors import InvalidConsumer
-from raftlog.records.field_names import unknown_field
-from raftlog.records.json_record import shown
+from raftlog.records.field_names import describe_unknown_field
+from raftlog.records.json_record import shorten_json
 
 FORMATS: Final = ("binary", "json")
 RESETS: Final = ("latest", "earliest", "none")
@@ -48,7 +48,7 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
     """Return the settings in a mapping. Raises `InvalidConsumer` that lists the valid values."""
     unknown = [name for name in given if name not in NAMES]
     if unknown:
-        raise InvalidConsumer(f"a consumer instance: {unknown_field(unknown, ('name', *NAMES), 'setting')}")
+        raise InvalidConsumer(f"a consumer instance: {describe_unknown_field(unknown, ('name', *NAMES), 'setting')}")
     said = {name: value for name, value in given.items() if value is not None}
     read = {attribute: read(name, said[name]) for name, (attribute, read) in _SETTINGS.items() if name in said}
     return InstanceSettings(**read)
@@ -76,7 +76,7 @@ def _choice_reader(*possible: str) -> Callable[[str, Any], str]:
 
     def read(name: str, value: Any) -> str:
         if value not in possible:
-            raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be {', '.join(possible)}")
+            raise InvalidConsumer(f"{name} cannot be {shorten_json(value)}; it can be {', '.join(possible)}")
         return str(value)
 
     return read
@@ -85,7 +85,7 @@ def _choice_reader(*possible: str) -> Callable[[str, Any], str]:
 def _read_boolean(name: str, value: Any) -> bool:
     found = _BOOLEANS.get(value.lower()) if type(value) is str else value
     if type(found) is not bool:
-        raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be true or false")
+        raise InvalidConsumer(f"{name} cannot be {shorten_json(value)}; it can be true or false")
     return found
 
 
@@ -95,7 +95,7 @@ def _number_reader(high: int) -> Callable[[str, Any], int]:
     def read(name: str, value: Any) -> int:
         number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
         if type(number) is not int or not 0 <= number <= high:
-            raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be a whole number in 0 … {high}")
+            raise InvalidConsumer(f"{name} cannot be {shorten_json(value)}; it can be a whole number in 0 … {high}")
         return number
 
     return read

@@ -12,7 +12,7 @@ from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
 from raftlog.partitions.controller import machine as control
 from raftlog.partitions.controller.machine import ControllerState, GroupName
 from raftlog.partitions.routing.partition import Partition, Shared
-from raftlog.records.partitioner import Partitioner, hash_by_name
+from raftlog.records.partitioner import Partitioner, find_hash
 from raftlog.topic_config import DELETE, TopicConfig
 
 
@@ -57,7 +57,7 @@ class Topics:
         self._shared = shared
         self._by_id: dict[UUID, Topic] = {}
         self._by_name: dict[str, Topic] = {}
-        self._hash_key = hash_by_name(shared.settings.partitioner)
+        self._hash_key = find_hash(shared.settings.partitioner)
         self._moved = b""
         """Digest of the assignments that differ from those at creation."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from raftlog.client import BrokerClient
-from raftlog.client.decode import checked_batches
+from raftlog.client.decode import read_batches
 from raftlog.client.outage import Outage
 from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownPartition, UnknownTopic
 from raftlog.pipeline.brokers.connection import PAUSE_S_MAX, BrokerConnection, refresh_addresses
@@ -113,7 +113,7 @@ class _Fetcher:
             return await self._handle_out_of_range(client, error)
         if fetched.topic_id not in (None, split.topic_id):
             return self._report_replaced()
-        batches = list(checked_batches(fetched.body))
+        batches = list(read_batches(fetched.body))
         if batches and batches[-1][0].next_offset > self.offset:
             return Chunk(batches, batches[-1][0].next_offset, len(fetched.body))
         if fetched.high_watermark >= split.end:  # only gaps

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from raftlog.client import BrokerClient
-from raftlog.client.decode import checked_batches
+from raftlog.client.decode import read_batches
 from raftlog.client.outage import Outage
 from raftlog.errors import OffsetOutOfRange
 from raftlog.pipeline.sink.identity import WriteIdentity
@@ -53,7 +53,7 @@ async def _batches(
                 return  # after the end: a new leader may have an older high watermark
             at = error.first
             continue
-        for header, batch in checked_batches(fetched.body):
+        for header, batch in read_batches(fetched.body):
             yield header, batch
             at = Offset(header.next_offset)
         if not fetched.body or at >= fetched.high_watermark:

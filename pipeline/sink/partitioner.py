@@ -11,7 +11,7 @@ from typing import Final
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.sink.columns import Slice
 from raftlog.pipeline.sink.rows import Rows
-from raftlog.records.partitioner import HashKey, hash_by_name
+from raftlog.records.partitioner import HashKey, find_hash
 from raftlog.types import TopicPartition
 
 _KEYS_REMEMBERED: Final = 1 << 14
@@ -35,7 +35,7 @@ class RowPartitioner:
     """Partitioner for the topics of one attempt; `partitioner` is the name of the key hash."""
 
     def __init__(self, partitioner: str) -> None:
-        self._hash: HashKey = lru_cache(_KEYS_REMEMBERED)(hash_by_name(partitioner))
+        self._hash: HashKey = lru_cache(_KEYS_REMEMBERED)(find_hash(partitioner))
 
     def group_by_partition(self, topic: str, some: Slice, count: int) -> dict[TopicPartition, Rows]:
         """Return rows by partition, in order; `count` partitions existed when the write began.

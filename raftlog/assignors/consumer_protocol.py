@@ -43,34 +43,39 @@ class MemberAssignment(NamedTuple):
 def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
     """Encode a subscription, with topics and owned partitions in ascending order, as v3 requires."""
     topics = sorted(subscription.topics)
-    parts = [_INT16.pack(version), _INT32.pack(len(topics)), *map(_text, topics), _bytes(subscription.user_data)]
+    parts = [
+        _INT16.pack(version),
+        _INT32.pack(len(topics)),
+        *map(_encode_text, topics),
+        _encode_bytes(subscription.user_data),
+    ]
     if version >= _OWNED_SINCE:
-        parts.append(_partitions(subscription.owned))
+        parts.append(_encode_partitions(subscription.owned))
     if version >= _GENERATION_SINCE:
         parts.append(_INT32.pack(subscription.generation))
     if version >= _RACK_SINCE:
-        parts.append(_INT16.pack(-1) if subscription.rack is None else _text(subscription.rack))
+        parts.append(_INT16.pack(-1) if subscription.rack is None else _encode_text(subscription.rack))
     return b"".join(parts)
 
 
 def decode_subscription(data: bytes) -> Subscription:
     """Decode a subscription; raises `InvalidArgument` for invalid bytes."""
-    read = _Reader(data, "a subscription")
-    version = read.version()
-    topics = tuple(read.text() for _ in range(read.count()))
-    user_data = read.optional_bytes()
+    reader = _Reader(data, "a subscription")
+    version = reader.read_version()
+    topics = tuple(reader.read_text() for _ in range(reader.read_count()))
+    user_data = reader.read_optional_bytes()
     return Subscription(
         topics,
         user_data,
-        read.partitions() if version >= _OWNED_SINCE else (),
-        read.int32() if version >= _GENERATION_SINCE else -1,
-        read.optional_text() if version >= _RACK_SINCE else None,
+        reader.read_partitions() if version >= _OWNED_SINCE else (),
+        reader.read_int32() if version >= _GENERATION_SINCE else -1,
+        reader.read_optional_text() if version >= _RACK_SINCE else None,
     )
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
     """Encode an assignment, with partitions grouped by topic in ascending order."""
-    return b"".join([_INT16.pack(VERSION), _partitions(partitions), _bytes(user_data)])
+    return b"".join([_INT16.pack(VERSION), _encode_partitions(partitions), _encode_bytes(user_data)])
 
 
 def decode_assignment(data: bytes) -> MemberAssignment:
@@ -79,25 +84,25 @@ def decode_assignment(data: bytes) -> MemberAssignment:
     Empty input is the empty assignment, as in Kafka."""
     if not data:
         return MemberAssignment()
-    read = _Reader(data, "an assignment")
-    read.version()
-    return MemberAssignment(read.partitions(), read.optional_bytes())
+    reader = _Reader(data, "an assignment")
+    reader.read_version()
+    return MemberAssignment(reader.read_partitions(), reader.read_optional_bytes())
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     data = text.encode()
     return _INT16.pack(len(data)) + data
 
 
-def _bytes(data: bytes | None) -> bytes:
+def _encode_bytes(data: bytes | None) -> bytes:
     return _INT32.pack(-1) if data is None else _INT32.pack(len(data)) + data
 
 
-def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
+def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     topics = [(name, [number for _, number in some]) for name, some in groupby(sorted(partitions), _BY_TOPIC)]
     parts = [_INT32.pack(len(topics))]
     for name, numbers in topics:
-        parts += [_text(name), _INT32.pack(len(numbers)), Struct(f">{len(numbers)}i").pack(*numbers)]
+        parts += [_encode_text(name), _INT32.pack(len(numbers)), Struct(f">{len(numbers)}i").pack(*numbers)]
     return b"".join(parts)
 
 
@@ -107,59 +112,59 @@ class _Reader:
     def __init__(self, data: bytes, what: str) -> None:
         self._data, self._at, self._what = data, 0, what
 
-    def version(self) -> int:
-        version = self.int16()
+    def read_version(self) -> int:
+        version = self.read_int16()
         if version < 0:
-            raise self._wrong(f"version {version}")
+            raise self._decode_error(f"version {version}")
         return version
 
-    def int16(self) -> int:
+    def read_int16(self) -> int:
         return int(_INT16.unpack(self._take(_INT16.size))[0])
 
-    def int32(self) -> int:
+    def read_int32(self) -> int:
         return int(_INT32.unpack(self._take(_INT32.size))[0])
 
-    def count(self) -> int:
+    def read_count(self) -> int:
         """Return the claimed number of items or bytes that follow, without a check against the remaining bytes."""
-        count = self.int32()
+        count = self.read_int32()
         if count < 0:
-            raise self._wrong(f"a list of {count} items")
+            raise self._decode_error(f"a list of {count} items")
         return count
 
-    def text(self) -> str:
-        text = self.optional_text()
+    def read_text(self) -> str:
+        text = self.read_optional_text()
         if text is None:
-            raise self._wrong("text is missing")
+            raise self._decode_error("text is missing")
         return text
 
-    def optional_text(self) -> str | None:
-        size = self.int16()
+    def read_optional_text(self) -> str | None:
+        size = self.read_int16()
         try:
             return None if size == -1 else self._take(size).decode()
         except UnicodeDecodeError:
-            raise self._wrong("text that is not UTF-8") from None
+            raise self._decode_error("text that is not UTF-8") from None
 
-    def optional_bytes(self) -> bytes | None:
-        size = self.int32()
+    def read_optional_bytes(self) -> bytes | None:
+        size = self.read_int32()
         return None if size == -1 else self._take(size)
 
-    def partitions(self) -> tuple[TopicPartition, ...]:
+    def read_partitions(self) -> tuple[TopicPartition, ...]:
         found: list[TopicPartition] = []
-        for _ in range(self.count()):
-            topic, count = self.text(), self.count()
+        for _ in range(self.read_count()):
+            topic, count = self.read_text(), self.read_count()
             data = self._take(count * _INT32.size)
             numbers = unpack_from(f">{count}i", data)
             if any(number < 0 for number in numbers):
-                raise self._wrong("a partition with a negative number")
+                raise self._decode_error("a partition with a negative number")
             found += [TopicPartition(topic, number) for number in numbers]
         return tuple(found)
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
         if size < 0 or end > len(self._data):
-            raise self._wrong(f"{size} bytes are expected at position {self._at} of {len(self._data)}")
+            raise self._decode_error(f"{size} bytes are expected at position {self._at} of {len(self._data)}")
         data, self._at = self._data[self._at : end], end
         return data
 
-    def _wrong(self, why: str) -> InvalidArgument:
+    def _decode_error(self, why: str) -> InvalidArgument:
         return InvalidArgument(f"{self._what} cannot be decoded: {why}")

@@ -21,7 +21,7 @@ from raftlog.errors import (
 
 
 class NextStep(Enum):
-    """Next step of a group member after an error; the module has the meanings."""
+    """Next step of a group member after an error; the module docstring explains each."""
 
     REJOIN = "rejoin"
     LOST = "lost"
@@ -39,12 +39,12 @@ class MemberProtocol:
         self.member_id = member_id
         self.generation = -1
 
-    def joined(self, member_id: str, generation: int) -> None:
+    def note_join(self, member_id: str, generation: int) -> None:
         """Record member id and generation from a successful join and sync."""
         self.member_id, self.generation = member_id, generation
 
-    def refused(self, error: RaftlogError) -> NextStep:
-        """Return the next step after an error of the coordinator; forgets an identity that is unknown there."""
+    def handle_error(self, error: RaftlogError) -> NextStep:
+        """Return the next step after an error of the coordinator; drop an identity that the coordinator lacks."""
         if isinstance(error, RebalanceInProgress):
             return NextStep.REJOIN
         if isinstance(error, UnknownMember | StaleGeneration):

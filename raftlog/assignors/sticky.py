@@ -23,24 +23,24 @@ _Owned = dict[str, dict[str, list[int]]]
 def assign_sticky(
     members: Mapping[str, Subscription], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """See `strategies.Assignor`."""
+    """Assign partitions as evenly as possible, and with as few moves as that allows."""
     subscribers = subscribers_by_topic(members, partitions)
-    owners = _claims(members, partitions)
+    owners = _find_owners(members, partitions)
     if all(len(some) == len(members) for some in subscribers.values()):
-        _give_back(owners, members, sum(partitions[topic] for topic in subscribers))
+        _remove_excess(owners, members, sum(partitions[topic] for topic in subscribers))
     owned: _Owned = {member: defaultdict(list) for member in sorted(members)}
     for (topic, number), member in owners.items():
         owned[member][topic].append(number)
     loads = {member: sum(map(len, topics.values())) for member, topics in owned.items()}
     for topic in sorted(subscribers, key=lambda topic: len(subscribers[topic])):
         free = [number for number in range(partitions[topic]) if TopicPartition(topic, number) not in owners]
-        _fill(owned, loads, topic, free, subscribers[topic])
+        _assign_free(owned, loads, topic, free, subscribers[topic])
     _even_out(owned, loads, subscribers)
-    return {member: _listed(owned[member]) for member in members}
+    return {member: _list_partitions(owned[member]) for member in members}
 
 
-def _claims(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Return the owner of each partition that exists and is still subscribed to, in ascending order."""
+def _find_owners(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[TopicPartition, str]:
+    """Return the present owner of each partition that exists and whose owner is still subscribed to it, ascending."""
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member in sorted(members):
         subscription = members[member]
@@ -53,8 +53,8 @@ def _claims(members: Mapping[str, Subscription], partitions: Mapping[str, int]) 
     return {partition: claims[partition][1] for partition in sorted(claims)}
 
 
-def _give_back(owners: dict[TopicPartition, str], members: Mapping[str, Subscription], total: int) -> None:
-    """Remove the partitions above its share from each member; as many as possible keep one more."""
+def _remove_excess(owners: dict[TopicPartition, str], members: Mapping[str, Subscription], total: int) -> None:
+    """Remove from each member the partitions above its share; if shares are uneven, some members keep one more."""
     share, more = divmod(total, len(members) or 1)
     owned: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition, member in owners.items():
@@ -67,7 +67,7 @@ def _give_back(owners: dict[TopicPartition, str], members: Mapping[str, Subscrip
             del owners[partition]
 
 
-def _fill(owned: _Owned, loads: dict[str, int], topic: str, free: list[int], subscribers: list[str]) -> None:
+def _assign_free(owned: _Owned, loads: dict[str, int], topic: str, free: list[int], subscribers: list[str]) -> None:
     """Assign each free partition to the least loaded subscriber."""
     heap = [(loads[member], member) for member in subscribers]
     heapify(heap)
@@ -93,7 +93,7 @@ def _even_out(owned: _Owned, loads: dict[str, int], subscribers: Mapping[str, li
 def _move(owned: _Owned, loads: dict[str, int], topic: str, subscribers: list[str]) -> bool:
     """Move partitions from the most loaded owner of the topic to its least loaded subscriber until they are even.
 
-    Return whether a partition moved."""
+    Return whether any partition moved."""
     holders = [member for member in subscribers if owned[member][topic]]
     if not holders:
         return False
@@ -109,5 +109,5 @@ def _move(owned: _Owned, loads: dict[str, int], topic: str, subscribers: list[st
     return True
 
 
-def _listed(topics: Mapping[str, list[int]]) -> list[TopicPartition]:
+def _list_partitions(topics: Mapping[str, list[int]]) -> list[TopicPartition]:
     return sorted(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)

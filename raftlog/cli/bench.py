@@ -13,9 +13,9 @@ from rich.table import Table
 
 from raftlog.cli.options import (
     bootstrap_option,
-    defaults_of,
     json_option,
     option,
+    read_defaults,
     settings_options,
     usage_errors,
 )
@@ -60,7 +60,7 @@ _PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
     default=1.0,
     help="Duration of the same load before the run, which is not measured, in seconds.",
 )
-@settings_options(defaults_of(LoadPlan), _LOAD)
+@settings_options(read_defaults(LoadPlan), _LOAD)
 @option("--mix", default=MIX_DEFAULT, help="Weights of the operations: send, poll, commit and list.")
 @option(
     "--to",
@@ -102,8 +102,8 @@ def bench(context: click.Context, /, **options: Any) -> None:
         raise click.UsageError("--local starts a cluster without topics; leave out --topic")
     if options["plot"] is not None:
         check_can_plot()
-    plan = _plan(options)
-    with _brokers(local, options["bootstrap"], is_said=not options["as_json"]) as addresses:
+    plan = _make_plan(options)
+    with _brokers(local, options["bootstrap"], is_verbose=not options["as_json"]) as addresses:
         result = _run(plan, addresses, options)
     if options["plot"] is not None:
         write_plot(result, options["plot"])
@@ -112,10 +112,10 @@ def bench(context: click.Context, /, **options: Any) -> None:
     else:
         _show(result)
     if not result.succeeded:
-        raise CommandFailed(f"no operation succeeded: {_worst(result)}")
+        raise CommandFailed(f"no operation succeeded: {_most_frequent_reason(result)}")
 
 
-def _plan(options: dict[str, Any]) -> LoadPlan:
+def _make_plan(options: dict[str, Any]) -> LoadPlan:
     with usage_errors():
         return LoadPlan(
             mode=LoadMode(options["mode"]),
@@ -127,15 +127,15 @@ def _plan(options: dict[str, Any]) -> LoadPlan:
 
 
 @contextmanager
-def _brokers(local: int | None, bootstrap: Sequence[str], *, is_said: bool) -> Iterator[Sequence[str]]:
-    """Return the addresses of the brokers; a local cluster lives as long as the block."""
+def _brokers(local: int | None, bootstrap: Sequence[str], *, is_verbose: bool) -> Iterator[Sequence[str]]:
+    """Yield the addresses of the brokers; a local cluster runs until the end of the block."""
     if local is None:
         yield bootstrap
         return
-    if is_said:
+    if is_verbose:
         click.echo(f"starting {local} brokers", err=True)
     with Cluster(local, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
-        if is_said:
+        if is_verbose:
             click.echo(f"{local} brokers serve {cluster.bootstrap}", err=True)
         yield cluster.addresses
 
@@ -192,5 +192,5 @@ def _show(result: Result) -> None:
         click.echo(f"{count:,} × {reason}")
 
 
-def _worst(result: Result) -> str:
+def _most_frequent_reason(result: Result) -> str:
     return max(result.reasons, key=lambda reason: result.reasons[reason], default="nothing was offered")

@@ -1,6 +1,6 @@
 """Child processes that end with this command: the brokers of `dev`, the workers of `serve --workers`.
 
-    start → (one ready line on stdout) → runs → end | ends by itself
+    start → (one ready line on stdout) → runs → end (a signal) | exits
 
 The kernel sends SIGTERM to a child when its parent ends, however the parent ended (Linux)."""
 
@@ -24,7 +24,7 @@ _ERROR: Final = "error: "
 
 
 class Child:
-    """Child process. With `log_path` its stderr is appended to that file, otherwise it is the parent's."""
+    """Child process; its stderr is appended to `log_path`, or is the parent's without one."""
 
     def __init__(self, name: str, command: list[str], log_path: Path | None = None) -> None:
         self.name, self.command = name, command
@@ -57,18 +57,18 @@ class Child:
             if log is not None:
                 log.close()
 
-    async def ready_line(self) -> bytes:
-        """Return the child's ready line. Raises `CommandFailed` if it ends instead."""
+    async def read_ready_line(self) -> bytes:
+        """Wait for the child's ready line and return it. Raises `CommandFailed` if the child exits instead."""
         assert self._process is not None, f"{self.name} has not been started"
         assert self._process.stdout is not None, f"{self.name} has no stdout"
         line = await self._process.stdout.readline()
         if not line:
             await self._process.wait()
-            raise CommandFailed(f"{self.name} did not start: {self.exit_text()}")
+            raise CommandFailed(f"{self.name} did not start: {self.describe_exit()}")
         return line
 
     async def wait(self) -> int:
-        """Wait for the end of the child; return its exit code, negative for a signal."""
+        """Wait until the child exits; return its exit code, negative for a signal."""
         assert self._process is not None, f"{self.name} has not been started"
         return await self._process.wait()
 
@@ -87,8 +87,8 @@ class Child:
             return await self._process.wait()
         return 0 if code == -signal.SIGTERM else code
 
-    def exit_text(self) -> str:
-        """Return the signal, or the exit code and the child's error (or else the last line of its log)."""
+    def describe_exit(self) -> str:
+        """Describe the exit: the signal, or the exit code with the error or last line in the child's log."""
         code = self._process.returncode if self._process is not None else None
         assert code is not None, f"{self.name} has not ended"
         if code < 0:
@@ -116,14 +116,14 @@ class Child:
 
         `send_signal` would take the exit code of an ended child away from the loop's watcher."""
         if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and the loop has not been notified yet
+            with contextlib.suppress(ProcessLookupError):  # it has exited, and the loop has not been notified yet
                 os.kill(self._process.pid, number)
 
 
 async def run_until(
     stop: asyncio.Event, signals: Iterable[signal.Signals], work: Coroutine[Any, Any, None]
 ) -> "asyncio.Task[None]":
-    """Run `work` until it ends, a signal comes or `stop` is set; cancel it then, and return its task."""
+    """Run `work` until it ends, a signal arrives or `stop` is set; then cancel it, and return its task."""
     loop = asyncio.get_running_loop()
     for number in signals:
         loop.add_signal_handler(number, stop.set)
@@ -136,7 +136,7 @@ async def run_until(
 
 
 class _ParentDeathSignal:
-    """Function that runs in the child between fork and exec.
+    """Callable that sets the parent death signal in the child, between fork and exec.
 
     The library is loaded before, because loading may take locks."""
 
@@ -146,5 +146,5 @@ class _ParentDeathSignal:
 
     def __call__(self) -> None:
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != self._parent:  # it died in the meantime
+        if os.getppid() != self._parent:  # the parent has exited in the meantime
             os._exit(1)

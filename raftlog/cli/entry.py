@@ -29,7 +29,7 @@ VERBS = {
 }
 
 
-def _version() -> str:
+def _find_version() -> str:
     from_root = sys.modules["raftlog"].__version__
     return str(from_root)
 
@@ -39,7 +39,7 @@ def _version() -> str:
     verbs=VERBS,
     context_settings={"auto_envvar_prefix": "RAFTLOG", "help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(_version(), prog_name="raftlog")
+@click.version_option(_find_version(), prog_name="raftlog")
 def raftlog() -> None:
     """Run and use raftlog, a durable, replicated log on HTTP: one process is complete, three are a cluster.
 
@@ -53,7 +53,7 @@ def main() -> NoReturn:
     try:
         code = raftlog.main(prog_name="raftlog", standalone_mode=False) or 0
     except click.UsageError as error:
-        print_error(f"{_usage_text(error)} (see {_help_of(error)})")
+        print_error(f"{_describe_usage_error(error)} (see {_help_command(error)})")
         code = error.exit_code
     except click.ClickException as error:
         print_error(error.format_message())
@@ -70,7 +70,7 @@ def main() -> NoReturn:
         print_error(str(error))
         code = exit_code_of(error)
     except OutputClosed:
-        # That is the reader's right. Python would complain again when it closes stdout.
+        # A reader may close the pipe at any time. Python would report it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
@@ -91,12 +91,12 @@ def _open_standard_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _usage_text(error: click.UsageError) -> str:
+def _describe_usage_error(error: click.UsageError) -> str:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         return f"{error.ctx.command_path} needs a verb: {', '.join(error.ctx.command.list_commands(error.ctx))}"
     return error.format_message().removesuffix(".")
 
 
-def _help_of(error: click.UsageError) -> str:
+def _help_command(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "raftlog"
     return f"{path} --help"

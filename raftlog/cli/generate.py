@@ -1,4 +1,4 @@
-"""`raftlog generate`: files for programs that watch a cluster, made from the tables in `watching`.
+"""`raftlog generate`: files for programs that watch a cluster, made from the tables in `monitoring`.
 
 Prometheus' files are YAML, or JSON on demand, which Prometheus reads as well; Grafana imports JSON alone.
 """
@@ -41,12 +41,12 @@ def generate() -> None:
 @bootstrap_option
 def prometheus_config(job_name: str, interval: str, as_json: bool, bootstrap: list[str]) -> None:
     """Print a scrape configuration with all brokers of the cluster; print it anew when brokers are added or removed."""
-    targets = asyncio.run(_addresses(bootstrap))
+    targets = asyncio.run(_fetch_addresses(bootstrap))
     job = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
-    _say({"scrape_configs": [job]}, as_json=as_json)
+    _print_document({"scrape_configs": [job]}, as_json=as_json)
 
 
-async def _addresses(bootstrap: Sequence[str]) -> list[str]:
+async def _fetch_addresses(bootstrap: Sequence[str]) -> list[str]:
     async with BrokerClient(bootstrap) as client:
         brokers = await client.brokers()
     if not any(broker.http for broker in brokers):
@@ -61,11 +61,11 @@ async def _addresses(bootstrap: Sequence[str]) -> list[str]:
 @_as_json
 def prometheus_rules(job_name: str, as_json: bool) -> None:
     """Print a file of alerts, for `rule_files` of Prometheus."""
-    rules = [_rule(alert, job_name) for alert in ALERTS]
-    _say({"groups": [{"name": "raftlog", "rules": rules}]}, as_json=as_json)
+    rules = [_make_rule(alert, job_name) for alert in ALERTS]
+    _print_document({"groups": [{"name": "raftlog", "rules": rules}]}, as_json=as_json)
 
 
-def _rule(alert: Alert, job_name: str) -> dict[str, Any]:
+def _make_rule(alert: Alert, job_name: str) -> dict[str, Any]:
     of_job = f"job={orjson.dumps(job_name).decode()}"
     return {
         "alert": alert.name,
@@ -81,7 +81,7 @@ def _rule(alert: Alert, job_name: str) -> dict[str, Any]:
 def grafana_dashboard(title: str) -> None:
     """Print a dashboard to import into Grafana; it asks which Prometheus to use."""
     source = {"name": "source", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
-    _say(
+    _print_document(
         {
             "title": title,
             "uid": "raftlog",
@@ -89,13 +89,13 @@ def grafana_dashboard(title: str) -> None:
             "refresh": "30s",
             "time": {"from": "now-1h", "to": "now"},
             "templating": {"list": [source]},
-            "panels": [_panel(number, panel) for number, panel in enumerate(PANELS)],
+            "panels": [_make_panel(number, panel) for number, panel in enumerate(PANELS)],
         },
         as_json=True,
     )
 
 
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
+def _make_panel(number: int, panel: Panel) -> dict[str, Any]:
     source = {"type": "prometheus", "uid": "${source}"}
     row, column = divmod(number, _COLUMNS)
     return {
@@ -109,7 +109,7 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
     }
 
 
-def _say(document: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_document(document: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     else:

@@ -2,8 +2,8 @@
 
     {"key": …, "value": …, "headers": [{"name": "h", "value": "<base64>" | null}], "timestamp": ms, "partition": 0}
 
-A key or value that is a JSON string is stored as its UTF-8 text, null as none, anything else as compact JSON.
-Bytes that are not UTF-8 are printed as base64, and `"encoding": {"value": "base64"}` says so, here as well as there.
+A key or value that is a JSON string is stored as its UTF-8 text, null as no key or value, anything else as compact
+JSON. Bytes that are not UTF-8 are printed as base64, marked by `"encoding": {"value": "base64"}`; `produce` reads both.
 """
 
 import base64
@@ -27,21 +27,21 @@ class JsonRecord(NamedTuple):
 def read_json_line(line: bytes, number: int) -> JsonRecord:
     """Parse one line; raise `CommandFailed` that names the line and the problem."""
     try:
-        return _record_of(orjson.loads(line))
+        return _read_fields(orjson.loads(line))
     except ValueError as error:
         raise CommandFailed(f"line {number} is not a record: {error}") from None
 
 
-def print_json_line(topic: str | None, partition: int | None, record: Record) -> bytes:
-    """Return a record as JSON without a newline, in the form of `read_json_line`; a topic of None is left out."""
+def format_json_line(topic: str | None, partition: int | None, record: Record) -> bytes:
+    """Format a record as JSON without a newline, as `read_json_line` reads it; a topic of None is left out."""
     encoding: dict[str, str] = {}
     place: dict[str, Any] = {} if topic is None else {"topic": topic, "partition": partition}
     fields: dict[str, Any] = {
         **place,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": _as_text("key", record.key, encoding),
-        "value": _as_text("value", record.value, encoding),
+        "key": _decode_text("key", record.key, encoding),
+        "value": _decode_text("value", record.value, encoding),
     }
     if record.headers:
         fields["headers"] = [
@@ -53,7 +53,7 @@ def print_json_line(topic: str | None, partition: int | None, record: Record) ->
     return orjson.dumps(fields)
 
 
-def milliseconds(text: str) -> int:
+def parse_time_ms(text: str) -> int:
     """Parse a time: milliseconds since 1970, or ISO 8601, which is local without an offset; raises `ValueError`."""
     try:
         return int(text)
@@ -61,13 +61,13 @@ def milliseconds(text: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _record_of(fields: Any) -> JsonRecord:
+def _read_fields(fields: Any) -> JsonRecord:
     if isinstance(fields, dict) and isinstance(when := fields.get("timestamp"), str):
-        fields["timestamp"] = milliseconds(when)
+        fields["timestamp"] = parse_time_ms(when)
     return JsonRecord(read_record(fields, text_or_json), partition_of(fields))
 
 
-def _as_text(field: str, content: bytes | None, encoding: dict[str, str]) -> str | None:
+def _decode_text(field: str, content: bytes | None, encoding: dict[str, str]) -> str | None:
     if content is None:
         return None
     try:

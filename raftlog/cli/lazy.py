@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
         verb = self._verbs.get(cmd_name)
         if verb is None:
             return None
-        command = getattr(_imported(verb.module), verb.target.partition(":")[2])
+        command = getattr(_import_module(verb.module), verb.target.partition(":")[2])
         assert isinstance(command, click.Command), f"{verb.target} is not a command"
         return command
 
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, verb.help) for name, verb in self._verbs.items()])
 
 
-def _imported(module: str) -> ModuleType:
+def _import_module(module: str) -> ModuleType:
     """Import a module with the garbage collector off.
 
     Hardly any object of a module becomes garbage, and the collections during imports take a tenth of a broker's start.

@@ -1,7 +1,7 @@
 """`raftlog maelstrom`: a node of a Maelstrom test on stdin and stdout, until stdin ends, SIGTERM or Ctrl-C.
 
 Exit codes: 0 after any of these, 1 when it fails (its disk failed, its stdout is closed). The last line
-on stderr is a JSON object with what the node did; one comes every ten seconds, too, for Maelstrom kills its nodes.
+on stderr is a JSON report of the node; one is also printed every ten seconds, because Maelstrom kills its nodes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import uvloop
 from raftlog.api.maelstrom import MaelstromNode, MaelstromSettings
 from raftlog.api.maelstrom.stdio import Input, Lines, Output
 from raftlog.api.maelstrom.temporary import temporary_directory
-from raftlog.cli.options import defaults_of, option, settings_options, usage_errors
+from raftlog.cli.options import option, read_defaults, settings_options, usage_errors
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.errors import RaftlogError, StorageError
@@ -47,7 +47,7 @@ _SETTINGS: Final = {
     show_default="a temporary directory, removed at the end",
     help="Directory of the logs; each node uses a subdirectory of its name.",
 )
-@settings_options(defaults_of(MaelstromSettings), _SETTINGS)
+@settings_options(read_defaults(MaelstromSettings), _SETTINGS)
 @option(
     "--log-level",
     envvar="RAFTLOG_LOG_LEVEL",
@@ -65,15 +65,15 @@ def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
             "raftlog maelstrom refuses to run under `python -O`, which disables the assertions that protect the data"
         )
     logs.configure(log_level, "text")
-    logs.write_out()
-    with _directory(data_dir) as path:
+    logs.write_held()
+    with _open_directory(data_dir) as path:
         with usage_errors():
             checked = MaelstromSettings(data_dir=path, **settings)
         uvloop.run(_run(checked))
 
 
 @contextlib.contextmanager
-def _directory(data_dir: str | None) -> Iterator[str]:
+def _open_directory(data_dir: str | None) -> Iterator[str]:
     if data_dir is not None:
         yield os.path.abspath(data_dir)
         return
@@ -105,7 +105,7 @@ async def _run(settings: MaelstromSettings) -> None:
         await node.settle(_LAST_ANSWERS_S)
     await node.close()
     await output.flush(_FLUSH_S)
-    _say(node)
+    _print_report(node)
     if failure is not None:
         raise CommandFailed(f"the node cannot continue: {failure}")
 
@@ -117,10 +117,10 @@ async def _report_regularly(node: MaelstromNode) -> None:
         await asyncio.sleep(REPORT_S)
         if node.counts.operations.total() > reported:
             reported = node.counts.operations.total()
-            _say(node)
+            _print_report(node)
 
 
-def _say(node: MaelstromNode) -> None:
+def _print_report(node: MaelstromNode) -> None:
     with contextlib.suppress(OSError):  # a closed stderr is no error
         click.echo(json.dumps(node.report()), err=True)
         sys.stderr.flush()

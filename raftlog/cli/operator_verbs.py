@@ -1,6 +1,6 @@
 """Parts shared by operators' verbs: one client per verb, errors that name the next command, `--watch` and `--wait`.
 
-An accepted order continues by itself, so waiting may stop at any time, and then names the command that shows the
+An accepted request continues at the brokers, so a wait may stop at any time; it then names the command that shows the
 progress."""
 
 import asyncio
@@ -54,14 +54,14 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
 
 
 def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T]]) -> T:
-    """Run `work` with a client. Errors name the command that helps next."""
+    """Run `work` with a client, and return its result. Errors name the command to run next."""
 
-    async def with_client() -> T:
+    async def run_with_client() -> T:
         async with BrokerClient(bootstrap) as client:
             return await work(client)
 
     with _with_hints():
-        return asyncio.run(with_client())
+        return asyncio.run(run_with_client())
 
 
 @contextmanager
@@ -80,13 +80,13 @@ def _with_hints() -> Iterator[None]:
     try:
         yield
     except RaftlogError as error:
-        hint = _hint(error)
+        hint = _find_hint(error)
         if hint is not None:
             error.args = (f"{error}; {hint}",)
         raise
 
 
-def _hint(error: RaftlogError) -> str | None:
+def _find_hint(error: RaftlogError) -> str | None:
     if "there is nothing at" in str(error):  # no such path
         return (
             "the broker may run an older release (`raftlog cluster info`); name one of this release with `--bootstrap`"
@@ -95,17 +95,17 @@ def _hint(error: RaftlogError) -> str | None:
 
 
 class OperatorVerb(NamedTuple):
-    """Common arguments of operators' verbs: the brokers to use, and whether to print JSON."""
+    """Common arguments of operators' verbs: the addresses of brokers, and whether to print JSON."""
 
     bootstrap: Sequence[str]
     as_json: bool
 
     def ask(self, work: Callable[[BrokerClient], Awaitable[T]]) -> T:
-        """Run `work` with a client, as `operate`."""
+        """Run `work` with a client, as `operate` does."""
         return operate(self.bootstrap, work)
 
     def output(self, value: T, words: str | Callable[[T], object]) -> None:
-        """Print a value as JSON, or for people: in these words, or by this function."""
+        """Print a value as JSON, or for people: the text `words`, or the output of the function `words`."""
         if self.as_json:
             click.echo(to_json(value))
         elif isinstance(words, str):
@@ -116,25 +116,25 @@ class OperatorVerb(NamedTuple):
     def show_or_watch(
         self, watches: bool, ask: Callable[[BrokerClient], Awaitable[T]], show: Callable[[T], object]
     ) -> None:
-        """Show the result; with `watches` again whenever it has changed, until Ctrl-C."""
+        """Show the result of `ask`; with `watches` again after each change, until Ctrl-C."""
 
-        async def shown(client: BrokerClient) -> None:
+        async def show_result(client: BrokerClient) -> None:
             if watches:
                 await watch(lambda: ask(client), show)
             show(await ask(client))
 
         with until_ctrl_c(watches):
-            self.ask(shown)
+            self.ask(show_result)
 
 
 def operator_command(
     json_help: str | None = None, *, name: str | None = None, group: click.Group | None = None
 ) -> Callable[[Callable[..., object]], click.Command]:
-    """Make a command of a function that takes `verb`, with `--json`, if it has a help text, and `--bootstrap`.
+    """Return a decorator that makes a command of a function of `verb`, with `--bootstrap` and, if described, `--json`.
 
-    The command is one of `group`, if given."""
+    The command belongs to `group`, if one is given."""
 
-    def decorated(function: Callable[..., object]) -> click.Command:
+    def decorate(function: Callable[..., object]) -> click.Command:
         @functools.wraps(function)
         def call(*, bootstrap: list[str], as_json: bool = False, **options: Any) -> object:
             return function(verb=OperatorVerb(bootstrap, as_json), **options)
@@ -142,7 +142,7 @@ def operator_command(
         command = (click.command if group is None else group.command)(name)(call)
         return bootstrap_option(command if json_help is None else json_option(json_help)(command))
 
-    return decorated
+    return decorate
 
 
 node_argument = click.argument("node", metavar="NODE", type=click.IntRange(min=0))
@@ -161,7 +161,7 @@ def expected_version_option(help_text: str) -> Callable[[F], F]:
 def wait_options(what: str) -> Callable[[F], F]:
     """Return the options `--wait/--no-wait` and `--timeout`."""
 
-    def decorated(function: F) -> F:
+    def decorate(function: F) -> F:
         timeout = option(
             "--timeout",
             "timeout_s",
@@ -172,14 +172,14 @@ def wait_options(what: str) -> Callable[[F], F]:
         )
         return option("--wait/--no-wait", "waits", default=False, help=f"Return only when {what}.")(timeout(function))
 
-    return decorated
+    return decorate
 
 
 yes_option = option("--yes", "-y", "yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask on standard input, unless `--yes` is given; raise `CommandFailed` after a no.
+    """Ask on standard input, unless `--yes` is given; raise `CommandFailed` if the answer is no.
 
     Called outside of an event loop, so that Ctrl-C ends it."""
     if yes:
@@ -192,7 +192,7 @@ def confirm(question: str, yes: bool) -> None:
             raise
         raise click.UsageError("standard input gave no answer: give --yes to skip the question") from None
     finally:
-        click.echo(err=True, nl=not is_person)  # the answer was not typed, and so its line has no end
+        click.echo(err=True, nl=not is_person)  # a piped answer leaves the question without a newline
     if not confirmed:
         raise CommandFailed("nothing was changed")
 
@@ -207,9 +207,9 @@ class WaitProgress(NamedTuple):
 
 
 async def first_status(ask: Callable[[], Awaitable[T]], accepted: str, status_command: str) -> T:
-    """Return the first state after an accepted order; an error here states that the order was accepted."""
+    """Return the first state after an accepted request; an error here states that the request was accepted."""
     try:
-        return await _outage(FIRST_STATUS_SECONDS).repeat(ask)
+        return await _make_outage(FIRST_STATUS_SECONDS).repeat(ask)
     except RaftlogError as error:
         raise CommandFailed(
             f"{accepted}, but its progress is not available now ({error}); check it with `{status_command}`"
@@ -226,10 +226,10 @@ async def watch(
 ) -> T:
     """Poll, and show each changed result, until `is_over`; without `is_over` until Ctrl-C.
 
-    `steady` leaves out the parts that change all the time."""
+    `steady` removes the parts of a result that change all the time."""
     last: object = None
     while True:
-        found = await _outage(retry_s).repeat(ask)
+        found = await _make_outage(retry_s).repeat(ask)
         now = steady(found)
         if now != last:
             show(found)
@@ -240,14 +240,14 @@ async def watch(
 
 
 async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s: float, status_command: str) -> None:
-    """Wait for the end of an order, with a bar on a terminal.
+    """Wait until a requested operation ends, with a progress bar on a terminal.
 
     Raises `CommandFailed` with the progress so far and the command `status_command`, which shows more."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
     with _bar(what) as update, _notice_on_interrupt(what, status_command):
         while not (
-            found := await _answered(ask, min(RETRY_SECONDS, until - loop.time()), what, status_command)
+            found := await _ask_repeatedly(ask, min(RETRY_SECONDS, until - loop.time()), what, status_command)
         ).is_over:
             update(found)
             if loop.time() >= until:
@@ -258,11 +258,11 @@ async def wait(ask: Callable[[], Awaitable[WaitProgress]], what: str, timeout_s:
             await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - loop.time())))
 
 
-async def _answered(
+async def _ask_repeatedly(
     ask: Callable[[], Awaitable[WaitProgress]], seconds: float, what: str, status_command: str
 ) -> WaitProgress:
     try:
-        return await _outage(seconds).repeat(ask)
+        return await _make_outage(seconds).repeat(ask)
     except Unavailable as error:
         raise CommandFailed(
             f"{what}: its progress is not available ({error}); it continues, and `{status_command}` shows its progress"
@@ -271,7 +271,7 @@ async def _answered(
 
 @contextmanager
 def _notice_on_interrupt(what: str, status_command: str) -> Iterator[None]:
-    """Print on Ctrl-C that the order continues: Ctrl-C ends only the wait."""
+    """Print on Ctrl-C that the operation continues: Ctrl-C ends only the wait."""
     try:
         yield
     except asyncio.CancelledError:
@@ -279,7 +279,7 @@ def _notice_on_interrupt(what: str, status_command: str) -> Iterator[None]:
         raise
 
 
-def _outage(seconds: float) -> Outage:
+def _make_outage(seconds: float) -> Outage:
     return Outage("answer of the brokers", seconds, POLL_SECONDS, is_temporary)
 
 

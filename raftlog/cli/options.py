@@ -29,7 +29,7 @@ def settings_options(
     defaults: Mapping[str, Any], texts: Mapping[str, str], make: Callable[..., Callable[[Any], Any]] = option
 ) -> Callable[[F], F]:
     """Return an option for each setting that has a help text: `--in-flight` for `in_flight`, with its default."""
-    return all_of(
+    return combine_decorators(
         *(
             make(f"--{name.replace('_', '-')}", name, type=type(defaults[name]), default=defaults[name], help=text)
             for name, text in texts.items()
@@ -37,21 +37,21 @@ def settings_options(
     )
 
 
-def defaults_of(settings: type[Any]) -> dict[str, Any]:
+def read_defaults(settings: type[Any]) -> dict[str, Any]:
     """Return the defaults of a dataclass of settings, by name."""
     return {each.name: each.default for each in fields(settings)}
 
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Report settings that cannot be used as a wrong use of the command."""
+    """Report errors in settings as usage errors of the command."""
     try:
         yield
     except InvalidArgument as error:
         raise click.UsageError(str(error)) from None
 
 
-def all_of(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+def combine_decorators(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Combine decorators into one, the first outermost."""
     return lambda function: reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
 
@@ -122,7 +122,7 @@ def split_address(text: str, what: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def partition_place(text: str) -> tuple[str, int]:
+def parse_partition(text: str) -> tuple[str, int]:
     """Parse `topic/partition`; raises `UsageError`."""
     topic, slash, number = text.rpartition("/")
     if not slash or not topic or not number.isdecimal():

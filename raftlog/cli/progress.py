@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: of `produce`, after the first second; of orders that take time."""
+"""Progress bars on a terminal: of `produce`, after the first second, and of operations that take time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ SHOWN_AFTER_SECONDS = 1.0
 
 
 class ByteProgressBar:
-    """Bar on stderr; without a total it pulses."""
+    """Progress bar on stderr; without a total it pulses."""
 
     def __init__(self, what: str, total_bytes: int | None) -> None:
         self._what, self._total = what, total_bytes
         self._show_at = time.monotonic() + SHOWN_AFTER_SECONDS
         self._progress: Progress | None = None
 
-    def at(self, done_bytes: int) -> None:
+    def update(self, done_bytes: int) -> None:
         if self._progress is None:
             if time.monotonic() < self._show_at:
                 return

@@ -22,8 +22,8 @@ def show(table: Table) -> None:
     console.print(table)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return number and noun: `1 log`, `2 logs`."""
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun: `1 log`, `2 logs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -32,7 +32,7 @@ def or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def escaped(text: str | None) -> str:
+def escape_text(text: str | None) -> str:
     """Escape text from other parties, such as a client id, against markup and terminal control; empty is a dash."""
     if not text:
         return "-"
@@ -50,19 +50,19 @@ def red(text: str) -> str:
 
 
 def yes_no(is_so: bool) -> str:
-    """Return a state that should be `yes`, with its color."""
+    """Format a state as `yes` in green or `no` in red."""
     return green("yes") if is_so else red("no")
 
 
-def age(seconds: float) -> str:
-    """Return a duration in seconds, minutes or hours."""
+def format_duration(seconds: float) -> str:
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-def size(count: int | None) -> str:
-    """Return a number of bytes in the unit that fits."""
+def format_size(count: int | None) -> str:
+    """Format a number of bytes in the unit that fits."""
     if count is None:
         return "-"
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -71,8 +71,8 @@ def size(count: int | None) -> str:
     return f"{count} B"
 
 
-def nodes(numbers: Iterable[int]) -> str:
-    """Return node ids in their given order."""
+def format_nodes(numbers: Iterable[int]) -> str:
+    """Format node ids in their given order."""
     return ", ".join(map(str, numbers)) or "-"
 
 
@@ -84,9 +84,9 @@ def table_of(rows: Iterable[T], columns: Columns[T]) -> Table:
     return table
 
 
-def rate(bytes_per_s: float | None) -> str:
-    """Return bytes a second in the unit that fits, or a dash for none."""
-    return f"{size(int(bytes_per_s))}/s" if bytes_per_s else "-"
+def format_rate(bytes_per_s: float | None) -> str:
+    """Format bytes a second in the unit that fits; a dash for None."""
+    return f"{format_size(int(bytes_per_s))}/s" if bytes_per_s else "-"
 
 
 def show_properties(*rows: tuple[str, object]) -> None:

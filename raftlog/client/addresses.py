@@ -7,7 +7,7 @@ from raftlog.errors import InvalidArgument
 PORT_DEFAULT = 8082
 
 
-def bootstrap_addresses(bootstrap: str | Sequence[str]) -> list[str]:
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
     """Return the addresses of a sequence, or of one string with commas, as HOST:PORT. Raises `InvalidArgument`."""
     if isinstance(bootstrap, str):
         given: Sequence[object] = [part for part in bootstrap.split(",") if part.strip()]
@@ -19,11 +19,11 @@ def bootstrap_addresses(bootstrap: str | Sequence[str]) -> list[str]:
         )
     if not given:
         raise InvalidArgument("no broker address was given; an address is HOST:PORT, such as 127.0.0.1:8082")
-    return [checked_address(address) for address in given]
+    return [parse_address(address) for address in given]
 
 
-def checked_address(text: object) -> str:
-    """Return HOST:PORT, with the default port where there is none. Raises `InvalidArgument`."""
+def parse_address(text: object) -> str:
+    """Return an address as HOST:PORT, with the default port if it has none. Raises `InvalidArgument`."""
     if not isinstance(text, str):
         raise InvalidArgument(f"{text!r} is not a broker address; an address is a str, such as '127.0.0.1:8082'")
     host, colon, port = text.strip().rpartition(":")

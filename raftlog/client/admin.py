@@ -1,14 +1,14 @@
-"""Queries and orders of operators, as `raftlog.client.BrokerClient.admin`.
+"""Queries and changes by operators, as `raftlog.client.BrokerClient.admin`.
 
-Any broker answers them. Results are values with the fields of docs/HTTP.md. Orders are idempotent, and are retried on
-another broker when an answer was lost, with two exceptions: an order with an `expected_version`, which the first
-attempt may have used up, and an order that leaves a choice to the broker. These end as `OutcomeUnknown`; check the
+Any broker answers them. Results are values with the fields of docs/HTTP.md. Changes are idempotent, and are retried on
+another broker when an answer was lost, with two exceptions: a change with an `expected_version`, which the first
+attempt may have used up, and a change that leaves a choice to the broker. These end as `OutcomeUnknown`; check the
 state, and decide again."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from raftlog.client.calls import ANSWER_MS, Calls, quoted
+from raftlog.client.calls import ANSWER_MS, Calls, quote_segment
 from raftlog.values.brokers import (
     BrokerDescription,
     BrokerReference,
@@ -56,7 +56,7 @@ class AdminClient:
         return sorted(rows, key=lambda row: row.node_id)
 
     async def members(self) -> ClusterMembers:
-        """Return the brokers as gossip at the answering broker lists them."""
+        """Return the states of the brokers according to gossip at the answering broker."""
         return await self._calls.read(ClusterMembers, "/v1/cluster/members")
 
     async def broker(self, node: int) -> BrokerDescription:
@@ -74,20 +74,20 @@ class AdminClient:
 
         Raises `ChangeRefused` as `Unavailable` when too many brokers would be in maintenance."""
         method = "PUT" if is_on else "DELETE"
-        return await self._order(
+        return await self._change(
             RequestedMaintenance, method, f"/v1/brokers/{node}/maintenance", None, expected_version, timeout_ms
         )
 
     async def decommission(self, node: int, *, timeout_ms: int = ORDER_MS) -> BrokerReference:
         """Move a broker's replicas to other brokers, and then remove it for good."""
-        return await self._order(BrokerReference, "PUT", f"/v1/brokers/{node}/decommission", timeout_ms=timeout_ms)
+        return await self._change(BrokerReference, "PUT", f"/v1/brokers/{node}/decommission", timeout_ms=timeout_ms)
 
     async def recommission(self, node: int, *, timeout_ms: int = ORDER_MS) -> BrokerReference:
         """Cancel the decommissioning of a broker."""
-        return await self._order(BrokerReference, "PUT", f"/v1/brokers/{node}/recommission", timeout_ms=timeout_ms)
+        return await self._change(BrokerReference, "PUT", f"/v1/brokers/{node}/recommission", timeout_ms=timeout_ms)
 
     async def decommission_status(self, node: int) -> Decommission:
-        """Return the progress of a decommissioning."""
+        """Return the progress of a broker's decommissioning."""
         return await self._calls.read(Decommission, f"/v1/brokers/{node}/decommission")
 
     # partitions
@@ -113,7 +113,7 @@ class AdminClient:
         """Assign the replicas of a partition, the preferred leader first; raises `VersionConflict`."""
         path = f"{_partition_path(topic, partition)}/replicas"
         rows = [{"node_id": node, "core": 0} for node in nodes]
-        return await self._order(AssignmentVersion, "POST", path, rows, expected_version, timeout_ms)
+        return await self._change(AssignmentVersion, "POST", path, rows, expected_version, timeout_ms)
 
     async def transfer_leadership(
         self, topic: str, partition: int, target: int | None = None, *, timeout_ms: int = ORDER_MS
@@ -121,7 +121,7 @@ class AdminClient:
         """Transfer the leadership of a partition to `target`, or to any eligible replica."""
         path = f"{_partition_path(topic, partition)}/transfer_leadership"
         query = {} if target is None else {"target": target}
-        return await self._calls.order(
+        return await self._calls.change_as(
             CurrentLeader, "POST", path, timeout_ms=timeout_ms, query=query, repeatable=target is not None
         )
 
@@ -130,7 +130,7 @@ class AdminClient:
     ) -> AssignmentVersion:
         """Cancel a partition's move: its present voters stay."""
         path = f"{_partition_path(topic, partition)}/cancel_reconfiguration"
-        return await self._order(AssignmentVersion, "POST", path, timeout_ms=timeout_ms)
+        return await self._change(AssignmentVersion, "POST", path, timeout_ms=timeout_ms)
 
     async def cancel_reconfigurations(
         self, node: int | None = None, *, timeout_ms: int = ORDER_MS
@@ -138,7 +138,7 @@ class AdminClient:
         """Cancel all moves of partitions, or those from or to one broker."""
         cluster, broker = "/v1/cluster/cancel_reconfigurations", f"/v1/brokers/{node}/cancel_partition_moves"
         path = cluster if node is None else broker
-        return await self._calls.order(
+        return await self._calls.change_as(
             list[CancelledReassignment], "POST", path, timeout_ms=timeout_ms, repeatable=True
         )
 
@@ -154,7 +154,7 @@ class AdminClient:
 
     async def rebalance(self, *, timeout_ms: int = ORDER_MS) -> PlannedMoves:
         """Balance replicas and leaders now."""
-        return await self._order(PlannedMoves, "POST", "/v1/partitions/rebalance", timeout_ms=timeout_ms)
+        return await self._change(PlannedMoves, "POST", "/v1/partitions/rebalance", timeout_ms=timeout_ms)
 
     # cluster settings, log levels, upgrades
 
@@ -182,15 +182,15 @@ class AdminClient:
         """Set some settings, and reset others to their defaults; all or nothing."""
         fields = {"upsert": dict(upsert), "remove": list(remove)}
         query = {"dry_run": "true"} if dry_run else {}
-        return await self._order(
+        return await self._change(
             ClusterSettingsVersion, "PUT", "/v1/cluster_config", fields, expected_version, timeout_ms, query
         )
 
     async def set_log_level(self, name: str, level: str, expires_s: int) -> LogLevel:
         """Set a log level of the broker that receives the request, for `expires_s` seconds (0: until changed)."""
         query = {"level": level, "expires": expires_s}
-        path = f"/v1/config/log_level/{quoted(name)}"
-        return await self._calls.order(LogLevel, "PUT", path, timeout_ms=ANSWER_MS, query=query)
+        path = f"/v1/config/log_level/{quote_segment(name)}"
+        return await self._calls.change_as(LogLevel, "PUT", path, timeout_ms=ANSWER_MS, query=query)
 
     async def features(self) -> Features:
         """Return the cluster's feature level, and the levels that its brokers support."""
@@ -199,9 +199,9 @@ class AdminClient:
     async def finish_upgrade(self, level: int | None = None, *, timeout_ms: int = ORDER_MS) -> Features:
         """Raise the feature level to `level`, or to the highest that all brokers support."""
         fields = {} if level is None else {"feature_level": level}
-        return await self._order(Features, "PUT", "/v1/features", fields, timeout_ms=timeout_ms)
+        return await self._change(Features, "PUT", "/v1/features", fields, timeout_ms=timeout_ms)
 
-    async def _order(
+    async def _change(
         self,
         kind: type[T],
         method: str,
@@ -214,10 +214,10 @@ class AdminClient:
         asked = dict(query or {})
         if expected_version is not None:
             asked["expected_version"] = expected_version
-        return await self._calls.order(
+        return await self._calls.change_as(
             kind, method, path, fields, timeout_ms=timeout_ms, query=asked, repeatable=expected_version is None
         )
 
 
 def _partition_path(topic: str, partition: int) -> str:
-    return f"/v1/partitions/kafka/{quoted(topic)}/{partition}"
+    return f"/v1/partitions/kafka/{quote_segment(topic)}/{partition}"

@@ -13,10 +13,10 @@ from raftlog.client.answers import (
     Produced,
     ProducerIdentity,
 )
-from raftlog.client.calls import ANSWER_MS, Calls, answer_timeout_s, quoted, value_of
+from raftlog.client.calls import ANSWER_MS, Calls, answer_timeout_s, decode_value, quote_segment
 from raftlog.client.failures import failure_of
 from raftlog.client.groups import GroupClient
-from raftlog.client.topic_names import checked_name
+from raftlog.client.topic_names import check_name
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError, Unavailable
@@ -97,13 +97,13 @@ class BrokerClient(AsyncClosedAtExit):
         return list((await self._calls.read(ObjectList[TopicSummary], f"{_CLUSTER}/topics")).data)
 
     async def topic_overrides(self, name: str) -> set[str]:
-        """Return the settings that a topic overrides; raises `UnknownTopic`."""
-        found = await self._calls.read(ObjectList[TopicSetting], f"{_CLUSTER}/topics/{quoted(name)}/configs")
+        """Return the names of the settings that a topic overrides; raises `UnknownTopic`."""
+        found = await self._calls.read(ObjectList[TopicSetting], f"{_CLUSTER}/topics/{quote_segment(name)}/configs")
         return {row.name for row in found.data if not row.is_default}
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Return settings, partitions and replicas of a topic; raises `UnknownTopic`."""
-        return await self._calls.read(TopicDescription, f"/topics/{quoted(name)}")
+        return await self._calls.read(TopicDescription, f"/topics/{quote_segment(name)}")
 
     async def create_topic(
         self,
@@ -115,7 +115,7 @@ class BrokerClient(AsyncClosedAtExit):
         timeout_ms: int = ANSWER_MS,
     ) -> None:
         """Create a topic; raises `InvalidTopic`, `InvalidArgument` or `TopicExists`."""
-        fields: dict[str, Any] = {"topic_name": checked_name(name), "partitions_count": partitions}
+        fields: dict[str, Any] = {"topic_name": check_name(name), "partitions_count": partitions}
         if replication_factor is not None:
             fields["replication_factor"] = replication_factor
         if config:
@@ -127,11 +127,11 @@ class BrokerClient(AsyncClosedAtExit):
 
         Raises `UnknownTopic`, and `InvalidArgument` unless the topic has fewer."""
         fields = {"partitions_count": total}
-        await self._calls.change("PATCH", f"{_CLUSTER}/topics/{quoted(name)}", fields, timeout_ms=timeout_ms)
+        await self._calls.change("PATCH", f"{_CLUSTER}/topics/{quote_segment(name)}", fields, timeout_ms=timeout_ms)
 
     async def delete_topic(self, name: str, *, timeout_ms: int = ANSWER_MS) -> None:
         """Delete a topic and its records; raises `UnknownTopic`."""
-        await self._calls.change("DELETE", f"{_CLUSTER}/topics/{quoted(name)}", timeout_ms=timeout_ms)
+        await self._calls.change("DELETE", f"{_CLUSTER}/topics/{quote_segment(name)}", timeout_ms=timeout_ms)
 
     async def alter_topic_config(
         self, name: str, changes: Mapping[str, str | None], *, timeout_ms: int = ANSWER_MS
@@ -141,7 +141,7 @@ class BrokerClient(AsyncClosedAtExit):
             {"name": key, "operation": "DELETE"} if value is None else {"name": key, "value": value}
             for key, value in changes.items()
         ]
-        path = f"{_CLUSTER}/topics/{quoted(name)}/configs:alter"
+        path = f"{_CLUSTER}/topics/{quote_segment(name)}/configs:alter"
         await self._calls.change("POST", path, {"data": data}, timeout_ms=timeout_ms)
 
     async def recover_partition(
@@ -150,10 +150,10 @@ class BrokerClient(AsyncClosedAtExit):
         """Report the surviving replicas of a partition and the loss of a recovery; with `accept_loss` recover it.
 
         See docs/HTTP.md."""
-        return await self._calls.order(
+        return await self._calls.change_as(
             PartitionRecovery,
             "POST",
-            f"/v1/partitions/kafka/{quoted(topic)}/{partition}/recover",
+            f"/v1/partitions/kafka/{quote_segment(topic)}/{partition}/recover",
             {"accept_loss": accept_loss, "survivor": survivor},
             timeout_ms=timeout_ms,
             only_reads=not accept_loss,
@@ -196,14 +196,13 @@ class BrokerClient(AsyncClosedAtExit):
             repeatable=False,
             place=TopicPartition(topic, partition),
         )
-        return _produced(answer)
+        return _read_offsets(answer)
 
     async def new_producer(self, *, is_fresh: bool = False, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
-        """Return a new id for an idempotent producer, which puts it into the headers of its batches.
+        """Return a new producer id; an idempotent producer puts it into the headers of its batches.
 
         An unused id costs nothing. `is_fresh`: greater than every id given out before, for a producer whose id a
-        partition has
-        expired."""
+        partition has expired."""
         query = {"fresh": "true"} if is_fresh else None
         fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True, query=query)
         return ProducerIdentity(int(fields["producer_id"]), int(fields["producer_epoch"]))
@@ -247,11 +246,11 @@ class BrokerClient(AsyncClosedAtExit):
 
 
 def _partition_path(topic: str, partition: int) -> str:
-    return f"/topics/{quoted(topic)}/partitions/{partition}"
+    return f"/topics/{quote_segment(topic)}/partitions/{partition}"
 
 
-def _produced(answer: HttpAnswer) -> Produced:
-    fields = value_of(dict[str, Any], answer.body)
+def _read_offsets(answer: HttpAnswer) -> Produced:
+    fields = decode_value(dict[str, Any], answer.body)
     row = fields["offsets"][0]
     if row["error_code"] is not None:
         raise _record_failure(row)

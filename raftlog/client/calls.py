@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from raftlog.client.leaders import Place
-from raftlog.client.topic_names import checked_name
+from raftlog.client.topic_names import check_name
 from raftlog.client.transport import HttpTransport
 from raftlog.errors import InvalidArgument, Unavailable
 
@@ -25,7 +25,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class Calls:
-    """Calls over one transport, which its owner closes."""
+    """Requests with JSON bodies over one transport, which its owner closes."""
 
     def __init__(self, transport: HttpTransport) -> None:
         self.transport = transport
@@ -43,17 +43,17 @@ class Calls:
         answer = await self.transport.request(
             "GET", path, query=query, timeout_s=answer_timeout_s(timeout_ms), repeatable=True, place=place
         )
-        return value_of(kind, answer.body)
+        return decode_value(kind, answer.body)
 
     async def get(self, path: str, query: Mapping[str, object] | None = None, **options: Any) -> Any:
         """Return the answer to a GET request as parsed JSON; options are those of `read`."""
         return await self.read(_PARSED, path, query, **options)
 
     async def change(self, method: str, path: str, fields: object = None, **options: Any) -> Any:
-        """Send a change as `order` does; return the answer as parsed JSON, None without one."""
-        return await self.order(_PARSED, method, path, fields, **options)
+        """Send a change as `change_as` does; return the answer as parsed JSON, None for an empty one."""
+        return await self.change_as(_PARSED, method, path, fields, **options)
 
-    async def order(
+    async def change_as(
         self,
         kind: type[T],
         method: str,
@@ -70,13 +70,11 @@ class Calls:
     ) -> T:
         """Send a change with `fields` as its body; return the answer, decoded as `kind`. Raises `InvalidArgument`.
 
-        `wait_ms`: time that the broker may wait by request, on top of `timeout_ms`. `is_held`: the broker holds the
-        answer
-        back until other clients have acted, so the wait is not worth a warning.
+        `wait_ms`: time that the request lets the broker wait, on top of `timeout_ms`. `is_held`: the broker holds the
+        answer back until other clients have acted, so the wait is not worth a warning.
 
         `repeatable`: sending it twice has no further effect, so it is retried on another broker when an answer was
-        lost.
-        `only_reads`: it changes nothing, so the outcome of a lost attempt does not matter."""
+        lost. `only_reads`: it changes nothing, so the outcome of a lost attempt does not matter."""
         answer = await self.transport.request(
             method,
             path,
@@ -85,14 +83,14 @@ class Calls:
             repeatable=repeatable or only_reads,
             only_reads=only_reads,
             headers=_JSON if fields is not None else None,
-            body=_body(fields) if fields is not None else None,
+            body=_encode_body(fields) if fields is not None else None,
             place=place,
             wait_s=(wait_ms + (timeout_ms if is_held else 0)) / 1000,
         )
-        return value_of(kind, answer.body or _NOTHING)
+        return decode_value(kind, answer.body or _NOTHING)
 
 
-def _body(fields: object) -> bytes:
+def _encode_body(fields: object) -> bytes:
     """Encode a body; raise `InvalidArgument` for numbers above 64 bits and strings with half a surrogate pair."""
     try:
         return orjson.dumps(fields)
@@ -105,7 +103,7 @@ def answer_timeout_s(timeout_ms: int) -> float:
     return (timeout_ms + GRACE_MS) / 1000
 
 
-def value_of(kind: type[T], body: bytes) -> T:
+def decode_value(kind: type[T], body: bytes) -> T:
     """Decode the JSON body of an answer as `kind`. Raises `Unavailable`."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -115,8 +113,8 @@ def value_of(kind: type[T], body: bytes) -> T:
         raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
 
 
-def quoted(name: str, what: str = "topic") -> str:
-    """Return a name as one segment of a path; raise `InvalidArgument` for an impossible name."""
-    if checked_name(name, what) in ("", ".", ".."):
+def quote_segment(name: str, what: str = "topic") -> str:
+    """Quote a name as one segment of a path; raise `InvalidArgument` for an impossible name."""
+    if check_name(name, what) in ("", ".", ".."):
         raise InvalidArgument(f"{name!r} cannot be the name of a {what}")
     return quote(name, safe="")

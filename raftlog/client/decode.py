@@ -7,7 +7,7 @@ from raftlog.records import BatchHeader, Record, crc_matches, read_records, spli
 from raftlog.types import Buffer
 
 
-def checked_batches(body: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+def read_batches(body: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield the batches of a fetched body; raise `InvalidBatch` for one that was damaged on the way."""
     for header, batch in split_batches(body):
         if not crc_matches(batch, header):

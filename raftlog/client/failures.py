@@ -30,7 +30,7 @@ from raftlog.values.error_codes import STATUS_AND_CODE
 
 
 class NotListening(Unavailable):
-    """Connection refused at every address: no broker process runs there, so earlier requests have ended."""
+    """Refusal of connections at every address: no broker process runs, so earlier requests have ended."""
 
 
 _OF_SEVERAL: dict[int, type[RaftlogError]] = {
@@ -56,7 +56,7 @@ _BY_STATUS: Mapping[int, type[RaftlogError]] = {
 
 def error_of(status: int, body: bytes) -> RaftlogError:
     """Return the error of an answer that is not a success."""
-    fields = _fields(body)
+    fields = _parse_fields(body)
     code = fields.get("error_code")
     message = str(fields.get("message") or f"the broker answered HTTP {status} without a reason")
     outcome = fields.get("outcome", "unknown" if status == 504 else "failed")
@@ -69,10 +69,10 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
     if outcome == "unknown":
         return (kind if kind is not None and kind.outcome == "unknown" else OutcomeUnknown)(message)
     if {"beginning_offset", "end_offset"} <= fields.keys():
-        return _out_of_range(message, fields)
+        return _make_out_of_range(message, fields)
     undecodable = fields.get("undecodable")
     if isinstance(undecodable, dict):
-        return _undecodable(message, undecodable)
+        return _make_undecodable(message, undecodable)
     if fields.get("topic_exists") is True:
         return TopicExists(message)
     if kind is None or kind.outcome == "unknown":
@@ -80,7 +80,7 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
     return kind(message)
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def _parse_fields(body: bytes) -> dict[str, Any]:
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -88,7 +88,7 @@ def _fields(body: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
+def _make_out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
     error = OffsetOutOfRange(
         int(fields.get("offset", -1)), Offset(int(fields["beginning_offset"])), Offset(int(fields["end_offset"]))
     )
@@ -96,7 +96,7 @@ def _out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
     return error
 
 
-def _undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
+def _make_undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
     error = UndecodableBatch(
         int(fields["base_offset"]), int(fields["offset"]), int(fields["next_offset"]), "see the broker's message"
     )

@@ -12,7 +12,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
-from raftlog.client.calls import ANSWER_MS, Calls, quoted
+from raftlog.client.calls import ANSWER_MS, Calls, quote_segment
 from raftlog.client.group_answers import CommittedOffset, Membership
 from raftlog.client.leaders import GroupPlace
 from raftlog.types import Offset, TopicPartition
@@ -60,14 +60,12 @@ class GroupClient:
         assigned_by: Literal["leader", "broker"] = "leader",
         timeout_ms: int | None = None,
     ) -> Joined:
-        """Join a group, or rejoin it; wait until the generation begins, at most the rebalance timeout.
+        """Join a group, or rejoin it; wait until the generation begins, at most for the rebalance timeout.
 
         `protocols` maps names of assignors to the subscription in Kafka's encoding, the preferred one first. Without a
         `member_id` the coordinator assigns one. Raises `RebalanceInProgress` when other members have not joined in
-        time: join
-        again with the same arguments. A lost answer to a first join is `OutcomeUnknown`: join again; a member that
-        it may have
-        created expires with its session."""
+        time: join again with the same arguments. A lost answer to a first join is `OutcomeUnknown`: join again; a
+        member that it may have created expires with its session."""
         fields = {
             "member_id": member_id,
             "instance_id": instance_id,
@@ -75,7 +73,7 @@ class GroupClient:
             "session_timeout_ms": session_timeout_ms,
             "rebalance_timeout_ms": rebalance_timeout_ms,
             "protocol_type": protocol_type,
-            "protocols": [{"name": name, "metadata": _text(data)} for name, data in protocols.items()],
+            "protocols": [{"name": name, "metadata": _encode_base64(data)} for name, data in protocols.items()],
             "assigned_by": assigned_by,
         }
         wait_ms = min(rebalance_timeout_ms + ANSWER_MS, TIMEOUT_MS_MAX) if timeout_ms is None else timeout_ms
@@ -93,7 +91,7 @@ class GroupClient:
         """Return the member's assignment; the group leader passes those of all members, by member id.
 
         The other members wait for the leader's call."""
-        rows = [{"member_id": name, "assignment": _text(data)} for name, data in (assignments or {}).items()]
+        rows = [{"member_id": name, "assignment": _encode_base64(data)} for name, data in (assignments or {}).items()]
         fields = {**member._asdict(), "assignments": rows}
         return await self._post(Synced, group, "sync", fields, timeout_ms, repeatable=True, is_held=True)
 
@@ -101,8 +99,7 @@ class GroupClient:
         """Renew the member's session. Raises `RebalanceInProgress` when the member has to rejoin.
 
         With `wait_ms`, at most 30,000, the broker answers at once when a rebalance begins, and otherwise after that
-        time or
-        half the session."""
+        time or half the session."""
         fields = {**member._asdict(), "wait_ms": wait_ms}
         await self._post(_NOTHING, group, "heartbeat", fields, timeout_ms, repeatable=True, wait_ms=wait_ms)
 
@@ -128,16 +125,15 @@ class GroupClient:
 
         With a `member` the commit is fenced by its generation and may move offsets backwards; a lost answer is
         `OutcomeUnknown`. Without one, committed offsets only rise, so repeating it is harmless; a group that has
-        members
-        refuses it."""
-        fields: dict[str, Any] = {"offsets": [_commit_row(place, value) for place, value in offsets.items()]}
+        members refuses it."""
+        fields: dict[str, Any] = {"offsets": [_make_commit_row(place, value) for place, value in offsets.items()]}
         if member is not None:
             fields |= member._asdict()
         await self._post(_NOTHING, group, "offsets", fields, timeout_ms, repeatable=member is None)
 
     async def committed(self, group: str, *, timeout_ms: int = ANSWER_MS) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of the group, all acknowledged commits included; empty without commits."""
-        found = await self._get(GroupOffsets, group, _path(group, "offsets"), timeout_ms)
+        found = await self._get(GroupOffsets, group, _group_path(group, "offsets"), timeout_ms)
         return {
             TopicPartition(row.topic, row.partition): CommittedOffset(
                 Offset(row.offset), row.metadata, row.leader_epoch
@@ -149,7 +145,7 @@ class GroupClient:
         """Delete the committed offsets of a topic.
 
         Raises `UnknownGroup`, and `GroupNotEmpty` while a member is subscribed to the topic."""
-        path, query = _path(group, "offsets"), {"topic": topic}
+        path, query = _group_path(group, "offsets"), {"topic": topic}
         await self._change(_NOTHING, "DELETE", group, path, None, timeout_ms, repeatable=True, query=query)
 
     async def reset(
@@ -165,8 +161,7 @@ class GroupClient:
         """Move the committed offsets of an empty group. Raises `GroupNotEmpty`.
 
         `to` is `"earliest"`, `"latest"`, `{"timestamp": ms}`, `{"shift": n}` or `{"offset": n}`. Without topics and
-        partitions
-        all committed offsets are moved."""
+        partitions all committed offsets are moved."""
         fields: dict[str, Any] = {"to": to if isinstance(to, str) else dict(to), "dry_run": dry_run}
         if topics is not None:
             fields["topics"] = list(topics)
@@ -189,43 +184,43 @@ class GroupClient:
 
     async def describe(self, group: str, *, timeout_ms: int = ANSWER_MS) -> GroupDescription:
         """Return one group; raises `UnknownGroup`."""
-        return await self._get(GroupDescription, group, f"{_V3}/{quoted(group, 'group')}", timeout_ms)
+        return await self._get(GroupDescription, group, f"{_V3}/{quote_segment(group, 'group')}", timeout_ms)
 
     async def consumers(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[ConsumerDescription]:
         """Return the members of a group; raises `UnknownGroup`."""
-        path = f"{_V3}/{quoted(group, 'group')}/consumers"
+        path = f"{_V3}/{quote_segment(group, 'group')}/consumers"
         return list((await self._get(ObjectList[ConsumerDescription], group, path, timeout_ms)).data)
 
     async def lag(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[PartitionLag]:
         """Return the lag of each partition that is committed or assigned; raises `UnknownGroup`."""
-        path = f"{_V3}/{quoted(group, 'group')}/lags"
+        path = f"{_V3}/{quote_segment(group, 'group')}/lags"
         return list((await self._get(ObjectList[PartitionLag], group, path, timeout_ms)).data)
 
     async def delete(self, group: str, *, timeout_ms: int = ANSWER_MS) -> None:
         """Delete a group without members, and its committed offsets; raises `UnknownGroup` and `GroupNotEmpty`."""
-        await self._change(_NOTHING, "DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
+        await self._change(_NOTHING, "DELETE", group, f"{_V3}/{quote_segment(group, 'group')}", None, timeout_ms)
 
     async def _post(self, kind: type[T], group: str, verb: str, fields: object, timeout_ms: int, **options: Any) -> T:
-        return await self._change(kind, "POST", group, _path(group, verb), fields, timeout_ms, **options)
+        return await self._change(kind, "POST", group, _group_path(group, verb), fields, timeout_ms, **options)
 
     async def _change(
         self, kind: type[T], method: str, group: str, path: str, fields: object, timeout_ms: int, **options: Any
     ) -> T:
-        """Send a change to the group's coordinator; options are those of `Calls.order`."""
+        """Send a change to the group's coordinator; options are those of `Calls.change_as`."""
         timeout_ms = min(timeout_ms, TIMEOUT_MS_MAX)
         place = GroupPlace(group)
-        return await self._calls.order(kind, method, path, fields, timeout_ms=timeout_ms, place=place, **options)
+        return await self._calls.change_as(kind, method, path, fields, timeout_ms=timeout_ms, place=place, **options)
 
     async def _get(self, kind: type[T], group: str, path: str, timeout_ms: int) -> T:
         query = {"timeout": timeout_ms}
         return await self._calls.read(kind, path, query, place=GroupPlace(group), timeout_ms=timeout_ms)
 
 
-def _path(group: str, verb: str) -> str:
-    return f"/groups/{quoted(group, 'group')}/{verb}"
+def _group_path(group: str, verb: str) -> str:
+    return f"/groups/{quote_segment(group, 'group')}/{verb}"
 
 
-def _commit_row(place: TopicPartition, value: int | CommittedOffset) -> dict[str, object]:
+def _make_commit_row(place: TopicPartition, value: int | CommittedOffset) -> dict[str, object]:
     committed = value if isinstance(value, CommittedOffset) else CommittedOffset(Offset(value))
     row: dict[str, object] = {"topic": place.topic, "partition": place.partition, "offset": committed.offset}
     if committed.metadata:
@@ -235,5 +230,5 @@ def _commit_row(place: TopicPartition, value: int | CommittedOffset) -> dict[str
     return row
 
 
-def _text(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

@@ -31,7 +31,7 @@ class LoopThread(ClosedAtExit):
         The coroutine is cancelled when the wait is interrupted, or takes longer than `timeout_s` (`TimeoutError`).
         After `close` it raises `LogClosed`, and in a running event loop, which a wait would block, `InvalidArgument`.
         """
-        problem = self._problem()
+        problem = self._find_problem()
         if problem is not None:
             coroutine.close()
             raise problem
@@ -49,10 +49,10 @@ class LoopThread(ClosedAtExit):
     def create(self, make: Callable[[], R]) -> R:
         """Return the result of `make`, called inside the loop."""
 
-        async def made() -> R:
+        async def call_make() -> R:
             return make()
 
-        return self.call(made())
+        return self.call(call_make())
 
     @property
     def is_closed(self) -> bool:
@@ -64,7 +64,7 @@ class LoopThread(ClosedAtExit):
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
-    def _problem(self) -> Exception | None:
+    def _find_problem(self) -> Exception | None:
         if self._loop.is_closed():
             return LogClosed("the client is closed")
         try:

@@ -42,25 +42,25 @@ class Metadata:
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def known(self, name: str) -> TopicMetadata | None:
-        """Return a topic from the cache; None if it is missing or was deleted."""
+    def get_cached(self, name: str) -> TopicMetadata | None:
+        """Return the metadata of a topic from the cache; None if it is missing or was deleted."""
         return self._topics.get(name)
 
     async def topic(self, name: str) -> TopicMetadata:
-        """Return a topic from the cache, or request it now; raises `UnknownTopic` and `Unavailable`."""
+        """Return the metadata of a topic from the cache or from a broker; raises `UnknownTopic` and `Unavailable`."""
         known = self._topics.get(name)
         if known is not None:
             return known
-        await self._begin()
-        return await self._ask(name)
+        await self._start_refreshing()
+        return await self._fetch(name)
 
     def watch(self, name: str) -> None:
-        """Refresh this topic too, although it may not exist yet."""
+        """Include this topic in the refreshes, even if it does not exist yet."""
         self._watched.add(name)
 
     async def match(self, pattern: re.Pattern[str]) -> None:
         """Set the pattern of `matching` topics, and look them up now; raises `Unavailable`."""
-        await self._begin()
+        await self._start_refreshing()
         self._pattern = pattern
         await self._find_matching()
 
@@ -73,7 +73,7 @@ class Metadata:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _begin(self) -> None:
+    async def _start_refreshing(self) -> None:
         if self._task is None:
             self._task = asyncio.create_task(self._refresh_on_time())
             await self._find_brokers()
@@ -83,7 +83,7 @@ class Metadata:
             names = await self._client.topics()
             self.matching = frozenset(name for name in names if self._pattern.fullmatch(name))
 
-    async def _ask(self, name: str) -> TopicMetadata:
+    async def _fetch(self, name: str) -> TopicMetadata:
         try:
             description = await self._client.describe_topic(name)
         except UnknownTopic:
@@ -112,6 +112,6 @@ class Metadata:
                 await self._find_matching()
             for name in {*self._topics, *self._watched}:
                 with contextlib.suppress(RaftlogError):
-                    await self._ask(name)
+                    await self._fetch(name)
             self.changed()
             await asyncio.sleep(REFRESH_S_MIN)

@@ -75,7 +75,7 @@ class Outage:
             self.end()
             error.add_note(f"{self._purpose}: no success within {self._limit_s:g} s")
             raise error
-        pause_s = self._backoff.next_s()
+        pause_s = self._backoff.next_pause_s()
         await asyncio.sleep(pause_s if pause_s_max is None else max(0.0, min(pause_s, pause_s_max)))
 
     def end(self) -> None:

@@ -48,12 +48,12 @@ deserialize_bytes = serialize_bytes
 
 
 def serialize_str(text: str) -> bytes:
-    """Return UTF-8."""
+    """Return the UTF-8 bytes of a text."""
     return text.encode()
 
 
 def deserialize_str(data: bytes) -> str:
-    """Return the text of UTF-8; raises `UnicodeDecodeError`."""
+    """Return the text of UTF-8 bytes; raises `UnicodeDecodeError`."""
     return data.decode()
 
 
@@ -63,30 +63,30 @@ def serialize_json(value: Any) -> bytes:
 
 
 def deserialize_json(data: bytes) -> Any:
-    """Return the value of JSON; raises `ValueError`."""
+    """Return the value of JSON text; raises `ValueError`."""
     return orjson.loads(data)
 
 
-def serialized(serializer: Serializer[T], value: T | None, field: str) -> bytes | None:
-    """Return the bytes of a value or key. Raises `InvalidArgument`."""
+def serialize(serializer: Serializer[T], value: T | None, field: str) -> bytes | None:
+    """Serialize a value or key to bytes; raises `InvalidArgument` with the error of the serializer."""
     if value is None:
         return None
     try:
         data = serializer(value)
     except Exception as error:
         raise InvalidArgument(
-            f"the {field} {_shown(value)} cannot be serialized ({type(error).__name__}: {error})"
+            f"the {field} {_shorten(value)} cannot be serialized ({type(error).__name__}: {error})"
         ) from error
     if type(data) is not bytes:
         raise InvalidArgument(f"{field}_serializer returned {type(data).__name__}; it must return bytes")
     return data
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def shown_argument(value: object) -> str:
+def describe_argument(value: object) -> str:
     """Return type and start of an argument, for an error."""
-    return f"{type(value).__name__} {_shown(value)}"
+    return f"{type(value).__name__} {_shorten(value)}"

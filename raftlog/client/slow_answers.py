@@ -1,4 +1,4 @@
-"""Warnings about requests without an answer for a second, so that no caller waits without a reason in its log.
+"""Warnings about requests without an answer for a second, so that the log has the reason of every long wait.
 
 An address is named once, until it answers. Owned by a transport."""
 
@@ -15,7 +15,7 @@ _FAILED = 500
 
 
 class SlowAnswers:
-    """Warnings of one transport."""
+    """Warnings about the slow requests of one transport."""
 
     def __init__(self) -> None:
         self._reported: set[str] = set()
@@ -33,7 +33,7 @@ class SlowAnswers:
             timer.cancel()
 
     def note_status(self, address: str, status: int) -> None:
-        """Record an answer, after which the address may be warned about again."""
+        """Record an answer; later warnings about the address are logged again."""
         if status < _FAILED:
             self._reported.discard(address)
 

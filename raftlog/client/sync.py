@@ -41,13 +41,15 @@ class Delivery:
 
         Raises the reason why it is not stored, or may not be, and `TimeoutError` while it is pending."""
 
-        async def delivered() -> Delivered:
+        async def wait_for_delivery() -> Delivered:
             return await self._delivery
 
-        return self._delivery.result() if self.outcome != "pending" else self._thread.call(delivered(), timeout_s)
+        return (
+            self._delivery.result() if self.outcome != "pending" else self._thread.call(wait_for_delivery(), timeout_s)
+        )
 
 
-def _sends(
+def _accepting_call(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, asynchronous.Delivery]],
 ) -> Callable[Concatenate[ThreadedClient[C], P], Delivery]:
     """Wrap a coroutine function that takes a record as a call that waits only until the record is accepted."""
@@ -79,13 +81,13 @@ class Producer(ThreadedClient["asynchronous.Producer[K, V]"], Generic[K, V]):
             ),
         )
 
-    send = _sends(asynchronous.Producer.send)
+    send = _accepting_call(asynchronous.Producer.send)
     send_and_wait = waiting_call(asynchronous.Producer.send_and_wait)
     flush = waiting_call(asynchronous.Producer.flush)
     close = closing_call(asynchronous.Producer.close)
 
     def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
-        """Take many records of one partition, bytes or `NewRecord`s; return the delivery of each batch's last."""
+        """Accept many records of one partition, bytes or `NewRecord`s; return one delivery per batch, of its last."""
         deliveries = self._thread.call(self._client.send_batch(topic, partition, records))
         return [Delivery(delivery, self._thread) for delivery in deliveries]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from raftlog.errors import InvalidArgument
 
 
-def checked_name(name: object, what: str = "topic") -> str:
-    """Return the name. Raise `InvalidArgument`, with a hint, if it is no str."""
+def check_name(name: object, what: str = "topic") -> str:
+    """Return the name; raise `InvalidArgument`, with a hint, if it is no str."""
     if isinstance(name, str):
         return name
     if isinstance(name, bytes | bytearray):
@@ -18,7 +18,7 @@ def checked_name(name: object, what: str = "topic") -> str:
     raise InvalidArgument(f"{what} is {type(name).__name__} {name!r}, not a str; {hint}")
 
 
-def checked_names(topics: str | Iterable[str]) -> tuple[str, ...]:
+def check_names(topics: str | Iterable[str]) -> tuple[str, ...]:
     """Return each topic once; one str is one topic. Raises `InvalidArgument`."""
     given = (topics,) if isinstance(topics, str | bytes) else topics
-    return tuple(dict.fromkeys([checked_name(topic) for topic in given]))
+    return tuple(dict.fromkeys([check_name(topic) for topic in given]))

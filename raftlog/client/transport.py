@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from raftlog.client.addresses import bootstrap_addresses, checked_address
+from raftlog.client.addresses import parse_address, parse_bootstrap
 from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import LeaderCache, Place
 from raftlog.client.slow_answers import SlowAnswers
@@ -41,7 +41,7 @@ class HttpTransport(AsyncClosedAtExit):
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
         """Parse the addresses; raise `InvalidArgument` for an invalid one."""
-        self._addresses = bootstrap_addresses(bootstrap)
+        self._addresses = parse_bootstrap(bootstrap)
         self.leaders = LeaderCache()
         self._slow = SlowAnswers()
         self._session = aiohttp.ClientSession(
@@ -54,10 +54,10 @@ class HttpTransport(AsyncClosedAtExit):
         await self._session.close()
 
     def add(self, addresses: Iterable[str]) -> None:
-        """Add addresses to try after the given ones. Invalid ones, which no user typed, are left out."""
+        """Add addresses to try after the present ones; ignore invalid ones, since they come from brokers."""
         for address in addresses:
             with contextlib.suppress(InvalidArgument):
-                checked = checked_address(address)
+                checked = parse_address(address)
                 if checked not in self._addresses:
                     self._addresses.append(checked)
 
@@ -77,24 +77,21 @@ class HttpTransport(AsyncClosedAtExit):
     ) -> HttpAnswer:
         """Send a request and read the answer.
 
-        Raises the error that the broker reported, `Unavailable` when no broker could be reached, and
-        `OutcomeUnknown` when a
-        request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: it
-        changes nothing,
-        whatever its method. With a `place` its leader is tried first. `wait_s`: time that the broker may hold the
-        answer back;
-        a second later the wait is logged."""
+        Raises the error that the broker reported, `Unavailable` when no broker could be reached, and `OutcomeUnknown`
+        when a request that changes state was sent and not answered, and no later attempt succeeded. `only_reads`: it
+        changes nothing, whatever its method. With a `place` its leader is tried first. `wait_s`: time that the broker
+        may hold the answer back; a second later the wait is logged."""
         target = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         lost: str | None = None
-        for address in self._order(place):
+        for address in self._list_addresses(place):
             if self._session.closed:
                 raise LogClosed("the client is closed")
             try:
                 with self._slow.watch(address, f"{method} {path}", timeout_s, wait_s):
                     answer = await self._send(address, method, target, timeout_s, headers, body)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
-                reason = f"{address}: {_reason(error, timeout_s)}"
+                reason = f"{address}: {_describe_reason(error, timeout_s)}"
                 self._forget(place, address)
                 if method != "GET" and not only_reads and not _was_not_sent(error):
                     lost = f"{method} {path} was sent and not answered ({reason})"
@@ -134,14 +131,14 @@ class HttpTransport(AsyncClosedAtExit):
         ):
             return HttpAnswer(response.status, response.headers, await response.read())
 
-    def _order(self, place: Place | None) -> list[str]:
+    def _list_addresses(self, place: Place | None) -> list[str]:
         leader = self.leaders.address_of(place) if place is not None else None
         if leader is None:
             return list(self._addresses)
         return [leader, *(address for address in self._addresses if address != leader)]
 
     def _prefer(self, address: str) -> None:
-        """Move a given address to the front. Learned ones are not moved: their broker may have been removed."""
+        """Move a configured address to the front. Learned ones stay: their broker may have been removed."""
         if self._addresses[0] != address and address in self._addresses:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
@@ -152,7 +149,7 @@ class HttpTransport(AsyncClosedAtExit):
         named = answer.headers.get(LEADER_HEADER)
         if named is not None:
             with contextlib.suppress(InvalidArgument):  # ignore an invalid hint
-                self.leaders.learn(place, checked_address(named))
+                self.leaders.learn(place, parse_address(named))
         elif answer.status >= 500:
             self.leaders.forget(place, address)
 
@@ -197,7 +194,7 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
 
 
-def _reason(error: BaseException, timeout_s: float) -> str:
+def _describe_reason(error: BaseException, timeout_s: float) -> str:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {CONNECT_SECONDS_MAX:g} s"
     if isinstance(error, TimeoutError):

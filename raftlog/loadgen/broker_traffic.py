@@ -19,7 +19,7 @@ _ANSWER_S_MAX: Final = 5.0
 
 
 class BrokerTraffic(NamedTuple):
-    """Totals over all brokers."""
+    """Totals of the counters of all brokers."""
 
     by_kind: Mapping[str, int]
     """Number of logical messages by kind."""

@@ -21,7 +21,7 @@ class LaneBroken(Exception):
 
 
 class RequestLane:
-    """Connection to one address, which connects by itself; `token` names the request in flight."""
+    """Connection to one address, opened at its creation; `token` names the request in flight."""
 
     def __init__(self, address: str, key: tuple[int, str]) -> None:
         host, _, port = address.rpartition(":")
@@ -53,7 +53,7 @@ class RequestLane:
         if self.is_connected:
             self._write()
 
-    def writable(self) -> None:
+    def handle_writable(self) -> None:
         """Continue after the socket became writable: finish the connect, send more; raises `LaneBroken`."""
         if not self.is_connected:
             error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -73,7 +73,7 @@ class RequestLane:
         except OSError as error:
             raise LaneBroken(str(error)) from None
 
-    def readable(self) -> tuple[int, bytes, str] | None:
+    def handle_readable(self) -> tuple[int, bytes, str] | None:
         """Read; return status, body and leader of a complete answer, or None. Raises `LaneBroken`."""
         try:
             part = self.socket.recv(_READ_BYTES)
@@ -89,7 +89,7 @@ class RequestLane:
             return None
         head = received[: end + 2].lower()
         try:
-            status, length = int(head[_STATUS_AT]), int(_field(head, _LENGTH) or 0)
+            status, length = int(head[_STATUS_AT]), int(_read_header(head, _LENGTH) or 0)
         except ValueError:
             raise LaneBroken(f"the answer is not HTTP: {received[:40]!r}") from None
         body = received[end + len(_HEAD_END) :]
@@ -98,13 +98,13 @@ class RequestLane:
         if len(body) > length or self.token < 0:
             raise LaneBroken("the broker sent an answer without a request")
         self._received, self.token = b"", -1
-        return status, body, _field(head, _LEADER).decode()
+        return status, body, _read_header(head, _LEADER).decode()
 
     def close(self) -> None:
         self.socket.close()
 
 
-def _field(head: bytes, name: bytes) -> bytes:
+def _read_header(head: bytes, name: bytes) -> bytes:
     """Return the value of a header, or empty bytes."""
     _, found, rest = head.partition(name)
     return rest[: rest.index(_LINE_END)].strip() if found else b""

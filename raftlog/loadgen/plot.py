@@ -12,8 +12,8 @@ from raftlog.loadgen.tally import CURVE
 
 
 def write_plot(result: Result, path: Path) -> None:
-    """Write the file. Raises `InvalidArgument` if pygal is missing, and `OSError`."""
-    chart: Any = _pygal().Line(
+    """Write the plot as a file. Raises `InvalidArgument` if pygal is missing, and `OSError`."""
+    chart: Any = _import_pygal().Line(
         logarithmic=True,
         show_dots=False,
         x_label_rotation=30,
@@ -30,10 +30,10 @@ def write_plot(result: Result, path: Path) -> None:
 
 def check_can_plot() -> None:
     """Check before a run that its plot can be drawn; raise `InvalidArgument` otherwise."""
-    _pygal()
+    _import_pygal()
 
 
-def _pygal() -> Any:
+def _import_pygal() -> Any:
     try:
         return importlib.import_module("pygal")
     except ImportError:

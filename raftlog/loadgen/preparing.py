@@ -19,7 +19,7 @@ class LoadTarget(NamedTuple):
     addresses: Sequence[str]
     topic: str
     leaders: Mapping[int, str]
-    """Leader addresses by partition, as far as known."""
+    """Leader addresses by partition; partitions without a known leader are missing."""
     ends: Mapping[int, int]
     """Next offset of each partition, at which polls begin."""
 
@@ -28,22 +28,21 @@ class LoadTarget(NamedTuple):
 def prepare(
     bootstrap: Sequence[str], topic: str | None, partitions: int, replication_factor: int | None
 ) -> Iterator[LoadTarget]:
-    """Return an existing topic, or create one that is deleted at the end of the block; blocks.
+    """Yield an existing topic as target, or create one that is deleted at the end of the block. Blocking.
 
     Raises the errors of `BrokerClient`, and `Unavailable` for a cluster whose brokers have no address. No event loop
-    runs
-    inside the block: the load has the thread for itself, and Ctrl-C ends it at once."""
+    runs inside the block: the load has the thread for itself, and Ctrl-C ends it at once."""
     if topic is not None:
-        yield asyncio.run(_found(bootstrap, topic))
+        yield asyncio.run(_find_target(bootstrap, topic))
         return
     name = f"bench-{uuid4().hex[:12]}"
     asyncio.run(_create(bootstrap, name, partitions, replication_factor))
     try:
-        yield asyncio.run(_found(bootstrap, name))
+        yield asyncio.run(_find_target(bootstrap, name))
     finally:
         try:
             asyncio.run(_delete(bootstrap, name))
-        except RaftlogError as error:  # the result of the run is worth more than the clean-up
+        except RaftlogError as error:  # a failed clean-up must not hide the result of the run
             _logger.warning("the topic %s was not deleted, delete it later: %s", name, error)
 
 
@@ -57,7 +56,7 @@ async def _delete(bootstrap: Sequence[str], topic: str) -> None:
         await client.delete_topic(topic)
 
 
-async def _found(bootstrap: Sequence[str], topic: str) -> LoadTarget:
+async def _find_target(bootstrap: Sequence[str], topic: str) -> LoadTarget:
     async with BrokerClient(bootstrap) as client:
         by_node = {broker.node_id: broker.http for broker in await client.brokers() if broker.is_alive and broker.http}
         if not by_node:

@@ -35,13 +35,15 @@ class LoadProgress(NamedTuple):
 
 
 class _UnderWay(NamedTuple):
+    """Operation in flight, and the start of its latency."""
+
     operation: Operation
     since: float
     """Time from which its latency counts."""
 
 
 class LoadRun:
-    """Single run of a plan, done by `run`."""
+    """One run of a plan, which `run` executes once."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class LoadRun:
         self._total = None if self._total is None else self._issued
 
     def run(self) -> Result:
-        """Run until every offered operation has ended, answered or not."""
+        """Run until every offered operation has ended, with or without an answer."""
         wire = self._wire
         while True:
             due = self._issue()
@@ -106,9 +108,9 @@ class LoadRun:
     # begin of operations
 
     def _issue(self) -> float | None:
-        """Begin the operations that are due.
+        """Start the operations that are due.
 
-        Returns the time of the next one; None if no more follow, or only the end of another makes room for it."""
+        Returns the time of the next one; None if no more follow, or if it waits for the end of another."""
         return self._issue_open() if self._plan.mode is LoadMode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:

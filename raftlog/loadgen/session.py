@@ -28,26 +28,25 @@ def run_session(
     warm_s: float = WARM_S,
     on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> Result:
-    """Run on an existing topic or on a temporary one; blocks. Raises the errors of the preparation.
+    """Prepare, warm up and run on an existing or a temporary topic. Blocking. Raises the errors of the preparation.
 
     The load of `warm_s` seconds before the run is not part of the result: consumer groups are created, connections
-    opened
-    and leaders found meanwhile."""
+    opened and leaders found meanwhile."""
     with prepare(bootstrap, topic, partitions, replication_factor) as place:
         return run_at(plan, place, warm_s, on_progress)
 
 
 def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callable[[LoadProgress], None]) -> Result:
-    """Run against a prepared target."""
+    """Warm up, then run a plan against a prepared target; return the result with the traffic between brokers."""
     work = Work(plan, place)
     with SocketWire(plan.timeout_ms / 1000 + _GRACE_S) as wire:
         if warm_s > 0:
             LoadRun(replace(plan, seconds=warm_s), wire, work).run()
-        before = _counted(place)
+        before = _read_counters(place)
         cpu_before = time.process_time()
         result = LoadRun(plan, wire, work, on_progress=on_progress).run()
         result.client_cores = (time.process_time() - cpu_before) / result.seconds
-        after = _counted(place)
+        after = _read_counters(place)
     if before is not None and after is not None:
         between = after.since(before)
         if all(count >= 0 for count in between.by_kind.values()):  # a restarted broker counts from 0
@@ -55,7 +54,7 @@ def run_at(plan: LoadPlan, place: LoadTarget, warm_s: float, on_progress: Callab
     return result
 
 
-def _counted(place: LoadTarget) -> BrokerTraffic | None:
+def _read_counters(place: LoadTarget) -> BrokerTraffic | None:
     """Return the brokers' counters; None if a broker does not answer, since there is no total then."""
     try:
         return scrape(place.addresses)

@@ -37,7 +37,7 @@ class SocketWire(ClosedAtExit):
         return time.perf_counter()
 
     def send(self, token: int, client: int, address: str, request: bytes) -> None:
-        """Implement `HttpWire`."""
+        """Send a request over an idle lane of the client to this address, or over a new one."""
         idle = self._idle[client, address]
         try:
             lane = idle.pop() if idle else self._connect(client, address)
@@ -52,7 +52,7 @@ class SocketWire(ClosedAtExit):
             self._drop(lane)
 
     def wait(self, until: float) -> list[Arrival]:
-        """Implement `HttpWire`."""
+        """Wait for ended requests, at most until `until`, and return them."""
         self._expire()
         if not self._ended:
             oldest = next(iter(self._busy.values()), None)
@@ -69,7 +69,7 @@ class SocketWire(ClosedAtExit):
             lane: RequestLane = key.data
             try:
                 if events & _WRITE:
-                    lane.writable()
+                    lane.handle_writable()
                     self._watch(lane)
                 if events & _READ:
                     self._read(lane)
@@ -89,7 +89,7 @@ class SocketWire(ClosedAtExit):
 
     def _read(self, lane: RequestLane) -> None:
         token = lane.token
-        answer = lane.readable()
+        answer = lane.handle_readable()
         if answer is not None:
             del self._busy[token]
             self._idle[lane.key].append(lane)

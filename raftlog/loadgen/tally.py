@@ -78,7 +78,7 @@ class SuccessGap:
 
 
 class Reasons:
-    """Counts of operations without success by reason; above a bound on different reasons the rest is `others`."""
+    """Counts of operations without success by reason; reasons beyond a bound count as `others`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

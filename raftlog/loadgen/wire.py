@@ -30,5 +30,5 @@ class HttpWire(Protocol):
         ...
 
     def wait(self, until: float) -> list[Arrival]:
-        """Return the requests that ended, once there are any, and at `until` at the latest."""
+        """Wait for ended requests, at most until `until`, and return them."""
         ...

@@ -59,7 +59,7 @@ class Work:
             self._leaders.learn(TopicPartition(place.topic, partition), address)
         self._turns = cycle(place.addresses)
         self._positions = [dict(place.ends) for _ in range(plan.clients)]
-        self._partitions = [cycle(_rotated(sorted(place.ends), client)) for client in range(plan.clients)]
+        self._partitions = [cycle(_rotate(sorted(place.ends), client)) for client in range(plan.clients)]
         self._number = count()
         self._topic = quote(place.topic, safe="")
         self._batches = cycle(self._build_batches() if plan.records > 1 else [b""])
@@ -76,25 +76,27 @@ class Work:
         subject = (
             TopicPartition(self.group(client), _GROUP) if is_grouped else TopicPartition(self._place.topic, partition)
         )
-        address = self._address_for(subject)
-        return Operation(kind, client, partition, address, subject, self._request(kind, client, partition, address))
+        address = self._choose_address(subject)
+        return Operation(
+            kind, client, partition, address, subject, self._make_request(kind, client, partition, address)
+        )
 
-    def _address_for(self, subject: TopicPartition) -> str:
+    def _choose_address(self, subject: TopicPartition) -> str:
         leader = self._leaders.address_of(subject) if self._plan.targeting is Targeting.SMART else None
         return leader or next(self._turns)
 
     # requests
 
-    def _request(self, kind: str, client: int, partition: int, address: str) -> bytes:
+    def _make_request(self, kind: str, client: int, partition: int, address: str) -> bytes:
         timeout = self._plan.timeout_ms
         match kind:
             case "send":
                 path = f"/topics/{self._topic}/partitions/{partition}?timeout={timeout}"
-                return _post(address, path, *self._records())
+                return _make_post(address, path, *self._make_records())
             case "poll":
                 position = self._positions[client][partition]
                 query = f"offset={position}&timeout=0&max_bytes={_POLL_BYTES}"
-                return _get(address, f"/topics/{self._topic}/partitions/{partition}/records?{query}")
+                return _make_get(address, f"/topics/{self._topic}/partitions/{partition}/records?{query}")
             case "commit":
                 row = {
                     "topic": self._place.topic,
@@ -102,11 +104,11 @@ class Work:
                     "offset": self._positions[client][partition],
                 }
                 path = f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}"
-                return _post(address, path, "application/json", orjson.dumps({"offsets": [row]}))
+                return _make_post(address, path, "application/json", orjson.dumps({"offsets": [row]}))
             case _:
-                return _get(address, f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}")
+                return _make_get(address, f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}")
 
-    def _records(self) -> tuple[str, bytes]:
+    def _make_records(self) -> tuple[str, bytes]:
         if self._plan.records > 1:
             return _BATCHES_TYPE, next(self._batches)
         number = f"{next(self._number):012d}"
@@ -130,7 +132,7 @@ class Work:
             return RequestOutcome(f"{operation.kind}: no answer", is_unknown=True)
         if status == NEVER_SENT:
             return RequestOutcome(f"{operation.kind}: no connection")
-        fields = None if status == 200 and operation.kind in ("commit", "list") else _parsed(body)
+        fields = None if status == 200 and operation.kind in ("commit", "list") else _parse_json(body)
         if status == 200:
             match operation.kind, fields:
                 case "commit" | "list", _:
@@ -143,7 +145,7 @@ class Work:
                     return _SUCCESS
                 case "send", {"offsets": [dict() as refused, *_]}:
                     fields = refused
-        return _refusal(operation.kind, status, fields)
+        return _classify_refusal(operation.kind, status, fields)
 
     def _learn(self, operation: Operation, arrival: Arrival) -> None:
         if arrival.leader:
@@ -159,23 +161,23 @@ class Work:
         positions[operation.partition] = max(positions[operation.partition], after)
 
 
-def _rotated(partitions: Sequence[int], by: int) -> list[int]:
+def _rotate(partitions: Sequence[int], by: int) -> list[int]:
     """Rotate the partitions, so that clients do not all begin with the same one."""
     at = by % len(partitions)
     return [*partitions[at:], *partitions[:at]]
 
 
-def _post(address: str, path: str, content_type: str, body: bytes) -> bytes:
+def _make_post(address: str, path: str, content_type: str, body: bytes) -> bytes:
     fields = f"Host: {address}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return f"POST {path} HTTP/1.1\r\n{fields}".encode() + body
 
 
-def _get(address: str, path: str) -> bytes:
+def _make_get(address: str, path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
 
 
-def _refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
-    """Return the outcome by status and error code, without the parts that differ from answer to answer."""
+def _classify_refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
+    """Return the outcome by status and error code, without the parts of the error that differ between answers."""
     if not isinstance(fields, dict):
         return RequestOutcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
     code = fields.get("error_code")
@@ -183,8 +185,8 @@ def _refusal(kind: str, status: int, fields: Any) -> RequestOutcome:
     return RequestOutcome(f"{kind}: {said}", is_unknown=fields.get("outcome") == "unknown")
 
 
-def _parsed(body: bytes) -> Any:
-    """Parse JSON; return None if it is none."""
+def _parse_json(body: bytes) -> Any:
+    """Parse JSON; return None for anything else."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

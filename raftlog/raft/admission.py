@@ -17,7 +17,7 @@ from raftlog.types import Index, Term
 
 
 def is_acceptable(replica: RaftReplica, message: Message) -> bool:
-    """Return whether a message is well formed, for this replica, and of a term that its sender may bring.
+    """Return whether a message is well formed, addressed to this replica, and of a term that its sender may introduce.
 
     A removed replica may have raised its term; its answers must not unseat a leader. Raises `TermRefused`."""
     if message.to != replica.me or message.sender == replica.me or message.term < 0:
@@ -25,7 +25,7 @@ def is_acceptable(replica: RaftReplica, message: Message) -> bool:
     if message.term > TERM_TAKEN_MAX:
         _check_term(replica, message, message.term)
     if isinstance(message, AppendRequest):
-        return is_whole(message)
+        return is_contiguous(message)
     if isinstance(message, PreVoteRequest):
         if message.campaign_term > TERM_TAKEN_MAX:
             _check_term(replica, message, message.campaign_term)
@@ -36,12 +36,12 @@ def is_acceptable(replica: RaftReplica, message: Message) -> bool:
 
 
 def _check_term(replica: RaftReplica, message: Message, term: Term) -> None:
-    """Raise `TermRefused` for a term near the last one, unless the term of this replica is near it as well."""
+    """Raise `TermRefused` for a term near the largest one, unless the term of this replica is near it as well."""
     if term > min(replica.term + TERM_STEP_MAX, TERM_MAX):
         raise TermRefused(f"term {term} is too near to the last one, {TERM_MAX}; ours is {replica.term}", message)
 
 
-def is_whole(message: AppendRequest) -> bool:
+def is_contiguous(message: AppendRequest) -> bool:
     """Return whether the entries follow their predecessor without a gap and have no term above the message's."""
     entries = message.entries
     if not entries:

@@ -1,4 +1,4 @@
-"""A candidate: asks for pre-votes first, which change no state, then for votes.
+"""A candidate: requests pre-votes first, which change no state, then votes.
 
 A pre-candidate is still in its old term, so a member that cannot win never raises the term (thesis 9.6). A candidate
 counts its own vote like every other one: when it is durable. After a timeout both phases begin again with pre-votes."""
@@ -11,7 +11,7 @@ from raftlog.raft.messages import Message, PreVoteRequest, PreVoteResponse, Vote
 from raftlog.raft.quorum import VoteOutcome, vote_outcome
 from raftlog.raft.ready import Role
 from raftlog.raft.replica import RaftReplica
-from raftlog.raft.role import Become
+from raftlog.raft.role import RoleChange
 from raftlog.types import Term
 
 
@@ -31,73 +31,73 @@ class Candidate:
         self._is_counted = False
         replica.next_tick = replica.ticks + replica.draw_election_ticks()
         if role is Role.PRE_CANDIDATE:
-            self._cast(replica.me, True)
+            self._record_vote(replica.me, True)
         for voter in replica.configuration.all_voters():
             if voter != replica.me:
-                replica.send(self._request(voter, is_transfer))
+                replica.send(self._make_request(voter, is_transfer))
 
     def is_loyal(self) -> bool:
         return False
 
-    def step(self, message: Message) -> Become | None:
+    def step(self, message: Message) -> RoleChange | None:
         handle = self._HANDLERS.get(type(message))
         return handle(self, message) if handle else None
 
-    def handle_pre_vote(self, message: PreVoteResponse) -> Become | None:
+    def handle_pre_vote(self, message: PreVoteResponse) -> RoleChange | None:
         if self.role is Role.PRE_CANDIDATE and message.campaign_term == self._replica.term + 1:
-            self._take(message)
+            self._take_vote(message)
         return None
 
-    def handle_vote(self, message: VoteResponse) -> Become | None:
+    def handle_vote(self, message: VoteResponse) -> RoleChange | None:
         if self.role is Role.CANDIDATE:
-            self._take(message)
+            self._take_vote(message)
         return None
 
-    def tick(self) -> Become | None:
+    def tick(self) -> RoleChange | None:
         if not self._replica.may_campaign():
-            return Become(Role.FOLLOWER, "may not campaign any more")
-        return Become(Role.PRE_CANDIDATE, "the election timed out")
+            return RoleChange(Role.FOLLOWER, "may not campaign any more")
+        return RoleChange(Role.PRE_CANDIDATE, "the election timed out")
 
-    def prepare(self) -> Become | None:
+    def prepare(self) -> RoleChange | None:
         """Count the votes, and return the change of role that they decide."""
         replica = self._replica
         if self.role is Role.CANDIDATE and replica.me not in self.votes and replica.is_hard_state_durable:
-            self._cast(replica.me, True)
+            self._record_vote(replica.me, True)
         if self._is_counted:
             return None
         self._is_counted = True
         outcome = vote_outcome(replica.configuration, self.votes)
         if outcome is VoteOutcome.LOST:
-            return Become(Role.FOLLOWER, "a quorum refused")
+            return RoleChange(Role.FOLLOWER, "a quorum refused")
         if outcome is VoteOutcome.PENDING:
             return None
         if self.role is Role.PRE_CANDIDATE:
-            return Become(Role.CANDIDATE, "a quorum would vote for it")
-        return Become(Role.LEADER, "a quorum voted for it")
+            return RoleChange(Role.CANDIDATE, "a quorum would vote for it")
+        return RoleChange(Role.LEADER, "a quorum voted for it")
 
     def wake(self) -> None:
-        """Do nothing: candidates are never quiesced."""
+        """Do nothing, because candidates are never quiesced."""
 
     def leave(self) -> None:
-        """Do nothing: a campaign leaves nothing open."""
+        """Do nothing: a candidate has no requests to fail."""
 
-    def _request(self, voter: ReplicaId, is_transfer: bool) -> PreVoteRequest | VoteRequest:
+    def _make_request(self, voter: ReplicaId, is_transfer: bool) -> PreVoteRequest | VoteRequest:
         replica = self._replica
         me, term, last = replica.me, replica.term, replica.log.last_id
         if self.role is Role.PRE_CANDIDATE:
             return PreVoteRequest(me, voter, term, self._sequence, Term(term + 1), last)
         return VoteRequest(me, voter, term, self._sequence, last, is_transfer)
 
-    def _take(self, message: PreVoteResponse | VoteResponse) -> None:
+    def _take_vote(self, message: PreVoteResponse | VoteResponse) -> None:
         if message.sequence == self._sequence:
-            self._cast(message.sender, message.is_granted)
+            self._record_vote(message.sender, message.is_granted)
 
-    def _cast(self, voter: ReplicaId, is_granted: bool) -> None:
+    def _record_vote(self, voter: ReplicaId, is_granted: bool) -> None:
         if voter not in self.votes:
             self.votes[voter] = is_granted
             self._is_counted = False
 
-    _HANDLERS: ClassVar[dict[type, Callable[["Candidate", Any], Become | None]]] = {
+    _HANDLERS: ClassVar[dict[type, Callable[["Candidate", Any], RoleChange | None]]] = {
         PreVoteResponse: handle_pre_vote,
         VoteResponse: handle_vote,
     }

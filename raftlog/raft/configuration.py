@@ -7,7 +7,7 @@ and set), so of two concurrent changes one is refused.
 
     configurations in a history ascend by index,   at most one of them is at or below committed
 
-When a change may be proposed is decided in `leader`."""
+The conditions for a proposal are in `leader`."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -57,20 +57,20 @@ class Configuration(NamedTuple):
 
     def all_voters(self) -> tuple[ReplicaId, ...]:
         """Return the voters of both halves, each once, in ascending order."""
-        return _sorted((*self.voters, *self.outgoing))
+        return _sort((*self.voters, *self.outgoing))
 
     def all_members(self) -> tuple[ReplicaId, ...]:
-        return _sorted((*self.voters, *self.outgoing, *self.learners))
+        return _sort((*self.voters, *self.outgoing, *self.learners))
 
     def leave_joint(self, index: Index) -> "Configuration":
         """Return the configuration that follows this joint one, with its entry at `index`."""
         assert self.is_joint, f"configuration {self.index} is not joint"
         return Configuration(index, self.voters, self.learners)
 
-    def changed(self, change: ConfigurationChange, index: Index) -> "Configuration":
-        """Return the first configuration of `change`, with its entry at `index`: joint when the voters change."""
+    def begin_change(self, change: ConfigurationChange, index: Index) -> "Configuration":
+        """Return the configuration that begins `change`, with its entry at `index`: joint when the voters change."""
         assert not self.is_joint, f"configuration {self.index} is joint: one change at a time"
-        voters, learners = _sorted(change.voters), _sorted(change.learners)
+        voters, learners = _sort(change.voters), _sort(change.learners)
         return Configuration(index, voters, learners, () if voters == self.voters else self.voters)
 
 
@@ -79,7 +79,7 @@ NO_CONFIGURATION = Configuration(Index(0), ())
 
 
 def change_error(change: ConfigurationChange) -> str | None:
-    """Return the error in the members of a change, or None."""
+    """Return the error in the members of a change, or None if they are valid."""
     voters, learners = change.voters, change.learners
     if not voters:
         return "a group needs at least one voter"
@@ -117,7 +117,7 @@ class ConfigurationHistory:
             self.current = founders
 
     def restore(self, known: Sequence[Configuration]) -> None:
-        """Replace the configurations by `known`, ascending, from the stored log; those above the last one stay."""
+        """Replace the configurations by `known`, ascending, from the stored log; keep those above its last one."""
         if not known:
             return
         last = known[-1].index
@@ -126,7 +126,7 @@ class ConfigurationHistory:
         self.current = self._known[-1]
 
     def may_need(self, replica: ReplicaId) -> bool:
-        """Return whether the replica votes in a configuration that can still come to hold here.
+        """Return whether the replica votes in a configuration that holds here or may hold later.
 
         A voter that an uncommitted change removes must go on campaigning: perhaps no other log is fresh enough to
         finish the change (thesis 4.2.2)."""
@@ -148,10 +148,10 @@ class ConfigurationHistory:
         return len(self._known) < length
 
     def commit_to(self, committed: Index) -> None:
-        """Remove all below the last committed one: no cut goes there."""
+        """Remove all configurations below the last committed one, which no cut can restore."""
         while len(self._known) > 1 and self._known[1].index <= committed:
             del self._known[0]
 
 
-def _sorted(replicas: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
+def _sort(replicas: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
     return tuple(sorted(set(replicas)))

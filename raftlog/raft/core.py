@@ -36,14 +36,14 @@ from raftlog.raft.readable_core import ReadableCore
 from raftlog.raft.ready import Accepted, Installed, Ready, RefusalReason, RefusedProposal, Restart, Role
 from raftlog.raft.ready_builder import ReadyBuilder
 from raftlog.raft.replica import RaftReplica
-from raftlog.raft.role import Become
+from raftlog.raft.role import RoleChange
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import SupplyRequest, Unsupplied, supply
+from raftlog.raft.supply import SupplyRefusal, SupplyRequest, supply
 from raftlog.types import Index, NodeId, Term
 
 
 class RaftCore(ReadableCore):
-    """One replica of one Raft group."""
+    """Raft core of one replica of one Raft group."""
 
     __slots__ = (
         "_builder",
@@ -80,18 +80,18 @@ class RaftCore(ReadableCore):
     # requests of clients
 
     def propose(self, proposals: Sequence[Proposal]) -> Accepted | RefusedProposal:
-        """Append data in this order, all or nothing; at least one.
+        """Append data in this order, all or none of it; `proposals` is not empty.
 
         `Accepted` has the indexes. The outcome stays unknown until an entry at that index is applied: success if its
         term is the accepted one, failure if it is another. A cut of the local log decides nothing: some other replica
         may still hold the entry, become leader with it and commit it. A refusal is definite."""
-        leader = self._leader_for_request()
-        return leader.propose(proposals) if leader else self._not_leader()
+        leader = self._find_leader()
+        return leader.propose(proposals) if leader else self._refuse_as_follower()
 
     def propose_configuration(self, change: ConfigurationChange) -> Accepted | RefusedProposal:
-        """Change the members. `Accepted` has the index of the configuration that is entered, joint or not."""
-        leader = self._leader_for_request()
-        return leader.propose_configuration(change) if leader else self._not_leader()
+        """Propose a change of the members; `Accepted` has the index of the first, perhaps joint, configuration."""
+        leader = self._find_leader()
+        return leader.propose_configuration(change) if leader else self._refuse_as_follower()
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Request a linearizable read, on any replica; `request` is returned in a Ready, as ready or as failed."""
@@ -99,21 +99,21 @@ class RaftCore(ReadableCore):
         role, replica = self._role, self._replica
         if len(replica.reads) >= replica.settings.pending_reads_max:
             return RefusedProposal(RefusalReason.OVERLOADED, role.leader)
-        return self._not_leader() if isinstance(role, Candidate) else role.read_index(request)
+        return self._refuse_as_follower() if isinstance(role, Candidate) else role.read_index(request)
 
     def transfer_leadership(self, target: ReplicaId) -> RefusedProposal | None:
         """Begin a transfer to a voter that is caught up; it is aborted after an election timeout."""
-        leader = self._leader_for_request()
-        return leader.transfer_leadership(target) if leader else self._not_leader()
+        leader = self._find_leader()
+        return leader.transfer_leadership(target) if leader else self._refuse_as_follower()
 
     # decisions of the driver
 
     def campaign(self) -> bool:
-        """Ask for pre-votes without waiting for the election timeout; return false when it may not campaign."""
+        """Request pre-votes without waiting for the election timeout; return false if the replica may not campaign."""
         if not isinstance(self._role, Follower) or not self._replica.may_campaign():
             return False
         self._wake_for_request()
-        self._become(Become(Role.PRE_CANDIDATE, "asked to campaign"))
+        self._become(RoleChange(Role.PRE_CANDIDATE, "asked to campaign"))
         return True
 
     def step_down(self, reason: str) -> bool:
@@ -121,7 +121,7 @@ class RaftCore(ReadableCore):
         if isinstance(self._role, Follower):
             return False
         self._wake_for_request()
-        self._become(Become(Role.FOLLOWER, reason))
+        self._become(RoleChange(Role.FOLLOWER, reason))
         return True
 
     @property
@@ -138,7 +138,7 @@ class RaftCore(ReadableCore):
             role.replication.send_deferred()
 
     def set_unfit(self, is_unfit: bool) -> None:
-        """Set whether the replica is unfit to lead: it lets others campaign first, for some election timeouts."""
+        """Set whether the replica is unfit to lead: an unfit one campaigns some election timeouts later than others."""
         self._replica.is_unfit = is_unfit
 
     def quarantine(self, voting_position: EntryId | None = None) -> None:
@@ -159,21 +159,21 @@ class RaftCore(ReadableCore):
         self._replica.is_quarantined = False
 
     def restore_configurations(self, configurations: Sequence[Configuration]) -> None:
-        """Take the configurations of entries that were damaged and can be read again; as in `Restart`."""
+        """Restore the configurations of entries that were damaged and are readable again; given as in `Restart`."""
         assert not isinstance(self._role, Leader), "a leader whose log was damaged"
         self._note_change()
         self._replica.history.restore(configurations)
         self._replica.history.commit_to(self._replica.committed)
 
-    def wants_install(self, boundary: EntryId) -> bool:
+    def needs_install(self, boundary: EntryId) -> bool:
         """Return whether files that begin behind `boundary` are useful; call it right before they replace the log."""
         log, committed = self._replica.log, self._replica.committed
-        return not isinstance(self._role, Leader) and boundary.index > committed and not log.has(boundary)
+        return not isinstance(self._role, Leader) and boundary.index > committed and not log.has_entry(boundary)
 
     def install(self, installed: Installed) -> None:
-        """Continue on a log that fetched files replaced, all durable and committed up to `committed_index`.
+        """Continue with the log of fetched files, which is durable and committed up to `committed_index`.
 
-        No Ready may be outstanding between `wants_install` and this call; the content of the old log is lost."""
+        No Ready may be outstanding between `needs_install` and this call; the content of the old log is lost."""
         self._note_change()
         replica, leader = self._replica, self._role.leader
         term = replica.term
@@ -181,14 +181,14 @@ class RaftCore(ReadableCore):
         # The source may have entered a later term while its files were fetched; the leader of that is not known.
         self._become_follower(leader if replica.term == term else None, "installed the leader's files")
 
-    def supply(self, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
+    def supply(self, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
         """Return the append that a follower fetches, see `raftlog.raft.supply`; raises errors of reading the log."""
-        return supply(self._replica, wanted) if isinstance(self._role, Leader) else Unsupplied.NOT_LEADING
+        return supply(self._replica, wanted) if isinstance(self._role, Leader) else SupplyRefusal.NOT_LEADING
 
     # events
 
     def step(self, message: Message) -> None:
-        """Take a message; answers are in the next Ready.
+        """Process a message; answers are in the next Ready.
 
         Raises `Contradiction` and `TermRefused` for messages that no correct replica sends; log and vote are
         unchanged then."""
@@ -239,7 +239,7 @@ class RaftCore(ReadableCore):
             return self._is_dirty
         role = self._role
         become = role.tick()
-        # By far the most frequent case: a leader's heartbeats, and no other change.
+        # The most frequent case: heartbeats of a leader, and no other change.
         self._has_only_messages = (
             (self._has_only_messages or not self._is_dirty)
             and become is None
@@ -254,9 +254,9 @@ class RaftCore(ReadableCore):
     def note_process(self, node: NodeId, is_alive: bool) -> None:
         """Record that the heartbeat between this process and `node`'s began or ended.
 
-        A new boot epoch is an end and a beginning. To be called only on a change. An end wakes a quiesced leader, and
-        the followers of a leader on that node. A beginning gives a leader on that node that was missed the time to send
-        a heartbeat."""
+        A new boot epoch is an end and a beginning. Called only on a change. An end wakes a quiesced leader, and the
+        followers of a leader on that node. At a beginning, a follower without contact to its leader on that node waits
+        for a heartbeat before it campaigns."""
         replica, role = self._replica, self._role
         replica.quiescence.note_process(node, is_alive)
         is_quiesced = replica.quiescence.is_quiesced
@@ -308,20 +308,20 @@ class RaftCore(ReadableCore):
 
     def _step_vote_request(self, request: PreVoteRequest | VoteRequest) -> None:
         replica = self._replica
-        if request.term < replica.term or not election.may_stand(replica, request):
-            election.answer(replica, request, False)
+        if request.term < replica.term or not election.is_eligible(replica, request):
+            election.send_answer(replica, request, False)
             return
         if replica.quiescence.is_quiesced:
             self._wake()
         is_transfer = isinstance(request, VoteRequest) and request.is_transfer
         if self._role.is_loyal() and not is_transfer:
             # The term is not adopted: a candidate that cannot reach the leader must not unseat it.
-            election.answer(replica, request, False)
+            election.send_answer(replica, request, False)
             return
         if request.term > replica.term:
             self._adopt_term(request.term, None)
         if isinstance(request, PreVoteRequest):
-            election.answer(replica, request, election.would_vote(replica, request))
+            election.send_answer(replica, request, election.grants_pre_vote(replica, request))
             if isinstance(self._role, Follower) and election.is_better_candidate(replica, request):
                 become = self._role.campaign_soon()
                 if become is not None:
@@ -330,10 +330,10 @@ class RaftCore(ReadableCore):
         is_granted = election.maybe_vote(replica, request)
         if is_granted:
             self._yield_to_candidate()
-        election.answer(replica, request, is_granted)
+        election.send_answer(replica, request, is_granted)
 
     def _yield_to_candidate(self) -> None:
-        """Restart the election timer, to leave the candidate that got the vote an election timeout."""
+        """Restart the election timer, so that the candidate with the vote has a full election timeout."""
         if isinstance(self._role, Follower):
             self._role.restart_timer()
         else:
@@ -350,7 +350,7 @@ class RaftCore(ReadableCore):
 
     # roles
 
-    def _become(self, become: Become) -> None:
+    def _become(self, become: RoleChange) -> None:
         """Change the role within the term; no other method does."""
         if become.role is Role.FOLLOWER:
             self._become_follower(None, become.reason)
@@ -396,27 +396,27 @@ class RaftCore(ReadableCore):
         self._reason = reason
 
     def _adopt_term(self, term: Term, leader: ReplicaId | None) -> None:
-        """Become a follower in a later term. Only this clears the vote of the old term."""
+        """RoleChange a follower in a later term. Only this clears the vote of the old term."""
         assert term > self._replica.term, f"term {term} after {self._replica.term}"
         self._replica.set_hard_state(term, None)
         self._become_follower(leader, "a later term")
 
     # requests, quiescence
 
-    def _leader_for_request(self) -> Leader | None:
+    def _find_leader(self) -> Leader | None:
         self._wake_for_request()
         return self._role if isinstance(self._role, Leader) else None
 
-    def _not_leader(self) -> RefusedProposal:
+    def _refuse_as_follower(self) -> RefusedProposal:
         return RefusedProposal(RefusalReason.NOT_LEADER, self._role.leader)
 
     def _ends_quiescence(self, message: Message) -> bool:
-        """Return whether the message wakes a quiesced leader: any but the answer of a quiesced member.
+        """Return whether the message wakes a quiesced leader: any except the answer of a quiesced member.
 
         A follower decides in its handler."""
         if isinstance(self._role, Follower):
             return False
-        return not (isinstance(message, HeartbeatResponse) and message.is_asleep)
+        return not (isinstance(message, HeartbeatResponse) and message.is_quiesced)
 
     def _note_change(self) -> None:
         """Note that the next call of `ready` has to decide and may have messages."""

@@ -31,7 +31,7 @@ class Durability:
         return self.number
 
     def maybe_advance(self, durable: int) -> bool:
-        """Take the driver's report; return true when the durable index moved."""
+        """Apply the driver's report; return true when the durable index moved."""
         assert durable <= self.number, f"Ready {durable} is durable, but the last one was {self.number}"
         if durable <= self.durable_number:
             return False

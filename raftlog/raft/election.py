@@ -1,11 +1,11 @@
 """Rules for granting pre-votes and votes, the same in every role.
 
-Refused are: candidates of an older term; candidates whose log is less fresh than this one (thesis 3.6.1); rivals of a
-leader that was heard lately, unless that leader asked for the election (4.2.3, 9.6); and candidates that are no voters
-here. The last rule must not lock out new members: a candidate with a fresher log may have a configuration that this
-replica lacks, so only its log counts. A log that ends at the same entry has the same configuration, and a less fresh
-one is refused anyway. A replica that is no voter itself follows the same rule, so learners vote only for candidates
-whose log may contain their promotion.
+A vote is refused to candidates of an older term; to candidates with a less fresh log than this one (thesis 3.6.1); to
+rivals of a leader in recent contact, unless that leader requested the election (4.2.3, 9.6); and to candidates that are
+no voters here. The last rule must not lock out new members: a candidate with a fresher log may have a configuration
+that this replica lacks, so only its log counts. A log that ends at the same entry has the same configuration, and a
+less fresh one is refused anyway. A replica that is no voter itself follows the same rule, so learners vote only for
+candidates whose log may contain their promotion.
 
 The election timeout is drawn by `RaftReplica.draw_election_ticks`; its bounds are in `partitions/node/settings.py`."""
 
@@ -14,15 +14,15 @@ from raftlog.raft.messages import PreVoteRequest, PreVoteResponse, VoteRequest, 
 from raftlog.raft.replica import RaftReplica
 
 
-def may_stand(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
-    """Return whether the candidate can belong to the Raft group, in a configuration known here or in a later one."""
+def is_eligible(replica: RaftReplica, request: PreVoteRequest | VoteRequest) -> bool:
+    """Return whether the candidate can be a voter, in a configuration known here or in a later one."""
     configuration = replica.configuration
     if configuration.has_voter(request.sender) and configuration.has_voter(replica.me):
         return True
     return is_fresher(request.last, replica.log.last_id)
 
 
-def would_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
+def grants_pre_vote(replica: RaftReplica, request: PreVoteRequest) -> bool:
     """Return whether a pre-vote is granted; it promises nothing, so an earlier vote does not matter."""
     return request.campaign_term > replica.term and is_as_fresh(request.last, replica.vote_floor)
 
@@ -43,8 +43,8 @@ def maybe_vote(replica: RaftReplica, request: VoteRequest) -> bool:
     return True
 
 
-def answer(replica: RaftReplica, request: PreVoteRequest | VoteRequest, is_granted: bool) -> None:
-    """Send the answer; a refusal brings the candidate the current term."""
+def send_answer(replica: RaftReplica, request: PreVoteRequest | VoteRequest, is_granted: bool) -> None:
+    """Send the answer to a request; a refusal carries the current term to the candidate."""
     me, to, sequence = replica.me, request.sender, request.sequence
     if type(request) is PreVoteRequest:
         replica.send(PreVoteResponse(me, to, replica.term, sequence, request.campaign_term, is_granted))

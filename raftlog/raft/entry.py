@@ -20,7 +20,7 @@ TERM_STEP_MAX = 1024
 
 
 class EntryKind(IntEnum):
-    """Kind of an entry as far as the core distinguishes it. Rolls, trims and the like are data to it."""
+    """Kind of an entry for the core, which treats rolls, trims and the like as data."""
 
     DATA = 0
     NO_OP = 1
@@ -59,7 +59,7 @@ class Proposal(NamedTuple):
 
 
 class ControlPayloads(Protocol):
-    """Factory of payloads for entries that the core appends; injected, for the core has no bytes and no clock."""
+    """Factory of payloads for entries that the core appends; injected, because the core has no bytes and no clock."""
 
     def no_op(self) -> Proposal: ...
 

@@ -26,7 +26,7 @@ from raftlog.raft.messages import (
 from raftlog.raft.read_index import ForwardedReads
 from raftlog.raft.ready import ReadReady, RefusalReason, RefusedProposal, Role
 from raftlog.raft.replica import NEVER, RaftReplica
-from raftlog.raft.role import Become
+from raftlog.raft.role import RoleChange
 from raftlog.types import Index
 
 _PASSES_MAX = 3
@@ -78,7 +78,7 @@ class Follower:
         """Number of consecutive election timeouts that an unfit replica let pass."""
         self._wake_tick = replica.ticks if replica.quiescence.to_wake else NEVER
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
-        self._plan()
+        self._schedule_tick()
 
     def is_loyal(self) -> bool:
         replica = self._replica
@@ -91,18 +91,18 @@ class Follower:
         )
 
     def restart_timer(self) -> None:
-        """Restart the election timer after a granted vote, to leave the candidate its time."""
+        """Restart the election timer after a granted vote, so that the candidate has time to win."""
         self._timer_tick = self._replica.ticks
 
-    def campaign_soon(self) -> Become | None:
+    def campaign_soon(self) -> RoleChange | None:
         """Campaign now; within a few ticks where several voters may hold as much, so that they do not split votes."""
         replica = self._replica
         rivals = max(1, len(replica.configuration.voters) - 2)
         ticks = replica.random.randrange(rivals)
         if ticks == 0:
-            return Become(Role.PRE_CANDIDATE, "a candidate lacks entries that this replica holds")
+            return RoleChange(Role.PRE_CANDIDATE, "a candidate lacks entries that this replica holds")
         self._timer_tick = min(self._timer_tick, replica.ticks + ticks - self._timeout)
-        self._plan()
+        self._schedule_tick()
         return None
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
@@ -116,29 +116,29 @@ class Follower:
         replica.send(ReadIndexRequest(replica.me, self.leader, replica.term, sequence))
         return None
 
-    def step(self, message: Message) -> Become | None:
+    def step(self, message: Message) -> RoleChange | None:
         handle = self._HANDLERS.get(type(message))
         return handle(self, message) if handle else None
 
-    def tick(self) -> Become | None:
+    def tick(self) -> RoleChange | None:
         replica = self._replica
         if replica.ticks >= self._wake_tick:
             self._send_wakes()
         replica.reads.failed.extend(self._reads.drop_before(replica.ticks - replica.settings.election_ticks_min))
         if replica.ticks < self._timer_tick + self._timeout:
-            self._plan()
+            self._schedule_tick()
             return None
         if replica.may_campaign():
             if not replica.is_unfit or self._passes >= _PASSES_MAX:
-                return Become(Role.PRE_CANDIDATE, "no leader was heard in time")
+                return RoleChange(Role.PRE_CANDIDATE, "no leader was heard in time")
             self._passes += 1
         self.leader = None
         self._timer_tick = replica.ticks
-        self._plan()
+        self._schedule_tick()
         return None
 
-    def prepare(self) -> Become | None:
-        """Acknowledge durable entries: when the leader asked, and whenever more became durable."""
+    def prepare(self) -> RoleChange | None:
+        """Acknowledge durable entries, on request of the leader and whenever more became durable."""
         replica = self._replica
         leader = self.leader
         if leader is None or not (self._sequence or self._is_answer_owed):
@@ -153,7 +153,7 @@ class Follower:
         return None
 
     def wake(self) -> None:
-        """Drop the loyalty of before, and draw the timeout anew, so that Raft groups are staggered."""
+        """Forget earlier contact with the leader, and draw a new timeout, so that the timers of Raft groups differ."""
         self._contact_tick = -NEVER
         self._timeout = self._replica.draw_election_ticks()
         self.wake_leader()
@@ -171,7 +171,7 @@ class Follower:
             self._awaited_tick = replica.ticks + replica.settings.election_ticks_min // 2
             replica.quiescence.add_wakes((leader,))
             self._send_wakes()
-        self._plan()
+        self._schedule_tick()
 
     def leave(self) -> None:
         self._replica.reads.failed.extend(self._reads.drop_before(NEVER))
@@ -183,11 +183,11 @@ class Follower:
         replica = self._replica
         previous, entries = message.previous, message.entries
         if previous.index < replica.committed:
-            previous, entries = self._behind_commit(message)
-        if not replica.log.has(previous):
+            previous, entries = self._skip_committed(message)
+        if not replica.log.has_entry(previous):
             self._refuse(message)
             return
-        is_new = bool(entries) and self._take(entries, message)
+        is_new = bool(entries) and self._append_missing(entries, message)
         self.verified = max(self.verified, Index(previous.index + len(entries)))
         self._sequence = max(self._sequence, message.sequence)
         if message.is_probe or not is_new:
@@ -200,9 +200,11 @@ class Follower:
         if is_late and replica.quiescence.is_quiesced:
             return
         replica.maybe_commit_to(min(message.committed, self.verified))
-        # A late order to quiesce would be obeyed while the leader counts on this replica to be awake.
-        agrees = not is_late and message.sleep_at is not None and self._may_quiesce(message.sender, message.sleep_at)
-        quiesces = agrees and message.is_lullaby
+        # Not for a late request to quiesce: the leader expects this replica to be awake.
+        agrees = (
+            not is_late and message.quiesce_at is not None and self._may_quiesce(message.sender, message.quiesce_at)
+        )
+        quiesces = agrees and message.must_quiesce
         self._note_contact(message.sender, stays_quiesced=quiesces)
         if quiesces:
             replica.quiesce()
@@ -226,7 +228,7 @@ class Follower:
         self._note_contact(message.sender)
         replica = self._replica
         boundary = message.boundary
-        if replica.committed >= boundary.index or replica.log.has(boundary):
+        if replica.committed >= boundary.index or replica.log.has_entry(boundary):
             self.verified = max(self.verified, boundary.index)
         replica.install_offer = message
         is_reached = min(self.verified, replica.durability.durable_index) >= boundary.index
@@ -242,14 +244,14 @@ class Follower:
             )
         )
 
-    def handle_timeout_now(self, message: TimeoutNow) -> Become | None:
+    def handle_timeout_now(self, message: TimeoutNow) -> RoleChange | None:
         self._note_contact(message.sender)
         if not self._replica.may_campaign():
             return None
-        return Become(Role.CANDIDATE, "the leader handed over", is_transfer=True)
+        return RoleChange(Role.CANDIDATE, "the leader handed over", is_transfer=True)
 
     def handle_read_index(self, message: ReadIndexResponse) -> None:
-        request = self._reads.answer(message.sequence)
+        request = self._reads.pop(message.sequence)
         if request is None:
             return
         reads = self._replica.reads
@@ -277,8 +279,8 @@ class Follower:
         self._contact_tick = self._timer_tick = replica.ticks
         self._passes = 0
 
-    def _behind_commit(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
-        """Return `previous` and entries without those that are committed here.
+    def _skip_committed(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
+        """Remove the entries that are committed here; return `previous` and the others.
 
         Every leader has these, so they need not be compared, and trimmed ones cannot be. Raises `Contradiction` when
         the last committed entry, which can be compared, differs."""
@@ -292,7 +294,7 @@ class Follower:
                 raise Contradiction(reason, message, None)
         return EntryId(committed, term), entries[skipped:]
 
-    def _take(self, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
+    def _append_missing(self, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
         """Append missing entries, after cutting those that conflict (and only then); return true when any was appended.
 
         Raises `Contradiction` for entries that differ from those that this term's leader sent before."""
@@ -301,7 +303,7 @@ class Follower:
         last_index = log.last_index
         if entries[0].index <= last_index:
             fresh = next(
-                (at for at, entry in enumerate(entries) if not log.has(EntryId(entry.index, entry.term))), None
+                (at for at, entry in enumerate(entries) if not log.has_entry(EntryId(entry.index, entry.term))), None
             )
             if fresh is None:
                 return False
@@ -351,16 +353,16 @@ class Follower:
         )
 
     def _send_wakes(self) -> None:
-        """Send wakes to all replicas that have not answered yet, repeatedly until a leader is heard."""
+        """Send wakes to all replicas that have not answered yet, repeatedly until a message of a leader arrives."""
         replica = self._replica
         to_wake = replica.quiescence.to_wake
         replica.send_wake(to_wake)
         self._wake_tick = replica.ticks + replica.settings.heartbeat_ticks if to_wake else NEVER
 
-    def _plan(self) -> None:
+    def _schedule_tick(self) -> None:
         self._replica.next_tick = min(self._timer_tick + self._timeout, self._wake_tick)
 
-    _HANDLERS: ClassVar[dict[type, Callable[["Follower", Any], Become | None]]] = {
+    _HANDLERS: ClassVar[dict[type, Callable[["Follower", Any], RoleChange | None]]] = {
         AppendRequest: handle_append,
         Heartbeat: handle_heartbeat,
         InstallOffer: handle_offer,

@@ -27,7 +27,7 @@ from raftlog.raft.read_index import LeaderReads, WaitingRead
 from raftlog.raft.ready import Accepted, ReadReady, RefusalReason, RefusedProposal, Role
 from raftlog.raft.replica import RaftReplica
 from raftlog.raft.replication import Replication
-from raftlog.raft.role import Become
+from raftlog.raft.role import RoleChange
 from raftlog.raft.transfer import Transfer, transfer_refusal
 from raftlog.types import Index, NodeId
 
@@ -88,13 +88,13 @@ class Leader:
         """Append data, all of it or none."""
         replica, settings = self._replica, self._replica.settings
         if self._transfer.target is not None:
-            return self._refused(RefusalReason.TRANSFERRING)
+            return self._refuse(RefusalReason.TRANSFERRING)
         last_index = replica.log.last_index
         if (
             last_index - replica.committed + len(proposals) > settings.uncommitted_entries_max
             or self._uncommitted_bytes >= settings.uncommitted_bytes_max
         ):
-            return self._refused(RefusalReason.OVERLOADED)
+            return self._refuse(RefusalReason.OVERLOADED)
         assert proposals, "nothing was proposed"
         term, data = replica.term, EntryKind.DATA
         replica.log.append(
@@ -115,24 +115,24 @@ class Leader:
         replica = self._replica
         current = replica.configuration
         if self._transfer.target is not None:
-            return self._refused(RefusalReason.TRANSFERRING)
+            return self._refuse(RefusalReason.TRANSFERRING)
         if not self.has_own_term_commit:
-            return self._refused(RefusalReason.NOT_COMMITTED_IN_TERM)
+            return self._refuse(RefusalReason.NOT_COMMITTED_IN_TERM)
         if current.is_joint or current.index > replica.committed:
-            return self._refused(RefusalReason.CHANGE_PENDING, f"configuration {current.index}")
+            return self._refuse(RefusalReason.CHANGE_PENDING, f"configuration {current.index}")
         if change.replaces_index != current.index:
-            return self._refused(RefusalReason.STALE_CHANGE, f"configuration {current.index} holds")
+            return self._refuse(RefusalReason.STALE_CHANGE, f"configuration {current.index} holds")
         wrong = change_error(change)
         if wrong:
-            return self._refused(RefusalReason.INVALID_CHANGE, wrong)
+            return self._refuse(RefusalReason.INVALID_CHANGE, wrong)
         self._note_work()
-        index = self._append_configuration(current.changed(change, Index(replica.log.last_index + 1)))
+        index = self._append_configuration(current.begin_change(change, Index(replica.log.last_index + 1)))
         return Accepted(replica.term, index, index)
 
     def read_index(self, request: Hashable) -> RefusedProposal | None:
         """Accept a read; it is answered in a Ready."""
         if not self._reads.maybe_add(WaitingRead(request, None)):
-            return self._refused(RefusalReason.OVERLOADED)
+            return self._refuse(RefusalReason.OVERLOADED)
         self._note_work()
         return None
 
@@ -140,13 +140,13 @@ class Leader:
         """Begin a transfer to a voter that is caught up."""
         replica = self._replica
         if self._transfer.target is not None:
-            return self._refused(RefusalReason.TRANSFERRING)
+            return self._refuse(RefusalReason.TRANSFERRING)
         reason = transfer_refusal(replica, target, self.replication.progress.get(target))
         if reason is not None:
-            return self._refused(reason)
+            return self._refuse(reason)
         self._note_work()
         self._transfer.begin(target, replica.ticks + replica.settings.election_ticks_min)
-        self._plan()
+        self._schedule_tick()
         self.replication.match_moved = True
         self.replication.send_deferred()
         return None
@@ -158,7 +158,7 @@ class Leader:
 
     # messages of members
 
-    def step(self, message: Message) -> Become | None:
+    def step(self, message: Message) -> RoleChange | None:
         handle = self._HANDLERS.get(type(message))
         if handle is not None:
             handle(self, message)
@@ -172,7 +172,7 @@ class Leader:
         self.replication.handle_heartbeat(message)
         self._maybe_confirm_reads()
         if self._handshake.is_committing():
-            if self._handshake.is_refused_by(message.sequence, message.is_asleep):
+            if self._handshake.is_refused_by(message.sequence, message.is_quiesced):
                 self._note_work()
             else:
                 self._maybe_quiesce()
@@ -188,22 +188,22 @@ class Leader:
 
     # time
 
-    def tick(self) -> Become | None:
+    def tick(self) -> RoleChange | None:
         replica = self._replica
         ticks = replica.ticks
         if ticks >= self._quorum_tick:
             if not self.replication.is_quorum_active():
-                return Become(Role.FOLLOWER, "no quorum answered")
-            self.replication.expect_all()
+                return RoleChange(Role.FOLLOWER, "no quorum answered")
+            self.replication.begin_period()
             self._quorum_tick = ticks + replica.settings.election_ticks_min
         if ticks >= self._transfer.abort_tick:
             self._transfer.abort()
             self.replication.match_moved = True
         if ticks >= self._heartbeat_tick:
-            self._heartbeat()
+            self._send_heartbeats()
         elif self._reads.has_rounds:
-            self.replication.send_heartbeats()  # some of the quorum asked are slow or down: ask all
-        self._plan()
+            self.replication.send_heartbeats()  # some of the requested quorum are slow or down: request all
+        self._schedule_tick()
         return None
 
     def wake(self) -> None:
@@ -212,8 +212,8 @@ class Leader:
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         self._active_tick = replica.ticks
         self._handshake.abandon()
-        self._heartbeat()
-        self._plan()
+        self._send_heartbeats()
+        self._schedule_tick()
 
     def must_wake_for(self, node: NodeId, is_alive: bool) -> bool:
         """Return whether a quiesced leader has to wake for a member on `node`, whose process started or ended."""
@@ -225,8 +225,8 @@ class Leader:
 
     # before a Ready
 
-    def prepare(self) -> Become | None:
-        """Commit, leave a joint configuration, hand over, answer reads, replicate."""
+    def prepare(self) -> RoleChange | None:
+        """Commit, leave a joint configuration, transfer leadership, answer reads, replicate."""
         replication = self.replication
         if replication.match_moved:
             self._commit()
@@ -252,7 +252,7 @@ class Leader:
         """Fail reads that cannot be confirmed any more, and plan wakes for members that this leader quiesced."""
         replica = self._replica
         replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
-        replica.quiescence.add_wakes(self._handshake.maybe_quiesced(self.replication.progress))
+        replica.quiescence.add_wakes(self._handshake.find_possibly_quiesced(self.replication.progress))
 
     def ask_freshest_voter(self) -> None:
         """Ask the voter with the freshest log to campaign, without waiting; called before this replica steps down."""
@@ -264,7 +264,7 @@ class Leader:
 
     # parts of the above
 
-    def _refused(self, reason: RefusalReason, detail: str = "") -> RefusedProposal:
+    def _refuse(self, reason: RefusalReason, detail: str = "") -> RefusedProposal:
         return RefusedProposal(reason, self._replica.me, detail)
 
     def _note_work(self) -> None:
@@ -286,7 +286,7 @@ class Leader:
         return index
 
     def _commit(self) -> None:
-        """Commit the entries that a quorum holds, if of this term, with all that precede them (thesis 3.6.2)."""
+        """Commit entries of this term that a quorum holds, with all that precede them (thesis 3.6.2)."""
         replica, replication = self._replica, self.replication
         replication.match_moved = False
         index, before = replication.quorum_durable(), replica.committed
@@ -311,19 +311,19 @@ class Leader:
         return True
 
     def _is_removed(self) -> bool:
-        """Return whether the committed configuration has no voter with this replica's identity."""
+        """Return whether this replica is no voter of the committed configuration."""
         replica = self._replica
         current = replica.configuration
         return current.index <= replica.committed and self.has_own_term_commit and not current.has_voter(replica.me)
 
-    def _step_down_after_removal(self) -> Become:
+    def _step_down_after_removal(self) -> RoleChange:
         """Step down after a removal, and ask the voter with the freshest log to campaign (thesis 4.2.2)."""
         self.replication.send_commit_notices()
         self.ask_freshest_voter()
-        return Become(Role.FOLLOWER, "not a voter any more")
+        return RoleChange(Role.FOLLOWER, "not a voter any more")
 
     def _is_round_due(self) -> bool:
-        """Return whether a round of heartbeats for reads may begin: one at a time; reads that wait share the next."""
+        """Return whether a round of heartbeats for reads may begin; one at a time, which all waiting reads share."""
         return self._reads.has_waiting and not self._reads.has_rounds and self.has_own_term_commit
 
     def _maybe_confirm_reads(self) -> None:
@@ -341,8 +341,8 @@ class Leader:
             assert index is not None, "a read of our own was taken without room"
             replica.reads.confirm(ReadReady(read.request, index), replica.applied)
 
-    def _heartbeat(self) -> None:
-        """Send heartbeats, which may ask to quiesce; ask a transfer target again."""
+    def _send_heartbeats(self) -> None:
+        """Send heartbeats, which may be part of the handshake to quiesce; repeat the request to a transfer target."""
         replica, settings = self._replica, self._replica.settings
         self._heartbeat_tick = replica.ticks + settings.heartbeat_ticks
         if settings.quiesce_after_ticks == 0:
@@ -355,7 +355,7 @@ class Leader:
         if self._transfer.target is not None:
             self._transfer.maybe_ask(replica, self.replication.progress)
 
-    def _counted_members(self) -> list[FollowerProgress]:
+    def _find_counted_members(self) -> list[FollowerProgress]:
         """Return the members on which quiescence depends: every voter, and active or reachable learners.
 
         A learner whose process is alive counts even when silent: its replica may only not be created yet, and no
@@ -380,31 +380,31 @@ class Leader:
             and self._transfer.target is None
             and all(
                 progress.match_index == last_index and replica.quiescence.is_process_alive(progress.member)
-                for progress in self._counted_members()
+                for progress in self._find_counted_members()
             )
         )
 
     def _advance_handshake(self) -> None:
-        """Do one step of the handshake: ask; when all agree, order; when all are quiesced, quiesce.
+        """Do one step of the handshake: prepare; commit when all members agree; quiesce when all are quiesced.
 
         A second phase that takes too long is abandoned."""
         replica, handshake = self._replica, self._handshake
         if handshake.is_late(replica.ticks, replica.settings.election_ticks_min):
             self._note_work()
             self.replication.send_heartbeats()
-        elif handshake.all_agree(self._counted_members()):
+        elif handshake.all_agree(self._find_counted_members()):
             handshake.note_committed(self.replication.send_heartbeats(replica.log.last_id, True), replica.ticks)
             self._maybe_quiesce()
         else:
             handshake.note_prepared(self.replication.send_heartbeats(replica.log.last_id))
 
     def _maybe_quiesce(self) -> bool:
-        if not (self._handshake.all_quiesced(self._counted_members()) and self._may_quiesce()):
+        if not (self._handshake.all_quiesced(self._find_counted_members()) and self._may_quiesce()):
             return False
         self._replica.quiesce()
         return True
 
-    def _plan(self) -> None:
+    def _schedule_tick(self) -> None:
         replica = self._replica
         if not replica.quiescence.is_quiesced:
             tick = self._heartbeat_tick

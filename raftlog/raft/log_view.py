@@ -35,7 +35,7 @@ class LogView(Protocol):
         ...
 
     def stored_bytes_from(self, first: Index) -> int:
-        """Return about how many bytes from `first` on would have to be read from files; 0 behind the last entry."""
+        """Return an estimate of the bytes from `first` on that only files hold; 0 behind the last entry."""
         ...
 
 

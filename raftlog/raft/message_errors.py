@@ -10,7 +10,7 @@ from raftlog.raft.messages import AppendRequest, Message
 
 
 class RefusedMessage(Exception):
-    """Base of both errors; `offending` is the message, without its entries."""
+    """Base of errors for messages; `offending` is the message, without its entries."""
 
     def __init__(self, reason: str, offending: Message) -> None:
         super().__init__(reason)
@@ -26,7 +26,7 @@ class Contradiction(RefusedMessage):
 
 
 class TermRefused(RefusedMessage):
-    """A term too near to the last one."""
+    """Term that is too near to the largest one."""
 
 
 def without_entries(message: Message) -> Message:

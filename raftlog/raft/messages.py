@@ -12,7 +12,7 @@ from raftlog.types import Index, Term
 
 
 class AppendRequest(NamedTuple):
-    """Entries behind `previous`. `committed` is the leader's.
+    """Request to append entries after `previous`. `committed` is the commit index of the leader.
 
     Later entries of the receiver are not known to be committed."""
 
@@ -45,18 +45,18 @@ class AppendResponse(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Sign of a live leader. `committed` never exceeds the entries that the receiver is known to hold durably.
+    """Heartbeat of a leader. `committed` never exceeds the entries that the receiver is known to hold durably.
 
-    `sequence` 0 needs no answer (a mere notice of the commit). `sleep_at` is the last entry of a Raft group that may
-    quiesce; with `is_lullaby` all members have agreed, and the receiver quiesces now."""
+    `sequence` 0 needs no answer (a mere notice of the commit). `quiesce_at` is the last entry of a Raft group that may
+    quiesce; with `must_quiesce` all members have agreed, and the receiver quiesces now."""
 
     sender: ReplicaId
     to: ReplicaId
     term: Term
     sequence: int
     committed: Index
-    sleep_at: EntryId | None = None
-    is_lullaby: bool = False
+    quiesce_at: EntryId | None = None
+    must_quiesce: bool = False
 
 
 class HeartbeatResponse(NamedTuple):
@@ -70,8 +70,8 @@ class HeartbeatResponse(NamedTuple):
     sequence: int
     verified: Index
     durable: Index
-    agrees_to_sleep: bool = False
-    is_asleep: bool = False
+    may_quiesce: bool = False
+    is_quiesced: bool = False
 
 
 class PreVoteRequest(NamedTuple):
@@ -99,7 +99,7 @@ class PreVoteResponse(NamedTuple):
 class VoteRequest(NamedTuple):
     """Request for a vote in `term`.
 
-    In a transfer the leader itself asked for the election, so loyalty does not count."""
+    In a transfer the leader itself requested the election, so voters that are in contact with it vote as well."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -110,6 +110,8 @@ class VoteRequest(NamedTuple):
 
 
 class VoteResponse(NamedTuple):
+    """Answer to a request for a vote."""
+
     sender: ReplicaId
     to: ReplicaId
     term: Term
@@ -168,9 +170,7 @@ class InstallResponse(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Request to end quiescence and watch the leader.
-
-    The leader may have failed, or a member cannot reach it. Changes no term."""
+    """Request to end quiescence and monitor the leader, which may have failed. Changes no term."""
 
     sender: ReplicaId
     to: ReplicaId
@@ -178,6 +178,8 @@ class Wake(NamedTuple):
 
 
 class WakeResponse(NamedTuple):
+    """Answer to a wake, which is not repeated then."""
+
     sender: ReplicaId
     to: ReplicaId
     term: Term

@@ -21,6 +21,8 @@ _LOST_TICK: Final = -(1 << 40)
 
 
 class ProgressState(Enum):
+    """State of replication to a follower; see the module."""
+
     PROBE = "probe"
     REPLICATE = "replicate"
     CATCH_UP = "catch-up"
@@ -28,7 +30,7 @@ class ProgressState(Enum):
 
 @dataclass(slots=True, eq=False)
 class FollowerProgress:
-    """Progress of one follower; lives as long as the leader's term and the follower's membership."""
+    """Progress of one follower, kept for the leader's term and while the follower is a member."""
 
     member: ReplicaId
     next_index: Index
@@ -36,7 +38,7 @@ class FollowerProgress:
     tick: InitVar[int] = 0
     state: ProgressState = ProgressState.PROBE
     match_index: Index = Index(0)
-    """Last index durable there and equal to the leader's log; moved by `acknowledge`, and down only by `lose`."""
+    """Last index durable there and equal to the leader's log; moved by `acknowledge`, and down only by `note_loss`."""
     match_sequence: int = 0
     """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
     probe_sequence: int = 0
@@ -79,14 +81,14 @@ class FollowerProgress:
         self.next_index = max(next_index, Index(self.match_index + 1))
         self.probe_sequence = sequence
         self.is_probe_sent = False
-        self._land_all()
+        self._clear_in_flight()
 
     def become_replicate(self, verified: Index, sequence: int) -> None:
         self.state = ProgressState.REPLICATE
         self.is_probe_sent = False
         self.next_index = Index(max(verified, self.match_index) + 1)
         self.probe_sequence = sequence
-        self._land_all()
+        self._clear_in_flight()
 
     def become_catch_up(self, next_index: Index, sequence: int) -> None:
         """Leave entries from `next_index` on to be fetched, or from an earlier one."""
@@ -94,10 +96,10 @@ class FollowerProgress:
         self.next_index = max(next_index, Index(self.match_index + 1))
         self.probe_sequence = sequence
         self.is_probe_sent = False
-        self._land_all()
+        self._clear_in_flight()
 
-    def room(self, settings: RaftSettings) -> tuple[int, int]:
-        """Return the entries and bytes that the next append may have; nothing fits when either is ≤ 0."""
+    def find_room(self, settings: RaftSettings) -> tuple[int, int]:
+        """Return the numbers of entries and bytes that the next append may have; no append fits when either is ≤ 0."""
         if self.state is ProgressState.REPLICATE:
             entries = settings.in_flight_entries_max - (self.next_index - 1 - self.match_index)
             return (
@@ -125,11 +127,11 @@ class FollowerProgress:
         """Return whether an answer to request `answered` means that the probe got lost (or was overtaken)."""
         return self.is_probe_sent and answered > self.probe_sent_sequence
 
-    def mark(self, sequence: int) -> None:
-        """Record the heartbeat of this number as sent; its answer, or a later one, shows whether appends got lost.
+    def mark_heartbeat(self, sequence: int) -> None:
+        """Mark the heartbeat of this number; its answer, or a later one, shows whether earlier appends got lost.
 
-        Only one at a time is a mark, or none would ever be answered before the next when the round trip is longer than
-        the time between them."""
+        A new mark waits for the answer to the last one: otherwise, with round trips longer than the heartbeat interval,
+        no mark would ever be answered."""
         if self.state is ProgressState.REPLICATE:
             self.mark_sequence, self.mark_index = sequence, self.next_index - 1
 
@@ -152,7 +154,7 @@ class FollowerProgress:
             self.in_flight_bytes -= self._flights.popleft()[1]
         return True
 
-    def lose(self, index: Index) -> None:
+    def note_loss(self, index: Index) -> None:
         """Record the loss of acknowledged entries above `index`: damage, or a disk that lost synced bytes."""
         self.match_index = min(self.match_index, index)
         self.held_tick = self.goal_tick = _LOST_TICK
@@ -173,7 +175,7 @@ class FollowerProgress:
         lag_ticks = 0 if self.match_index >= committed else max(1, tick - self.held_tick)
         return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, is_active, lag_ticks)
 
-    def _land_all(self) -> None:
+    def _clear_in_flight(self) -> None:
         self.mark_sequence = self.mark_index = 0
         self._flights.clear()
         self.in_flight_bytes = 0

@@ -1,7 +1,7 @@
 """A leader's handshake to quiesce its Raft group, in two phases like a two-phase commit.
 
-Heartbeats of the first phase ask each member whether it could quiesce; members answer and stay awake. Only when all
-agree do heartbeats of the second phase ask them to quiesce now, and only when all have done so does the leader. With
+Heartbeats of the first phase ask each member whether it could quiesce; members answer and stay awake. When all agree,
+heartbeats of the second phase ask them to quiesce now, and when all have quiesced, the leader does so too. With
 one phase, a member that cannot reach the leader would keep the leader awake and the others quiesced, without loyalty
 to a leader when that member campaigns.
 
@@ -58,8 +58,8 @@ class QuiescenceHandshake:
         """Return whether an answer to the second phase shows that its sender stays awake."""
         return answered >= self._committed and not is_quiesced
 
-    def maybe_quiesced(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:
-        """Return the members that may be quiesced because this leader asked them to."""
+    def find_possibly_quiesced(self, progress: dict[ReplicaId, FollowerProgress]) -> list[ReplicaId]:
+        """Return the members that may be quiesced because of a request of this leader."""
         if self._last_committed == 0:
             return []
         return [member for member, known in progress.items() if known.awake_sequence <= self._last_committed]

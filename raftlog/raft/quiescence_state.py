@@ -1,13 +1,12 @@
 """Quiescence of an idle Raft group: no ticks, no messages, until an event wakes it.
 
-A leader whose voters all hold its last entry, durably and committed, quiesces the Raft group (`quiescence`). A
-follower stays quiesced as long as the heartbeat between the two *processes* lasts, of which the driver reports the
-changes; its loss wakes the Raft group. A replica that stops leading while others may be quiesced sends them wakes
-until they answer. Waking gives the leader a fresh CheckQuorum period and leaves a follower without loyalty until it
-hears from the leader again; so a quiesced Raft group always finds a leader, and a healthy leader, woken by the same
-message, sends a heartbeat before any election timeout.
-
-Safety depends on none of this: a quiesced replica answers every message like any other."""
+A leader whose voters all hold its last entry, durably and committed, quiesces the Raft group (`quiescence`). A follower
+stays quiesced as long as the heartbeat between the two *processes* lasts; the driver reports its changes, and its loss
+wakes the Raft group. A replica that stops leading while others may be quiesced sends them wakes until they answer.
+Waking gives the leader a fresh CheckQuorum period and leaves a follower without loyalty until the next message of the
+leader; so a quiesced Raft group always finds a leader, and a healthy leader, woken by the same message, sends a
+heartbeat before any election timeout. Safety depends on none of this: a quiesced replica answers every message like any
+other."""
 
 from collections.abc import Iterable
 

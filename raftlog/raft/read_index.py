@@ -1,10 +1,10 @@
 """Linearizable reads without a log entry: ReadIndex (thesis 6.4).
 
-A leader that has committed in its own term notes its commit index, and then must hear from a quorum that it still led:
-an answer to any request sent *after* the note will do. All reads that wait when a turn ends share one round, and those
-that come while it is under way share the next. A round asks as many followers as a quorum needs, and all of them at
-the next tick when that was not enough. Rounds are numbers of the leader's one sequence, so an answer to any later
-request confirms them as well.
+A leader that has committed in its own term notes its commit index, and then a quorum must confirm that it still leads:
+an answer to any request that was sent *after* the note does so. All reads that wait when a turn ends share one round,
+and those that come while it is under way share the next. A round asks as many followers as a quorum needs, and all of
+them at the next tick when that was not enough. Rounds are numbers of the leader's one sequence, so an answer to any
+later request confirms them as well.
 
     a read's index ≥ every index acknowledged before its request;   rounds under way ≤ 1
 
@@ -20,13 +20,15 @@ from raftlog.types import Index
 
 
 class WaitingRead(NamedTuple):
-    """A requested read; `origin` is the replica that forwarded it, None for a local one, which `request` identifies."""
+    """Requested read, identified by `request`; `origin` is the replica that forwarded it, None for a local read."""
 
     request: Hashable
     origin: ReplicaId | None
 
 
 class _Round(NamedTuple):
+    """Round of heartbeats that confirms the reads which share it."""
+
     sequence: int
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     reads: list[WaitingRead]
@@ -78,7 +80,7 @@ class LeaderReads:
         return confirmed
 
     def drop_all(self) -> list[WaitingRead]:
-        """Remove and return all reads at the end of leadership: none can be confirmed any more."""
+        """Remove and return all reads at the end of leadership, when none can be confirmed any more."""
         dropped = [read for done in self._rounds for read in done.reads] + self._waiting
         self._rounds.clear()
         self._waiting = []
@@ -105,8 +107,8 @@ class ForwardedReads:
         self._requests[sequence] = (request, tick)
         return True
 
-    def answer(self, sequence: int) -> Hashable | None:
-        """Return the request that this answer belongs to; None when it was dropped."""
+    def pop(self, sequence: int) -> Hashable | None:
+        """Remove and return the request with this number; None if it was dropped."""
         request, _ = self._requests.pop(sequence, (None, 0))
         return request
 
@@ -117,7 +119,7 @@ class ForwardedReads:
 
 
 class ReadsToApply:
-    """Confirmed reads whose index is not applied here yet, and those whose is."""
+    """Confirmed reads: those that wait until their index is applied here, and those that are ready."""
 
     __slots__ = ("_confirmed", "failed", "ready")
 

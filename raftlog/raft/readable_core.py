@@ -60,7 +60,7 @@ class ReadableCore:
 
     @property
     def has_own_term_commit(self) -> bool:
-        """Whether it leads and has committed in its term: only then is its high watermark current (KIP-207)."""
+        """Whether the replica leads and has committed in its term, so that its high watermark is current (KIP-207)."""
         return isinstance(self._role, Leader) and self._role.has_own_term_commit
 
     def status(self) -> Status:

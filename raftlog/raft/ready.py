@@ -54,7 +54,7 @@ class IndexRange(NamedTuple):
 
 
 class ReadReady(NamedTuple):
-    """A read that may be served from the applied state now, which has everything acknowledged before the request."""
+    """Read that may be served now: the applied state has everything acknowledged before the request."""
 
     request: Hashable
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
@@ -77,7 +77,7 @@ class Ready(NamedTuple):
     """A hint worth storing; at a restart it is at most the log's end.
 
     It may get lost, but it must not become durable before the cuts and entries of this Ready and those before:
-    otherwise it would vouch for entries that were cut."""
+    otherwise it would mark entries as committed that were cut."""
     apply: IndexRange | None
     """Committed entries, durable here, to apply in order; report with `advance(applied=…)`."""
     reads: tuple[ReadReady, ...]

@@ -25,7 +25,7 @@ NEVER = 1 << 62
 
 
 class RaftReplica:
-    """State that all roles share."""
+    """State of a replica that all its roles share."""
 
     __slots__ = (
         "applied",
@@ -134,7 +134,7 @@ class RaftReplica:
         return self.sequence
 
     def draw_election_ticks(self) -> int:
-        """Return a fresh election timeout: the least one plus a random share of as much again (thesis 3.4)."""
+        """Return a random election timeout: the minimum plus up to the same again (thesis 3.4)."""
         least = self.settings.election_ticks_min
         return least + self.random.randrange(least)
 
@@ -144,7 +144,7 @@ class RaftReplica:
     # term and vote
 
     def set_hard_state(self, term: Term, vote: ReplicaId | None) -> None:
-        """Set term and vote; nothing else does."""
+        """Set term and vote; the only setter of both."""
         assert self.term <= term <= TERM_MAX, f"term would go from {self.term} to {term}"
         assert term > self.term or self.vote is None or self.vote == vote, (
             f"vote of term {term} would change from {self.vote} to {vote}"
@@ -163,7 +163,7 @@ class RaftReplica:
 
     @property
     def vote_floor(self) -> EntryId:
-        """Position that a candidate's log must be at least as fresh as."""
+        """Smallest id of the last entry of a log with which a candidate can get a vote."""
         last = self.log.last_id
         lost = self.voting_position
         return last if lost is None or is_as_fresh(last, lost) else lost
@@ -188,9 +188,9 @@ class RaftReplica:
         self.history.maybe_roll_back(index)
 
     def replace_log(self, installed: Installed) -> None:
-        """Continue on a replaced log, which is durable, and whose beginning is committed and applied."""
+        """Continue with a replaced log, which is durable, and whose beginning is committed and applied."""
         self.install_offer = None
-        self.log.read_again()
+        self.log.reload()
         self.durability.restart_at(self.log.last_index)
         self.history = ConfigurationHistory(installed.configurations)
         if self.log.last_term > self.term:
@@ -213,7 +213,7 @@ class RaftReplica:
         return True
 
     def maybe_advance(self, durable: int) -> bool:
-        """Take the driver's report on Readys; return true when an index moved."""
+        """Apply the driver's report on Readys; return true when an index moved."""
         is_moved = self.durability.maybe_advance(durable)
         durable_index = self.durability.durable_index
         assert durable_index <= self.log.last_index, f"durable {durable_index} > {self.log.last_index}"

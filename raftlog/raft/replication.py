@@ -25,7 +25,7 @@ from raftlog.raft.replica import RaftReplica
 from raftlog.types import Index
 
 
-class _Load(NamedTuple):
+class _AppendContent(NamedTuple):
     """Content of an append; followers with the same next index share it."""
 
     previous: EntryId
@@ -34,7 +34,7 @@ class _Load(NamedTuple):
 
 
 class Replication:
-    """The followers of one leader in one term."""
+    """Replication from the leader of one term to its followers."""
 
     __slots__ = (
         "_outgoing",
@@ -127,10 +127,10 @@ class Replication:
         )
 
     def is_quorum_active(self) -> bool:
-        """Return whether a quorum was heard since the last call of `expect_all`; the leader counts itself."""
+        """Return whether a quorum answered since the last call of `begin_period`; the leader counts itself."""
         return _is_majority_active(self._voters) and (not self._outgoing or _is_majority_active(self._outgoing))
 
-    def expect_all(self) -> None:
+    def begin_period(self) -> None:
         """Begin a new period of CheckQuorum."""
         for progress in self.progress.values():
             progress.was_active, progress.is_active = progress.is_active, False
@@ -157,7 +157,7 @@ class Replication:
     def send_appends(self) -> None:
         """Send each follower the entries that it lacks, as far as its window allows, or defer them."""
         self.is_due = False
-        loads: dict[tuple[Index, int, int], _Load] = {}
+        loads: dict[tuple[Index, int, int], _AppendContent] = {}
         self.are_appends_deferred = False
         may_defer = 0 < self._unsent_bytes <= self._replica.settings.deferred_bytes_max
         if not may_defer:
@@ -198,11 +198,11 @@ class Replication:
 
     def send_heartbeats(
         self,
-        sleep_at: EntryId | None = None,
-        is_lullaby: bool = False,
+        quiesce_at: EntryId | None = None,
+        must_quiesce: bool = False,
         to: Mapping[ReplicaId, FollowerProgress] | None = None,
     ) -> int:
-        """Send one to each follower, or to those in `to`, all with the same number; return the number."""
+        """Send heartbeats with the same number to each follower, or to those in `to`; return the number."""
         replica = self._replica
         me, term, committed, outbox = replica.me, replica.term, replica.committed, replica.outbox
         self.sequence = sequence = self.sequence + 1
@@ -215,12 +215,12 @@ class Replication:
             if progress.sent_commit < known:
                 progress.sent_commit = known
             if progress.mark_sequence == 0:
-                progress.mark(sequence)
-            outbox.append(new(Heartbeat, (me, member, term, sequence, known, sleep_at, is_lullaby)))
+                progress.mark_heartbeat(sequence)
+            outbox.append(new(Heartbeat, (me, member, term, sequence, known, quiesce_at, must_quiesce)))
         return sequence
 
     def send_round(self) -> int:
-        """Send heartbeats to the quorum of followers that answered last; return their number.
+        """Send heartbeats to a quorum, the followers that answered last; return the number of the heartbeats.
 
         All followers get one while a configuration is joint, or when too few were heard in this period."""
         needed = len(self._voters) // 2 + 1 - (None in self._voters)
@@ -230,23 +230,23 @@ class Replication:
         active.sort(key=lambda progress: progress.acked_sequence, reverse=True)
         return self.send_heartbeats(to={progress.member: progress for progress in active[:needed]})
 
-    def _maybe_send(self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
-        """Send one append or offer, if there is one to send; return true when there may be another."""
+    def _maybe_send(self, progress: FollowerProgress, loads: dict[tuple[Index, int, int], _AppendContent]) -> bool:
+        """Send one append or offer, if one is due; return true when another may be due."""
         replica = self._replica
         log = replica.log
         is_probe = progress.state is not ProgressState.REPLICATE
         if progress.next_index > log.last_index and (not is_probe or progress.is_probe_sent):
             return False
-        if progress.next_index <= log.boundary.index or self._has_to_fetch(progress):
+        if progress.next_index <= log.boundary.index or self._must_fetch(progress):
             self._maybe_offer(progress)
             return False
         if progress.state is ProgressState.CATCH_UP:
             progress.become_probe(progress.next_index, self.sequence)
-        max_entries, max_bytes = progress.room(replica.settings)
+        max_entries, max_bytes = progress.find_room(replica.settings)
         if max_entries <= 0 or max_bytes <= 0:
             return False
         key = (progress.next_index, max_entries, max_bytes)
-        load = loads.get(key) or loads.setdefault(key, self._load(*key))
+        load = loads.get(key) or loads.setdefault(key, self._read_content(*key))
         sequence = self.next_sequence()
         replica.send(
             AppendRequest(
@@ -268,16 +268,16 @@ class Replication:
         progress.note_append(last_sent, load.size_bytes)
         return last_sent < log.last_index
 
-    def _load(self, first: Index, max_entries: int, max_bytes: int) -> _Load:
+    def _read_content(self, first: Index, max_entries: int, max_bytes: int) -> _AppendContent:
         log = self._replica.log
         previous = EntryId(Index(first - 1), log.term_at(Index(first - 1)))
         if first > log.last_index:
-            return _Load(previous, (), 0)
+            return _AppendContent(previous, (), 0)
         entries = log.entries(first, max_entries, max_bytes)
-        return _Load(previous, entries, sum([entry.size_bytes for entry in entries]))
+        return _AppendContent(previous, entries, sum([entry.size_bytes for entry in entries]))
 
-    def _has_to_fetch(self, progress: FollowerProgress) -> bool:
-        """Return whether the follower, past its probe, lacks so much that it should fetch it."""
+    def _must_fetch(self, progress: FollowerProgress) -> bool:
+        """Return whether the follower, past its probe, lacks so many bytes that it must fetch them."""
         if progress.state is ProgressState.PROBE:
             return False
         lacks_bytes = self._replica.log.view.stored_bytes_from(progress.next_index)
@@ -312,11 +312,11 @@ class Replication:
         progress = self._note_response(message.sender, message.sequence)
         if progress is None or not self._is_possible(message.durable, message.durable, message.verified):
             return
-        if message.is_asleep:
+        if message.is_quiesced:
             progress.quiesced_sequence = max(progress.quiesced_sequence, message.sequence)
         else:
             progress.awake_sequence = max(progress.awake_sequence, message.sequence)
-        if message.agrees_to_sleep:
+        if message.may_quiesce:
             progress.agreed_sequence = max(progress.agreed_sequence, message.sequence)
         self._acknowledge(progress, message.durable)
         if progress.has_lost_probe(message.sequence):
@@ -366,7 +366,7 @@ class Replication:
             progress.become_replicate(agreed, self.sequence)
             self.is_due = True
         elif progress.state is ProgressState.CATCH_UP and progress.match_index >= self._replica.log.boundary.index:
-            if not self._has_to_fetch(progress):
+            if not self._must_fetch(progress):
                 progress.become_probe(progress.next_index, self.sequence)
             self.is_due = True
 
@@ -378,8 +378,8 @@ class Replication:
         if hint.index < progress.match_index:
             if message.sequence <= progress.match_sequence:
                 return
-            # Sent after it had acknowledged more: it lost acknowledged entries. The commit index stays.
-            progress.lose(hint.index)
+            # The follower had acknowledged more before: it lost acknowledged entries. The commit index stays.
+            progress.note_loss(hint.index)
         log = self._replica.log
         self.is_due = True
         if hint.index < log.boundary.index:

@@ -1,6 +1,7 @@
 """Interface between the core and its roles, and the request for a change of role.
 
-A role never changes itself: it returns a `Become`, and `core` makes the new role, after asserting the former one."""
+A role never changes itself: it returns a `RoleChange`, and `core` makes the new role after it has asserted the former.
+"""
 
 from typing import NamedTuple, Protocol
 
@@ -9,7 +10,7 @@ from raftlog.raft.messages import Message
 from raftlog.raft.ready import Role
 
 
-class Become(NamedTuple):
+class RoleChange(NamedTuple):
     """A change of role within the same term (a candidate's own next term aside)."""
 
     role: Role
@@ -31,25 +32,25 @@ class RoleBehaviour(Protocol):
         ...
 
     def is_loyal(self) -> bool:
-        """Return whether a leader is, or was lately, heard: then no candidate gets a vote (thesis 4.2.3)."""
+        """Return whether the replica leads or had recent contact with a leader, so that it refuses votes (4.2.3)."""
         ...
 
-    def step(self, message: Message) -> Become | None:
-        """Take a message of this term; those that the role does not expect are ignored."""
+    def step(self, message: Message) -> RoleChange | None:
+        """Process a message of this term; ignore messages that the role does not expect."""
         ...
 
-    def tick(self) -> Become | None:
+    def tick(self) -> RoleChange | None:
         """Do the work of the tick that the role set as the replica's `next_tick`."""
         ...
 
-    def prepare(self) -> Become | None:
-        """Do deferred decisions and messages; called before a Ready is taken."""
+    def prepare(self) -> RoleChange | None:
+        """Make deferred decisions and messages; called before a Ready is taken."""
         ...
 
     def wake(self) -> None:
-        """Take up work after quiescence."""
+        """Resume work after quiescence."""
         ...
 
     def leave(self) -> None:
-        """End the role: fail requests that only it could finish."""
+        """End the role: fail the requests that only this role could finish."""
         ...

@@ -11,7 +11,7 @@ _MAY_BE_ZERO: Final = ("quiesce_after_ticks", "deferred_bytes_max")
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Bounds and times of the core, each with its trade-off."""
+    """Bounds and times of the core, with their trade-offs."""
 
     election_ticks_min: int = 10
     """Ticks without the leader, plus a random share of as many again, after which a follower asks for pre-votes.

@@ -25,26 +25,26 @@ class SupplyRequest(NamedTuple):
     """Most bytes of the answer; it has at least one entry, if there is one."""
 
 
-class Unsupplied(Enum):
-    """Reason for a missing answer."""
+class SupplyRefusal(Enum):
+    """Reason of a leader that supplies no append."""
 
     NOT_LEADING = "it does not lead in that term"
     TRIMMED = "what follows was trimmed away"
     PARTED = "its log does not have the entry after which more is wanted"
 
 
-def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
+def supply(replica: RaftReplica, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
     """Return an append behind `wanted.after`, without entries at the log's end.
 
     `replica` leads; its log may be damaged. The append has only entries that the driver has taken over: earlier they
     have no timestamp yet."""
     if wanted.term != replica.term or not replica.is_hard_state_durable:
-        return Unsupplied.NOT_LEADING
+        return SupplyRefusal.NOT_LEADING
     view, after = replica.log.view, wanted.after
     if after.index < view.boundary.index:
-        return Unsupplied.TRIMMED
+        return SupplyRefusal.TRIMMED
     if after.index > view.last_index or view.term_at(after.index) != after.term:
-        return Unsupplied.PARTED
+        return SupplyRefusal.PARTED
     count = min(view.last_index - after.index, wanted.entries_max)
     entries = tuple(view.entries(Index(after.index + 1), count, wanted.bytes_max)) if count else ()
     return AppendRequest(

@@ -25,9 +25,9 @@ class LogTail:
         """Index up to which the stored log has the core's entries; the tail follows."""
         self.last_index: Index
         self.last_term: Term
-        self.read_again()
+        self.reload()
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """Continue on a stored log that was replaced as a whole, with an empty tail."""
         assert not self._entries, f"{len(self._entries)} entries were not handed over"
         assert self._cut_to is None, f"a cut to {self._cut_to} was not handed over"
@@ -55,8 +55,8 @@ class LogTail:
             return self._entries[index - self._handed_index - 1].term
         return self.view.term_at(index)
 
-    def has(self, entry: EntryId) -> bool:
-        """Return whether the log holds this very entry, or it is the boundary."""
+    def has_entry(self, entry: EntryId) -> bool:
+        """Return whether the log holds exactly this entry, or the entry is the boundary."""
         return self.boundary.index <= entry.index <= self.last_index and self.term_at(entry.index) == entry.term
 
     def last_index_of_term(self, highest: Index, term: Term) -> Index:

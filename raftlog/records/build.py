@@ -1,4 +1,4 @@
-"""Building batches. The encoding itself is aiokafka's compiled codec."""
+"""Builders of batches, on the compiled codec of aiokafka."""
 
 import time
 from collections import deque
@@ -17,7 +17,7 @@ _NO_PRODUCER = -1
 
 
 class NewRecord(NamedTuple):
-    """A record before it has an offset. `timestamp` is in milliseconds; `None` takes the time of building."""
+    """Record before it has an offset. `timestamp` is in milliseconds; `None` takes the time of the build."""
 
     value: bytes | None
     key: bytes | None = None
@@ -70,7 +70,7 @@ class BatchBuilder:
     def build(self) -> bytearray:
         """Return the batch with base offset 0 and leader epoch 0; the leader stamps both when it appends."""
         assert self.count > 0, "a batch holds at least one record"
-        return _built(self._builder)
+        return _finish_build(self._builder)
 
 
 def build_batch(
@@ -92,7 +92,7 @@ def build_batch(
         for record in given:
             one_by_one.append(record, now_ms)
         return one_by_one.build()
-    return _built(builder)
+    return _finish_build(builder)
 
 
 def build_columns(
@@ -115,7 +115,7 @@ def build_columns(
         deque(map(builder.append, range(len(values)), timestamps, keys, values, headers), maxlen=0)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidArgument(f"a record cannot be stored: {error}") from None
-    return _built(builder)
+    return _finish_build(builder)
 
 
 def _new_builder(
@@ -124,7 +124,7 @@ def _new_builder(
     return DefaultRecordBatchBuilder(MAGIC, compression, False, producer_id, producer_epoch, base_sequence, _NO_LIMIT)
 
 
-def _built(builder: DefaultRecordBatchBuilder) -> bytearray:
+def _finish_build(builder: DefaultRecordBatchBuilder) -> bytearray:
     batch = builder.build()
     assert type(batch) is bytearray, "the codec gives a buffer of its own, which is stamped in place"
     return batch

@@ -44,7 +44,7 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         position += header.size
 
 
-def _alone(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | None:
+def _parse_single(buffer: Buffer) -> tuple[tuple[BatchHeader, memoryview]] | None:
     """Return the only batch of a buffer, as most requests have; None for any other buffer."""
     size = len(buffer)
     if size < HEADER_SIZE:
@@ -65,7 +65,7 @@ def validate_client_batches(
     Control and transactional batches are refused: the first are the broker's own, the second have no coordinator here.
     """
     checked = []
-    for number, (header, batch) in enumerate(_alone(buffer) or split_batches(buffer)):
+    for number, (header, batch) in enumerate(_parse_single(buffer) or split_batches(buffer)):
         if len(batch) > max_message_bytes:
             raise RecordTooLarge(f"batch {number} has {len(batch)} bytes; max.message.bytes is {max_message_bytes}")
         if number == count_max:

@@ -67,16 +67,16 @@ def decompress_in_steps(codec: int, payload: Buffer, limit_bytes: int, opened: b
         elif codec == Compression.SNAPPY:
             yield from _unsnappy(memoryview(payload), limit_bytes, opened)
         elif codec == Compression.LZ4:
-            yield from _grow_into(cramjam.lz4.decompress_into, payload, limit_bytes, opened)
+            yield from _decompress_growing(cramjam.lz4.decompress_into, payload, limit_bytes, opened)
         elif codec == Compression.ZSTD:
-            yield from _grow_into(cramjam.zstd.decompress_into, payload, limit_bytes, opened)
+            yield from _decompress_growing(cramjam.zstd.decompress_into, payload, limit_bytes, opened)
         else:
             raise InvalidBatch(f"unknown compression codec {codec}")
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise InvalidBatch(f"the {Compression(codec).name.lower()} records cannot be decompressed: {error}") from None
 
 
-def _too_large(limit_bytes: int) -> InvalidBatch:
+def _make_too_large(limit_bytes: int) -> InvalidBatch:
     return InvalidBatch(f"the compressed records decompress to more than {limit_bytes} bytes")
 
 
@@ -94,30 +94,30 @@ def _gunzip(payload: memoryview, limit_bytes: int, opened: bytearray) -> Steps:
             raise InvalidBatch("the gzip records are truncated")
         left -= len(piece)
         if left < 0:
-            raise _too_large(limit_bytes)
+            raise _make_too_large(limit_bytes)
         opened += piece
         yield
 
 
-def _grow_into(
+def _decompress_growing(
     decompress_into: Callable[[Buffer, Buffer], int], payload: Buffer, limit_bytes: int, opened: bytearray
 ) -> Steps:
     """Decompress into a buffer that grows up to the limit; the codec refuses to write past its end."""
     size = min(limit_bytes, max(64 * 1024, 8 * len(payload)))
     while True:
         try:
-            yield from _into_room(lambda room: decompress_into(payload, room), size, opened)
+            yield from _append_output(lambda room: decompress_into(payload, room), size, opened)
         except cramjam.DecompressionError as error:
             if str(error) != _NO_ROOM:
                 raise
             if size == limit_bytes:
-                raise _too_large(limit_bytes) from None
+                raise _make_too_large(limit_bytes) from None
             size = min(limit_bytes, size * 16)
         else:
             return
 
 
-def _into_room(write: Callable[[memoryview], int], size: int, opened: bytearray) -> Steps:
+def _append_output(write: Callable[[memoryview], int], size: int, opened: bytearray) -> Steps:
     """Append the bytes that `write` writes into a buffer of `size` bytes; nothing when it raises."""
     begin, written = len(opened), 0
     try:
@@ -150,11 +150,11 @@ def _unsnappy_raw(payload: memoryview, room: int, limit_bytes: int, opened: byte
     """Decompress a raw snappy block; its header has the decompressed length, checked before anything is allocated."""
     size = cramjam.snappy.decompress_raw_len(payload)
     if size > room:
-        raise _too_large(limit_bytes)
+        raise _make_too_large(limit_bytes)
     if size <= _PIECE_BYTES:
         opened += cramjam.snappy.decompress_raw(payload)
     else:
-        yield from _into_room(lambda target: cramjam.snappy.decompress_raw_into(payload, target), size, opened)
+        yield from _append_output(lambda target: cramjam.snappy.decompress_raw_into(payload, target), size, opened)
 
 
 def compress_in_steps(codec: int, records: Buffer) -> Generator[None, None, bytes]:

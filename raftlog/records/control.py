@@ -1,10 +1,9 @@
 """Control batches: entries of the log that are not client data.
 
-A control batch holds one record. Its key is Kafka's control key (version int16, type int16); types from 0x5200 up
-are raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It is never compressed, so reading one costs no
-more than its size. It takes an index but no offset, so its `lastOffsetDelta` is −1 and its `baseOffset` is the next
-offset; a gap's delta spans what it replaces.
-Payloads are specified in docs/FORMATS.md; this module knows only the envelope.
+A control batch holds one record. Its key is Kafka's control key (version int16, type int16); types from 0x5200 up are
+raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It is never compressed, so reading one costs no more
+than its size. It takes an index but no offset, so its `lastOffsetDelta` is −1 and its `baseOffset` is the next offset;
+a gap's delta spans what it replaces. Payloads are specified in docs/FORMATS.md; this module defines only the envelope.
 """
 
 import struct

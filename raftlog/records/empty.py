@@ -1,4 +1,4 @@
-"""Batches without records, as Kafka's log cleaner leaves them: they carry readers over removed offsets.
+"""Batches without records, as Kafka's log cleaner leaves them: readers skip the removed offsets with them.
 
 Made for answers and never stored."""
 

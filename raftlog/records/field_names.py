@@ -12,7 +12,7 @@ _SHOWN_CHARACTERS_MAX: Final = 60
 _LIKENESS_MIN: Final = 0.5
 
 
-def unknown_field(unknown: Iterable[str], known: Sequence[str], kind: str = "field") -> str:
+def describe_unknown_field(unknown: Iterable[str], known: Sequence[str], kind: str = "field") -> str:
     """Return the text of an error about the first unknown name, with the nearest known name and all known names."""
     name = min(unknown)
     if len(name) > _SHOWN_CHARACTERS_MAX:

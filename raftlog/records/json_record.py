@@ -3,8 +3,8 @@
     {"key": …, "value": …, "headers": [{"name": "h", "value": "<base64>" | null}], "timestamp": ms | RFC 3339,
      "partition": 0, "encoding": {"key": "json" | "text" | "base64", "value": …}}
 
-All fields are optional, and `null` is none. For a key or value without `encoding` the caller's default applies
-(`Encode`). `topic` and `offset`, which printed records have, are ignored, so printed records can be read again.
+All fields are optional, and `null` counts as a missing one. For a key or value without `encoding` the caller's default
+applies (`Encode`). `topic` and `offset`, which printed records have, are ignored, so printed records can be read again.
 Not for stored records, which become JSON only in answers. Called by `api/http` and `cli`."""
 
 import binascii
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from raftlog.records.build import NewRecord
-from raftlog.records.field_names import unknown_field
+from raftlog.records.field_names import describe_unknown_field
 
 Encode: TypeAlias = Callable[[Any], bytes]
 """Function from a JSON value to the bytes that it represents; raises `ValueError`."""
@@ -47,7 +47,7 @@ def json_text(value: Any) -> bytes:
         ) from None
 
 
-def shown(value: Any) -> str:
+def shorten_json(value: Any) -> str:
     """Return a JSON value for an error message, shortened to a bound for any size and depth."""
     text = _REPR.repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
@@ -61,24 +61,24 @@ def text_or_json(value: Any) -> bytes:
 def from_base64(value: Any) -> bytes:
     """Return the bytes of a base64 string; raises `ValueError`."""
     if type(value) is not str:
-        raise ValueError(f"{shown(value)} is not a base64 string")
+        raise ValueError(f"{shorten_json(value)} is not a base64 string")
     try:
         return binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{shown(value)} is not base64 ({error})") from None
+        raise ValueError(f"{shorten_json(value)} is not base64 ({error})") from None
 
 
-def _text(value: Any) -> bytes:
+def _encode_text(value: Any) -> bytes:
     if type(value) is not str:
         raise ValueError('a value with the encoding "text" must be a string')
     return value.encode()
 
 
-BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _text, "base64": from_base64}
+BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _encode_text, "base64": from_base64}
 
 
-def stores_text(encode: Encode, *, is_string: bool) -> bool:
-    """Return whether the stored bytes of a value are its JSON text."""
+def stores_json_text(encode: Encode, *, is_string: bool) -> bool:
+    """Return whether `encode` stores the JSON text of a value."""
     return encode is json_text or (encode is text_or_json and not is_string)
 
 
@@ -90,11 +90,11 @@ def read_record(fields: Any, encode: Encode) -> NewRecord:
         key, value = fields.get("key"), fields.get("value")
         return NewRecord(None if value is None else encode(value), None if key is None else encode(key), None, [])
     if not fields.keys() <= _KNOWN:
-        raise ValueError(unknown_field(fields.keys() - _KNOWN, _FIELDS))
+        raise ValueError(describe_unknown_field(fields.keys() - _KNOWN, _FIELDS))
     encoding = fields.get("encoding")
     encode_key = encode_value = encode
     if encoding is not None:
-        named = _encodings(encoding)
+        named = _read_encodings(encoding)
         encode_key, encode_value = named.get("key", encode), named.get("value", encode)
     key, value = fields.get("key"), fields.get("value")
     headers, timestamp = fields.get("headers"), fields.get("timestamp")
@@ -120,14 +120,14 @@ def read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
     """Return the headers in `[{"name": …, "value": base64 | null}]`; raises `ValueError`."""
     if type(headers) is not list:
         raise ValueError('headers must be a list of {"name": …, "value": base64 or null}')
-    return [_header(header) for header in headers]
+    return [_read_header(header) for header in headers]
 
 
-def _header(header: Any) -> tuple[str, bytes | None]:
+def _read_header(header: Any) -> tuple[str, bytes | None]:
     if type(header) is not dict or type(header.get("name")) is not str:
         raise ValueError('a header must be {"name": …, "value": base64 or null}')
     if not header.keys() <= _OF_HEADERS:
-        raise ValueError(f"a header: {unknown_field(header.keys() - _OF_HEADERS, _HEADER_FIELDS)}")
+        raise ValueError(f"a header: {describe_unknown_field(header.keys() - _OF_HEADERS, _HEADER_FIELDS)}")
     value = header.get("value")
     return header["name"], None if value is None else from_base64(value)
 
@@ -138,21 +138,23 @@ def read_timestamp(value: Any) -> int:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"timestamp {shown(value)} is not RFC 3339; write it like 2024-05-01T12:00:00Z") from None
+            raise ValueError(
+                f"timestamp {shorten_json(value)} is not RFC 3339; write it like 2024-05-01T12:00:00Z"
+            ) from None
         if moment.tzinfo is None:
-            raise ValueError(f"timestamp {shown(value)} has no time zone; write it like 2024-05-01T12:00:00Z")
+            raise ValueError(f"timestamp {shorten_json(value)} has no time zone; write it like 2024-05-01T12:00:00Z")
         value = round(moment.timestamp() * 1000)
     if type(value) is not int or not 0 <= value <= _TIMESTAMP_MAX:
         raise ValueError("the timestamp must be milliseconds since 1970 or RFC 3339")
     return value
 
 
-def _encodings(encoding: Any) -> dict[str, Encode]:
+def _read_encodings(encoding: Any) -> dict[str, Encode]:
     if type(encoding) is not dict:
         raise ValueError('encoding must be an object with "key", "value" or both')
     if not encoding.keys() <= _ENCODED:
-        raise ValueError(f"encoding: {unknown_field(encoding.keys() - _ENCODED, sorted(_ENCODED))}")
+        raise ValueError(f"encoding: {describe_unknown_field(encoding.keys() - _ENCODED, sorted(_ENCODED))}")
     unknown = [name for name in encoding.values() if type(name) is not str or name not in BY_NAME]
     if unknown:
-        raise ValueError(f"unknown encoding {shown(unknown[0])}; it can be {', '.join(BY_NAME)}")
+        raise ValueError(f"unknown encoding {shorten_json(unknown[0])}; it can be {', '.join(BY_NAME)}")
     return {field: BY_NAME[name] for field, name in encoding.items()}

@@ -50,18 +50,18 @@ def check_json(text: Text, start: int = 0, end: int | None = None) -> Steps:
     position, prefix, stack = start, b"", b""
     end = len(text) if end is None else end
     while True:
-        cut, strings = yield from _next_cut(text, position, end)
-        piece = _without(text, position, cut, strings)
-        _, stack = _open_after(stack, piece)
+        cut, strings = yield from _find_cut(text, position, end)
+        piece = _empty_strings(text, position, cut, strings)
+        _, stack = _find_open(stack, piece)
         if cut < end and not stack:
             raise ValueError(f"text follows after its end, at byte {cut}")
         try:
-            orjson.loads(prefix + piece + (_filled_and_closed(stack) if cut < end else b""))
+            orjson.loads(prefix + piece + (_make_suffix(stack) if cut < end else b""))
         except orjson.JSONDecodeError as error:
             raise ValueError(f"{error.msg} between bytes {position} and {cut}") from None
         if cut == end:
             return
-        position, prefix = cut, _opened_and_filled(stack)
+        position, prefix = cut, _make_prefix(stack)
         yield
 
 
@@ -75,15 +75,15 @@ def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None
     stack = b""
     """Brackets that are open at `at`: empty, unless an item larger than a slice has begun at `position`."""
     while True:
-        cut, strings = yield from _next_cut(text, at, end)
-        left, after = _open_after(stack, _without(text, at, cut, strings))
+        cut, strings = yield from _find_cut(text, at, end)
+        left, after = _find_open(stack, _empty_strings(text, at, cut, strings))
         boundary = -1
         if not after and not stack:
             boundary = cut - 1 if cut < end else -1
         elif stack and not left:
-            boundary = _first_comma(text, at, cut, len(stack))
+            boundary = _find_first_comma(text, at, cut, len(stack))
         elif not stack and cut < end and not strings:
-            boundary = _last_comma(text, at, cut)
+            boundary = _find_last_comma(text, at, cut)
         if boundary >= 0:
             yield position, boundary
             position = at = boundary + 1
@@ -98,7 +98,7 @@ def split_items(text: Text, start: int, end: int) -> Generator[Span | None, None
             yield None
 
 
-def _next_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int, list[Span]]]:
+def _find_cut(text: Text, at: int, end: int) -> Generator[None, None, tuple[int, list[Span]]]:
     """Return the position after a comma, about a slice further on, or the end; and longer strings before it."""
     strings: list[Span] = []
     loose = 0
@@ -149,7 +149,7 @@ def _check_string(text: Text, quote: int, end: int) -> Generator[None, None, int
         yield
 
 
-def _without(text: Text, start: int, end: int, strings: list[Span]) -> Text:
+def _empty_strings(text: Text, start: int, end: int, strings: list[Span]) -> Text:
     """Return the text with empty strings in place of `strings`."""
     if not strings:
         return text[start:end]
@@ -160,7 +160,7 @@ def _without(text: Text, start: int, end: int, strings: list[Span]) -> Text:
     return b"".join((*parts, text[start:end]))
 
 
-def _brackets(piece: Text) -> Text | None:
+def _find_brackets(piece: Text) -> Text | None:
     """Return the brackets outside of strings; None when the piece ends inside a string."""
     if b"\\" in piece:
         piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -170,11 +170,11 @@ def _brackets(piece: Text) -> Text | None:
     return b"".join(parts[::2]).translate(None, _NO_BRACKETS)
 
 
-def _open_after(stack: bytes, piece: Text) -> tuple[int, bytes]:
+def _find_open(stack: bytes, piece: Text) -> tuple[int, bytes]:
     """Return the number of brackets in `stack` that stay open throughout the piece, and all that are open after it.
 
     Raises `ValueError`."""
-    brackets = _brackets(piece) or b""
+    brackets = _find_brackets(piece) or b""
     for _ in range(_PASSES_MAX):
         size = len(brackets)
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
@@ -193,7 +193,7 @@ def _open_after(stack: bytes, piece: Text) -> tuple[int, bytes]:
     return left, bytes(opened)
 
 
-def _first_comma(text: Text, start: int, end: int, depth: int) -> int:
+def _find_first_comma(text: Text, start: int, end: int, depth: int) -> int:
     """Return the position of the first comma outside of all brackets; −1 when there is none.
 
     `depth` brackets are open at `start`."""
@@ -208,7 +208,7 @@ def _first_comma(text: Text, start: int, end: int, depth: int) -> int:
     return -1
 
 
-def _last_comma(text: Text, start: int, end: int) -> int:
+def _find_last_comma(text: Text, start: int, end: int) -> int:
     """Return the position of the last comma outside of all brackets; −1 when there is none.
 
     After an object it is found without a walk over the tokens."""
@@ -220,7 +220,7 @@ def _last_comma(text: Text, start: int, end: int) -> int:
         comma = text.find(b",", at, end)
         if comma < 0 or text[at + 1 : comma].strip():
             continue
-        brackets = _brackets(text[start : at + 1])
+        brackets = _find_brackets(text[start : at + 1])
         if (
             brackets is not None
             and len(brackets) % 2 == 0
@@ -239,14 +239,14 @@ def _last_comma(text: Text, start: int, end: int) -> int:
     return last
 
 
-def _opened_and_filled(stack: bytes) -> bytes:
+def _make_prefix(stack: bytes) -> bytes:
     """Return the text that opens the brackets of a piece that begins after a comma."""
     *outer, inner = stack
     opened = b"".join(b"[" if bracket == _LIST else b'{"":' for bracket in outer)
     return opened + (b"[0," if inner == _LIST else b'{"":0,')
 
 
-def _filled_and_closed(stack: bytes) -> bytes:
+def _make_suffix(stack: bytes) -> bytes:
     """Return the text that closes the brackets of a piece that ends with a comma."""
     closed = b"".join(_CLOSING[bracket] for bracket in reversed(stack))
     return (b"0" if stack[-1] == _LIST else b'"":0') + closed

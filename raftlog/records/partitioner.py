@@ -29,15 +29,15 @@ def murmur2(data: bytes) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
-def _murmur2_positive(key: bytes) -> int:
+def _hash_positive(key: bytes) -> int:
     return murmur2(key) & _POSITIVE
 
 
-PARTITIONERS: Mapping[str, HashKey] = {"murmur2": _murmur2_positive, "crc32": zlib.crc32}
+PARTITIONERS: Mapping[str, HashKey] = {"murmur2": _hash_positive, "crc32": zlib.crc32}
 """The hash of a key by the name of the partitioner; the partition is the hash modulo the number of partitions."""
 
 
-def hash_by_name(name: str) -> HashKey:
+def find_hash(name: str) -> HashKey:
     """Return the hash function of a partitioner; raises `InvalidArgument` for an unknown name."""
     try:
         return PARTITIONERS[name]

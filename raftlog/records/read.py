@@ -1,4 +1,4 @@
-"""Decoding records, for clients, JSON faces and tools. The decoding itself is aiokafka's compiled codec."""
+"""Decoder of records for clients, JSON interfaces and tools, on the compiled codec of aiokafka."""
 
 from collections.abc import Generator, Iterator
 from itertools import islice
@@ -25,7 +25,7 @@ _NUL_ENDED = (bytes, bytearray)
 
 
 class Record(Protocol):
-    """A stored record. `timestamp` is in milliseconds, -1 when it has none."""
+    """Stored record. `timestamp` is in milliseconds, or -1 for none."""
 
     @property
     def offset(self) -> int: ...
@@ -51,7 +51,7 @@ def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ite
     base_offset, count = header.base_offset, header.record_count
     end = base_offset + 1 if header.is_control else header.next_offset
     last = base_offset - 1
-    opened = _padded(batch) if not header.compression else _opened(batch, opened_bytes_max)
+    opened = _pad(batch) if not header.compression else _open_at_once(batch, opened_bytes_max)
     try:
         records = iter(DefaultRecordBatch(opened))
         if count < 1:
@@ -96,7 +96,7 @@ def open_in_steps(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ge
     return opened
 
 
-def _opened(batch: Buffer, opened_bytes_max: int) -> Buffer:
+def _open_at_once(batch: Buffer, opened_bytes_max: int) -> Buffer:
     steps = open_in_steps(batch, opened_bytes_max)
     while True:
         try:
@@ -106,7 +106,7 @@ def _opened(batch: Buffer, opened_bytes_max: int) -> Buffer:
             return found
 
 
-def _padded(batch: Buffer) -> Buffer:
+def _pad(batch: Buffer) -> Buffer:
     """Return the batch in an object with a NUL after its bytes.
 
     The codec reads a few bytes past the end of a batch with wrong lengths."""

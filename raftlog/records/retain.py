@@ -17,7 +17,7 @@ _STEP_RECORDS: Final = 2_000
 
 
 def retain_in_steps(header: BatchHeader, opened: Buffer, keeps: Sequence[bool]) -> Generator[None, None, bytes]:
-    """Return the batch with those records whose flag in `keeps` is true; at least one is.
+    """Return the batch with the records whose flag in `keeps` is true; at least one flag is true.
 
     `header` is that of the batch as it is stored, `opened` comes from `open_in_steps`; the caller has checked
     the CRC and read the records. Yields None at points where other tasks may run. Raises `InvalidBatch`."""

@@ -16,7 +16,7 @@ _STEPS_ALONE: Final = 3
 
 
 class BatchOpener:
-    """See the module."""
+    """Opener of compressed batches for all readers of one broker; see the module."""
 
     def __init__(self, opened_bytes_max: int) -> None:
         self._opened_bytes_max = opened_bytes_max

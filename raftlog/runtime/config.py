@@ -23,8 +23,8 @@ class GroupLimits:
     """Greatest age of the segment's roll by the leader's clock; `None`: no limit."""
 
     @classmethod
-    def of(cls, config: "DriverConfig") -> Self:
-        """Return the limits of Raft groups that have none of their own."""
+    def from_config(cls, config: "DriverConfig") -> Self:
+        """Return the limits from the settings of the driver, for Raft groups without limits of their own."""
         return cls(segment_bytes=config.segment_bytes, segment_rows_max=config.segment_rows_max)
 
 
@@ -48,7 +48,7 @@ class DriverConfig:
     recent_bytes_max: int = MIB
     """Newest entries of one group that are kept in memory for followers; those not yet written are kept beyond it."""
     checkpoint_interval_ms: int = 60_000
-    """A checkpoint is made at least this often while anything is journaled; sooner when the journal says so."""
+    """A checkpoint is made at least this often while anything is journaled; sooner when the journal requires it."""
     checkpoint_groups_max: int = 256
     """Groups whose files a checkpoint syncs at the same time."""
     stall_ms: int = 1_000

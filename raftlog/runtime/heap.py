@@ -1,11 +1,11 @@
 """Python's garbage collector in a process with thousands of Raft groups: full collections must not block the loop.
 
 A full collection walks everything that was ever tracked, 50 to 90 milliseconds for each thousand groups, and nearly all
-of that lives as long as the process. So objects that survived a long full collection are frozen: the collector does not
-look at them again. Nothing that was garbage then is frozen; later garbage is freed by its reference count, unless it is
+of that lives as long as the process. So objects that survived a long full collection are frozen: the collector ignores
+them from then on. Nothing that was garbage then is frozen; later garbage is freed by its reference count, unless it is
 part of a cycle: that stays until the process ends. Process-wide, so only for a composition root.
 
-    begin: what was imported is frozen → settle: so is what the start made → long full collections: so are survivors"""
+    frozen: at `begin` imported objects, at `settle` those of the start, after long full collections the survivors"""
 
 import gc
 from typing import Any, Final
@@ -19,7 +19,7 @@ _FULL: Final = 2
 
 
 class Collections:
-    """Observer of the collector, from `begin` to `end`."""
+    """Observer of the garbage collector, from `begin` to `end`, which freezes long-lived objects."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -32,7 +32,7 @@ class Collections:
         gc.callbacks.append(self._observe)
 
     def settle(self) -> None:
-        """Free the garbage of the start and freeze the rest, so that no collection under load walks it."""
+        """Free the garbage of the start and freeze the rest, so that no collection under load traverses it."""
         gc.collect()
         gc.freeze()
 

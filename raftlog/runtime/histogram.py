@@ -17,7 +17,7 @@ __all__ = ["BOUNDS_S", "Histogram", "stopwatch"]
 
 
 class Histogram:
-    """`counts[i]` observations were at most `bounds[i]` and above the bound before it; their sum is `sum_s`."""
+    """Histogram: `counts[i]` observations lie between `bounds[i - 1]` and `bounds[i]`; their sum is `sum_s`."""
 
     __slots__ = ("bounds", "counts", "sum_s")
 
@@ -36,8 +36,8 @@ class Histogram:
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_s += seconds
 
-    def cumulative(self) -> list[tuple[str, int]]:
-        """Return the buckets as Prometheus defines them: upper ends as text, each with the count up to it."""
+    def cumulative_buckets(self) -> list[tuple[str, int]]:
+        """Return the cumulative buckets of Prometheus: upper bounds as text, each with the count up to it."""
         total, rows = 0, []
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             total += count

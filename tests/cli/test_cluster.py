@@ -100,7 +100,7 @@ async def test_watching_prints_no_lag_between_commits(monkeypatch: pytest.Monkey
     def is_over(found: ClusterHealth) -> bool:
         return not found.is_healthy
 
-    await operator_verbs.watch(Client().health, shown.append, is_over, steady=health_command._steady)
+    await operator_verbs.watch(Client().health, shown.append, is_over, steady=health_command._remove_changing_parts)
     assert [found.is_healthy for found in shown] == [True, False]
 
 

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import click
 import pytest
 
-from raftlog.cli.topic.change import deleting_changes
+from raftlog.cli.topic.change import describe_deleting_changes
 from raftlog.testing import BrokerProcess
 from tests.cli.conftest import COMMAND, assert_one_line, build_environment
 from tests.cli.test_help import ALL
@@ -145,4 +145,4 @@ def test_a_closed_stdin_is_no_confirmation(at: tuple[str, ...], read_topic: str)
 )
 def test_changes_that_delete_records_need_confirmation(changes: dict[str, str | None], asked: list[str]) -> None:
     known = {"retention.ms": "1000", "retention.bytes": "-1", "cleanup.policy": "delete", "segment.bytes": "9"}
-    assert deleting_changes(known, changes) == asked
+    assert describe_deleting_changes(known, changes) == asked

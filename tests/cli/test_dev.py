@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from raftlog.cli.dev.plan import check_plan
-from raftlog.cli.dev.verb import plan
+from raftlog.cli.dev.verb import plan_nodes
 from raftlog.cli.outcome import CommandFailed
 from raftlog.testing.http import ask
 
 
 def test_nodes_have_consecutive_ports_and_own_directories(tmp_path: Path) -> None:
-    nodes = plan(3, tmp_path, 9000, 1)
+    nodes = plan_nodes(3, tmp_path, 9000, 1)
     assert [node.http for node in nodes] == ["127.0.0.1:9010", "127.0.0.1:9020", "127.0.0.1:9030"]
     assert (nodes[1].kafka, nodes[1].rpc, nodes[1].gossip) == ("127.0.0.1:9021", "127.0.0.1:9022", "127.0.0.1:9023")
     assert [node.data_dir for node in nodes] == [str(tmp_path / f"node-{number}") for number in (1, 2, 3)]
@@ -29,7 +29,7 @@ def test_nodes_have_consecutive_ports_and_own_directories(tmp_path: Path) -> Non
 
 
 def test_ports_of_workers_lie_between_those_of_nodes(tmp_path: Path) -> None:
-    nodes = plan(2, tmp_path, 9000, 3)
+    nodes = plan_nodes(2, tmp_path, 9000, 3)
     assert [node.http for node in nodes] == ["127.0.0.1:9010", "127.0.0.1:9040"]
     assert nodes[0].child.command[-2:] == ["--workers", "3"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 
-from raftlog.cli.consume.formatting import format_printer, json_printer, keyed_printer, value_printer
+from raftlog.cli.consume.formatting import format_printer, format_values, json_printer, keyed_printer
 from raftlog.cli.json_lines import read_json_line
 from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.records import NewRecord
@@ -18,7 +18,7 @@ def make_record(value: bytes | None, key: bytes | None = None, offset: int = 0, 
 
 
 def test_values_are_printed_one_a_line() -> None:
-    assert value_printer(0, [make_record(b"a"), make_record(None), make_record(b"b", b"k")]) == b"a\n\nb\n"
+    assert format_values(0, [make_record(b"a"), make_record(None), make_record(b"b", b"k")]) == b"a\n\nb\n"
 
 
 @pytest.mark.parametrize("line", [b"k:v", b":v", b"k:", b"k:v:w", b"plain", b"", b"\xff:\x00"])

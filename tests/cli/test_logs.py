@@ -13,7 +13,7 @@ import pytest
 
 from raftlog import events
 from raftlog.cli.serve.event_limit import EventLimit
-from raftlog.cli.serve.log_lines import formatter
+from raftlog.cli.serve.log_lines import make_formatter
 from raftlog.events import EVENTS, event
 
 LOGGER = logging.getLogger("raftlog.tests")
@@ -95,7 +95,7 @@ def test_a_traceback_shows_no_values_of_variables(line_format: str) -> None:
         raise AssertionError(f"{len(record_value)} characters")
     except AssertionError:
         record = logging.LogRecord("raftlog", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
-    line = formatter(line_format).format(record)
+    line = make_formatter(line_format).format(record)
     assert "20 characters" in line
     assert record_value not in line
 

@@ -73,6 +73,6 @@ async def test_watching_prints_changes_of_state_but_not_of_age(monkeypatch: pyte
 
     shown: list[ClusterMembers] = []
     await operator_verbs.watch(
-        Admin().members, shown.append, make_member(died).__eq__, steady=cluster_members._without_load
+        Admin().members, shown.append, make_member(died).__eq__, steady=cluster_members._remove_loads
     )
     assert shown == [make_member(TOLD), make_member(died)]

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from raftlog.cli.cluster.upgrade import upgrade
-from raftlog.cli.dev.control import SOCKET_NAME, DevControl, send_order
+from raftlog.cli.dev.control import SOCKET_NAME, DevControl, send_request
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling import steps as rolling_steps
 from raftlog.cli.rolling import verb as rolling
@@ -234,14 +234,14 @@ async def test_no_broker_is_stopped_while_replicas_are_out_of_sync() -> None:
 async def test_replicas_that_lag_only_for_a_moment_are_waited_for_once() -> None:
     """With many busy partitions some lag at every look, and each look finds others."""
     lagging = RestartLag()
-    assert lagging.of(make_health(["t/0", "t/1"]), 1.0) == ["t/0", "t/1"]
-    assert lagging.of(make_health(["t/1", "t/2"]), 1.5) == ["t/1"]
-    assert lagging.of(make_health(["t/0"]), 2.0) == []
-    assert lagging.of(make_health(["t/0"]), 3.9) == ["t/0"], "it was in sync too long ago"
+    assert lagging.add_reading(make_health(["t/0", "t/1"]), 1.0) == ["t/0", "t/1"]
+    assert lagging.add_reading(make_health(["t/1", "t/2"]), 1.5) == ["t/1"]
+    assert lagging.add_reading(make_health(["t/0"]), 2.0) == []
+    assert lagging.add_reading(make_health(["t/0"]), 3.9) == ["t/0"], "it was in sync too long ago"
     found = make_health(["t/0"])
     assert unhealthy_reason(found, []) is None
     assert degraded_reason(found, []) is None
-    assert lagging.of(found.copy_with(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
+    assert lagging.add_reading(found.copy_with(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
 
 
 def test_an_election_in_progress_is_waited_for() -> None:
@@ -372,12 +372,12 @@ async def test_a_dry_run_changes_nothing() -> None:
 def test_finished_steps_are_recorded_until_all_are_done(tmp_path: Path) -> None:
     record = RollingRecord(tmp_path, None)
     assert record.remaining_units(UNITS) == UNITS
-    record.done(UNITS[1])
+    record.note_restarted(UNITS[1])
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == [UNITS[0], UNITS[2]]
     assert RollingRecord(tmp_path, "/another/python").remaining_units(UNITS) == UNITS
     again = RollingRecord(tmp_path, None)
     assert again.remaining_units(UNITS) == [UNITS[0], UNITS[2]]
-    again.done(UNITS[0])
+    again.note_restarted(UNITS[0])
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == [UNITS[2]]
     again.end()
     assert RollingRecord(tmp_path, None).remaining_units(UNITS) == UNITS
@@ -418,7 +418,7 @@ async def test_the_control_socket_is_accessible_only_to_its_user(tmp_path: Path)
     deep = tmp_path.joinpath(*["a-directory-with-a-long-name"] * 5)
     deep.mkdir(parents=True)
     with pytest.raises(CommandFailed, match="no `raftlog dev` runs in"):
-        await send_order(deep, {"order": "nodes"})
+        await send_request(deep, {"order": "nodes"})
 
     async def answer(order: dict[str, Any]) -> dict[str, Any]:
         if order["order"] == "refuse":
@@ -428,12 +428,12 @@ async def test_the_control_socket_is_accessible_only_to_its_user(tmp_path: Path)
     control = DevControl(deep, answer)
     await control.start()
     assert stat.S_IMODE(os.stat(deep / SOCKET_NAME).st_mode) == 0o600
-    assert await send_order(deep, {"order": "nodes"}) == {"heard": {"order": "nodes"}}
+    assert await send_request(deep, {"order": "nodes"}) == {"heard": {"order": "nodes"}}
     with pytest.raises(CommandFailed, match="not now"):
-        await send_order(deep, {"order": "refuse"})
+        await send_request(deep, {"order": "refuse"})
     control.stop()
     with pytest.raises(CommandFailed, match="no `raftlog dev` runs in"):
-        await send_order(deep, {"order": "nodes"})
+        await send_request(deep, {"order": "nodes"})
     await asyncio.sleep(0)
 
 
@@ -486,7 +486,7 @@ def test_a_dev_cluster_is_restarted_under_writes(spawn: Any, run: Any, tmp_path:
         said = process.stderr.readline()
         assert said, "dev has ended"
     assert f"node 2 (pid {pids[2]}) ended, killed by SIGKILL" in said.decode()
-    again = asyncio.run(send_order(Path(directory), {"order": "restart", "node_id": 2, "python": None}))
+    again = asyncio.run(send_request(Path(directory), {"order": "restart", "node_id": 2, "python": None}))
     assert again["pid"] not in pids.values()
     process.send_signal(15)
     assert process.wait(20) == 0

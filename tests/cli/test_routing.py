@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from raftlog.cli.json_lines import milliseconds
+from raftlog.cli.json_lines import parse_time_ms
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.records import NewRecord
-from raftlog.records.partitioner import hash_by_name
+from raftlog.records.partitioner import find_hash
 
 
 def route_lines(
@@ -72,7 +72,7 @@ def test_keys_choose_the_same_partition_as_at_the_broker(partitioner: str) -> No
     for partition, records in route_lines(layout, [b"key%d=v" % n for n in range(50)]).items():
         for record in records:
             assert record.key is not None
-            assert hash_by_name(partitioner)(record.key) % 7 == partition
+            assert find_hash(partitioner)(record.key) % 7 == partition
 
 
 def test_the_number_of_a_record_without_a_key_chooses_its_partition() -> None:
@@ -120,7 +120,7 @@ def test_invalid_lines_are_refused(line: bytes, why: str) -> None:
 
 
 def test_times_are_parsed_as_milliseconds_or_iso_8601() -> None:
-    assert milliseconds("1500") == 1500
-    assert milliseconds("1970-01-01T01:00:00+01:00") == 0
+    assert parse_time_ms("1500") == 1500
+    assert parse_time_ms("1970-01-01T01:00:00+01:00") == 0
     with pytest.raises(ValueError, match="tomorrow"):
-        milliseconds("tomorrow")
+        parse_time_ms("tomorrow")

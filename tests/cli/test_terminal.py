@@ -25,10 +25,10 @@ def test_the_progress_bar_appears_after_a_second(
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     bar = progress.ByteProgressBar("produce t", 100)
-    bar.at(10)
+    bar.update(10)
     assert bar._progress is None
     now[0] = progress.SHOWN_AFTER_SECONDS
-    bar.at(50)
+    bar.update(50)
     assert bar._progress is not None
     assert bar._progress.tasks[0].percentage == 50
     bar.close()
@@ -65,14 +65,14 @@ def make_log_record(message: str = "recovered %d bytes", *args: object) -> loggi
 
 
 def test_text_log_lines_are_readable() -> None:
-    line = log_lines.formatter("text").format(make_log_record())
+    line = log_lines.make_formatter("text").format(make_log_record())
     assert "recovered 5 bytes" in line
     assert "warning" in line
     assert "raftlog.storage" in line
 
 
 def test_json_log_lines_can_be_parsed() -> None:
-    fields = json.loads(log_lines.formatter("json").format(make_log_record()))
+    fields = json.loads(log_lines.make_formatter("json").format(make_log_record()))
     assert fields["event"] == "recovered 5 bytes"
     assert (fields["level"], fields["logger"]) == ("warning", "raftlog.storage")
     assert fields["timestamp"].endswith("Z")

@@ -75,7 +75,7 @@ class LaneWithClient:
 
     async def add(self, count: int) -> list[Delivery]:
         """Send `count` records, each as large as a batch may be by default."""
-        await self._identities.have()
+        await self._identities.wait_for_id()
         return [self.lane.add(b"%d" % number, None, 0, [], SETTINGS["batch_bytes"]) for number in range(count)]
 
     async def next_requests(self, count: int) -> list[Request]:

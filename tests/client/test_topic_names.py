@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from raftlog.client import BrokerClient, Consumer, Producer
-from raftlog.client.calls import quoted
-from raftlog.client.topic_names import checked_names
+from raftlog.client.calls import quote_segment
+from raftlog.client.topic_names import check_names
 from raftlog.errors import InvalidArgument
 
 WRONG = [
@@ -31,7 +31,7 @@ async def test_a_topic_that_is_not_a_str_is_refused(topic: Any, message: str) ->
 
 
 def test_one_str_is_one_topic() -> None:
-    assert checked_names("orders") == ("orders",)
-    assert checked_names(["b", "a", "b"]) == ("b", "a")
+    assert check_names("orders") == ("orders",)
+    assert check_names(["b", "a", "b"]) == ("b", "a")
     with pytest.raises(InvalidArgument, match="group is bytes"):
-        quoted(b"g", "group")  # type: ignore[arg-type]
+        quote_segment(b"g", "group")  # type: ignore[arg-type]

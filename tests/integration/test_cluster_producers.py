@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 
 from raftlog.client import BrokerClient, Producer
-from raftlog.client.decode import checked_batches, records_at_or_above
+from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.testing import Cluster
 
@@ -46,7 +46,7 @@ async def fetch_values(client: BrokerClient) -> list[bytes]:
     values: list[bytes] = []
     while (await client.offsets("t", 0, linearizable=True)).end > len(values):
         fetched = await client.fetch_batches("t", 0, len(values))
-        for header, body in checked_batches(fetched.body):
+        for header, body in read_batches(fetched.body):
             values += [record.value or b"" for record in records_at_or_above(header, body, len(values))]
     return values
 

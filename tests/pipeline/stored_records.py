@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from raftlog.client import BrokerClient
-from raftlog.client.decode import checked_batches
+from raftlog.client.decode import read_batches
 from raftlog.records import Record, read_records
 
 
@@ -16,7 +16,7 @@ async def stored_records(bootstrap: Sequence[str], topic: str) -> dict[int, list
             end, at = (await client.offsets(topic, partition)).end, 0
             found[partition] = []
             while at < end:
-                for header, batch in checked_batches((await client.fetch_batches(topic, partition, at)).body):
+                for header, batch in read_batches((await client.fetch_batches(topic, partition, at)).body):
                     found[partition].extend(record for record in read_records(batch) if record.offset >= at)
                     at = header.next_offset
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from raftlog.cli.log.compare import _replicas
+from raftlog.cli.log.compare import _find_replicas
 from raftlog.pipeline.archives.archive import archive_in_waves
 from raftlog.pipeline.archives.files import files_at
 from raftlog.pipeline.archives.log_sources import Segments
@@ -53,7 +53,7 @@ def expected(*paths: Path) -> Expected:
     logs = [log for path in paths for log in find_log_directories(str(path))]
     problems = {str(problem) for log in logs for problem in verify_log(disk, log).problems}
     groups: dict[bytes, list[OfflineReplica]] = {}
-    for replica in _replicas(disk, logs):
+    for replica in _find_replicas(disk, logs):
         groups.setdefault(replica.group_id.bytes, []).append(replica)
     compared = [compare_replicas(disk, each) for each in groups.values() if len(each) > 1]
     return Expected(problems, sum(each.difference is not None for each in compared))

@@ -17,7 +17,7 @@ from raftlog.raft.entry import Entry, EntryId, Proposal, is_as_fresh
 from raftlog.raft.messages import InstallOffer, Message
 from raftlog.raft.ready import Accepted, HardState, Installed, Ready, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import SupplyRequest, Unsupplied
+from raftlog.raft.supply import SupplyRefusal, SupplyRequest
 from raftlog.types import Index, NodeId, Term
 from tests.raft.invariants import Invariants
 from tests.raft.trace import Line, TracedCore
@@ -150,7 +150,7 @@ class Node:
             return False
         source = self.cluster.nodes[offer.sender]
         boundary = source.log.boundary
-        if not self.core.wants_install(boundary):
+        if not self.core.needs_install(boundary):
             return self._fetch(source.core, offer)
         committed = source.core.committed_index
         entries = source.log.entries_from_start()[: committed - boundary.index]
@@ -177,10 +177,10 @@ class Node:
         while True:
             wanted = SupplyRequest(self.me, offer.term, offer.sequence, after, 3, 100)
             supplied = source.supply(wanted)
-            if supplied is Unsupplied.PARTED and after.index > committed:
+            if supplied is SupplyRefusal.PARTED and after.index > committed:
                 after = EntryId(committed, self.log.term_at(committed))
                 continue
-            if isinstance(supplied, Unsupplied) or not supplied.entries:
+            if isinstance(supplied, SupplyRefusal) or not supplied.entries:
                 return count > 0
             self.core.step(supplied)
             self.work()

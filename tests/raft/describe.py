@@ -73,10 +73,10 @@ def _details(message: Message) -> str:
                 return f"ok verified {message.verified} durable {message.durable}"
             return f"refused, hint {message.hint}"
         case Heartbeat():
-            sleep = f", {'quiesce' if message.is_lullaby else 'could quiesce'} at {message.sleep_at}"
-            return f"commit {message.committed}" + (sleep if message.sleep_at else "")
+            sleep = f", {'quiesce' if message.must_quiesce else 'could quiesce'} at {message.quiesce_at}"
+            return f"commit {message.committed}" + (sleep if message.quiesce_at else "")
         case HeartbeatResponse():
-            sleep = " quiesced" if message.is_asleep else " could quiesce" if message.agrees_to_sleep else ""
+            sleep = " quiesced" if message.is_quiesced else " could quiesce" if message.may_quiesce else ""
             return f"verified {message.verified} durable {message.durable}{sleep}"
         case PreVoteRequest():
             return f"for t{message.campaign_term}, last {message.last}"

@@ -20,7 +20,7 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.ready import Accepted, HardState, RefusalReason, Restart, Role
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import SupplyRequest, Unsupplied
+from raftlog.raft.supply import SupplyRefusal, SupplyRequest
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
 from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, refusal_reason, replicating
@@ -74,7 +74,7 @@ def test_entries_that_a_leader_supplies_to_fetchers() -> None:
     cluster.settle()
     cluster[1].trim(Index(3))
 
-    def supply(number: int, term: int, after: EntryId) -> AppendRequest | Unsupplied:
+    def supply(number: int, term: int, after: EntryId) -> AppendRequest | SupplyRefusal:
         return cluster.core(number).supply(SupplyRequest(THREE, Term(term), 7, after, 2, 100))
 
     last = cluster.core(1).last_id
@@ -85,9 +85,9 @@ def test_entries_that_a_leader_supplies_to_fetchers() -> None:
     at_end = supply(1, 1, last)
     assert isinstance(at_end, AppendRequest)
     assert at_end.entries == ()
-    assert supply(1, 1, entry_id(2, 1)) is Unsupplied.TRIMMED
-    assert supply(1, 1, entry_id(last.index + 1, 1)) is supply(1, 1, entry_id(4, 2)) is Unsupplied.PARTED
-    assert supply(1, 2, last) is supply(2, 1, last) is Unsupplied.NOT_LEADING
+    assert supply(1, 1, entry_id(2, 1)) is SupplyRefusal.TRIMMED
+    assert supply(1, 1, entry_id(last.index + 1, 1)) is supply(1, 1, entry_id(4, 2)) is SupplyRefusal.PARTED
+    assert supply(1, 2, last) is supply(2, 1, last) is SupplyRefusal.NOT_LEADING
 
 
 def test_bounds_of_proposals_that_a_leader_accepts() -> None:
@@ -224,7 +224,7 @@ def test_an_older_boundary_than_that_of_the_own_log_is_of_no_use() -> None:
     cluster.propose(1, *"abc")
     cluster.settle()
     cluster[2].trim(Index(3))
-    assert not cluster.core(2).wants_install(entry_id(2, 1))
+    assert not cluster.core(2).needs_install(entry_id(2, 1))
 
 
 def test_bounds_of_reads_that_a_follower_forwards() -> None:

@@ -20,12 +20,12 @@ _A, _B, _C, _D = (replica_id(number) for number in (1, 2, 3, 4))
 
 def test_a_change_of_voters_is_joint_and_one_of_learners_is_not() -> None:
     current = configuration([1, 2, 3])
-    joint = current.changed(ConfigurationChange((_D, _B, _A), (_C,), Index(0)), Index(5))
+    joint = current.begin_change(ConfigurationChange((_D, _B, _A), (_C,), Index(0)), Index(5))
     assert joint == Configuration(Index(5), (_A, _B, _D), (_C,), (_A, _B, _C))
     assert joint.is_joint
     assert joint.all_voters() == (_A, _B, _C, _D)
     assert joint.leave_joint(Index(6)) == Configuration(Index(6), (_A, _B, _D), (_C,))
-    assert not current.changed(ConfigurationChange((_A, _B, _C), (_D,), Index(0)), Index(5)).is_joint
+    assert not current.begin_change(ConfigurationChange((_A, _B, _C), (_D,), Index(0)), Index(5)).is_joint
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_r20_files_replace_a_log_unless_it_has_the_boundary() -> None:
     ready = cluster.core(3).ready()
     assert ready is not None
     assert ready.install_offer == offer, "entries may be fetched, but no files: the boundary is in the log"
-    assert not cluster.core(3).wants_install(entry_id(8, 1))
+    assert not cluster.core(3).needs_install(entry_id(8, 1))
 
 
 def test_r20_an_offer_within_the_log_is_answered_once_the_boundary_is_durable() -> None:
@@ -95,7 +95,7 @@ def test_r25_every_committed_index_is_a_legal_point_to_resume_from() -> None:
 
 def _install(core: RaftCore, log: MemoryLog, boundary: EntryId, *terms: int, applied: int | None = None) -> None:
     """Replace the log by files that begin behind `boundary`, with entries of these terms."""
-    assert core.wants_install(boundary)
+    assert core.needs_install(boundary)
     while core.ready() is not None:
         pass
     log.replace(boundary, [entry(boundary.index + at, term) for at, term in enumerate(terms, 1)])
@@ -148,8 +148,8 @@ def test_r22_installed_entries_are_committed_and_delivered_from_the_boundary() -
     assert follower.core.leader == ONE
     follower.work()
     assert [ready.apply for ready in follower.readys if ready.apply][-1] == (7, 8)
-    assert not follower.core.wants_install(entry_id(8, 1))
-    assert follower.core.wants_install(entry_id(9, 1))
+    assert not follower.core.needs_install(entry_id(8, 1))
+    assert follower.core.needs_install(entry_id(9, 1))
 
 
 def test_r22_a_state_machine_behind_the_boundary_gets_only_entries_in_the_log() -> None:

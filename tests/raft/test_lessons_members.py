@@ -329,7 +329,7 @@ def test_r34_a_replica_without_a_configuration_refuses_everything_and_begins_no_
         is RefusalReason.NOT_LEADER
     )
     assert refusal_reason(core.transfer_leadership(ONE)) is RefusalReason.NOT_LEADER
-    assert core.wants_install(entry_id(5, 1))
+    assert core.needs_install(entry_id(5, 1))
     assert (core.role, core.term, core.committed_index, core.is_quiesced) == (Role.FOLLOWER, 3, 0, False)
     assert core.configuration.all_members() == ()
     for _ in range(10):

@@ -56,7 +56,7 @@ def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None
         assert tail.last_id == EntryId(Index(last), twin[last].term if twin else boundary.term)
         for index, entry in twin.items():
             assert tail.term_at(Index(index)) == entry.term
-            assert tail.has(EntryId(entry.index, entry.term))
+            assert tail.has_entry(EntryId(entry.index, entry.term))
         for wanted in range(1, term + 1):
             expected = max((i for i, entry in twin.items() if entry.term <= wanted), default=boundary.index)
             assert tail.last_index_of_term(tail.last_index, Term(wanted)) == expected

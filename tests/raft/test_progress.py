@@ -17,9 +17,9 @@ def _replicating(match: int = 10, sequence: int = 5) -> FollowerProgress:
 
 def test_a_probe_goes_alone_until_it_is_answered_or_lost() -> None:
     progress = FollowerProgress(TWO, Index(4), 0)
-    assert progress.room(RaftSettings()) != (0, 0)
+    assert progress.find_room(RaftSettings()) != (0, 0)
     progress.note_probe(7)
-    assert progress.room(RaftSettings()) == (0, 0)
+    assert progress.find_room(RaftSettings()) == (0, 0)
     assert not progress.has_lost_probe(7), "the answer to the probe itself is on its way"
     assert progress.has_lost_probe(8)
 
@@ -29,9 +29,9 @@ def test_the_window_counts_entries_and_bytes_that_are_not_durable_there() -> Non
     progress = _replicating()
     progress.note_append(Index(14), 60)
     progress.note_append(Index(16), 30)
-    assert progress.room(settings) == (4, 10)
+    assert progress.find_room(settings) == (4, 10)
     assert progress.acknowledge(Index(14), 9)
-    assert progress.room(settings) == (8, 70)
+    assert progress.find_room(settings) == (8, 70)
     assert not progress.acknowledge(Index(14), 9)
 
 
@@ -51,7 +51,7 @@ def test_an_answer_without_earlier_entries_reveals_a_loss(
 ) -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
-    progress.mark(8)
+    progress.mark_heartbeat(8)
     progress.note_append(Index(13), 1)
     assert not progress.maybe_lose_appends(7, Index(10))
     assert progress.maybe_lose_appends(answered, Index(11))
@@ -61,20 +61,20 @@ def test_an_answer_without_earlier_entries_reveals_a_loss(
 def test_a_complete_answer_has_no_error() -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
-    progress.mark(8)
+    progress.mark_heartbeat(8)
     assert not progress.maybe_lose_appends(8, Index(12))
 
 
 def test_a_mark_does_not_outlive_the_state_that_it_was_made_in() -> None:
     progress = _replicating()
     progress.note_append(Index(12), 1)
-    progress.mark(8)
+    progress.mark_heartbeat(8)
     progress.become_probe(Index(11), 9)
     progress.become_replicate(Index(10), 9)
     progress.note_append(Index(12), 1)
     assert not progress.maybe_lose_appends(9, Index(10))
     probing = FollowerProgress(TWO, Index(4), 0)
-    probing.mark(3)
+    probing.mark_heartbeat(3)
     assert probing.state is ProgressState.PROBE
     assert probing.mark_sequence == 0
 
@@ -85,10 +85,10 @@ def test_a_probe_gives_the_whole_window_back() -> None:
     progress.note_append(Index(14), 60)
     progress.become_probe(Index(11), 6)
     progress.become_replicate(Index(10), 7)
-    assert progress.room(settings) == (10, 100)
+    assert progress.find_room(settings) == (10, 100)
     progress.note_append(Index(12), 30)
     assert progress.acknowledge(Index(12), 9)
-    assert progress.room(settings) == (10, 100)
+    assert progress.find_room(settings) == (10, 100)
 
 
 def _lag(progress: FollowerProgress, committed: int, tick: int) -> int:
@@ -123,7 +123,7 @@ def test_a_follower_that_is_always_a_commit_behind_lags_by_that_time_only() -> N
 def test_a_follower_that_lost_entries_lags_at_once() -> None:
     progress = _replicating(10)
     progress.note_commit(Index(10), 70)
-    progress.lose(Index(4))
+    progress.note_loss(Index(4))
     assert _lag(progress, 11, 71) > 1_000_000
 
 

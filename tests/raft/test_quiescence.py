@@ -163,9 +163,9 @@ def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
         heard += [message for message in cluster.network if isinstance(message, Heartbeat) and message.to == _TWO]
         cluster.settle()
     *_, ask, lullaby = [message for message in heard if message.sequence]
-    assert lullaby.is_lullaby
-    assert not ask.is_lullaby
-    for late in (ask, ask._replace(sequence=0, sleep_at=None), lullaby):
+    assert lullaby.must_quiesce
+    assert not ask.must_quiesce
+    for late in (ask, ask._replace(sequence=0, quiesce_at=None), lullaby):
         cluster.core(2).step(late)
         assert cluster.core(2).is_quiesced
     cluster.core(1).read_index("r")
@@ -176,7 +176,7 @@ def test_a_late_quiesce_message_or_heartbeat_has_no_effect() -> None:
     cluster[2].work()
     assert not cluster.core(2).is_quiesced
     (answer,) = cluster.take(HeartbeatResponse)
-    assert not answer.agrees_to_sleep
+    assert not answer.may_quiesce
 
 
 def test_quiescence_needs_a_log_that_ends_there_durable_and_committed() -> None:
@@ -275,7 +275,7 @@ def test_a_quiesced_leader_is_woken_by_any_active_replica() -> None:
         ReadIndexRequest(_TWO, _ONE, Term(1), 1),
     ):
         cluster = _quiesced_cluster()
-        cluster.core(1).step(message._replace(is_asleep=True) if isinstance(message, HeartbeatResponse) else message)
+        cluster.core(1).step(message._replace(is_quiesced=True) if isinstance(message, HeartbeatResponse) else message)
         assert cluster.core(1).is_quiesced == isinstance(message, HeartbeatResponse)
         cluster.core(1).step(message)
         assert not cluster.core(1).is_quiesced
@@ -290,7 +290,7 @@ def test_a_late_answer_from_before_quiescence_does_not_end_it() -> None:
     for _ in range(40):
         cluster.settle()
         cluster.tick(settles=False)
-        if any(isinstance(message, Heartbeat) and message.is_lullaby for message in cluster.network):
+        if any(isinstance(message, Heartbeat) and message.must_quiesce for message in cluster.network):
             break
     cluster.core(1).step(HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)))
     cluster.settle()

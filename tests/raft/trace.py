@@ -25,7 +25,7 @@ from raftlog.raft.log_view import LogView
 from raftlog.raft.messages import AppendRequest, Message
 from raftlog.raft.ready import Accepted, Installed, Ready, RefusedProposal, Restart, Role
 from raftlog.raft.settings import RaftSettings
-from raftlog.raft.supply import SupplyRequest, Unsupplied
+from raftlog.raft.supply import SupplyRefusal, SupplyRequest
 from raftlog.types import Index
 
 Line = dict[str, Any]
@@ -113,9 +113,9 @@ class TracedCore(RaftCore):
         self._emit_line(f"Handle{_name(message)}", message=plain_message(message))
         self._observe()
 
-    def supply(self, wanted: SupplyRequest) -> AppendRequest | Unsupplied:
+    def supply(self, wanted: SupplyRequest) -> AppendRequest | SupplyRefusal:
         supplied = super().supply(wanted)
-        if not isinstance(supplied, Unsupplied):
+        if not isinstance(supplied, SupplyRefusal):
             self._emit_line(_SENDS[_name(supplied)], message=plain_message(supplied), awaits=None)
         return supplied
 

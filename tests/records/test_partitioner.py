@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.records.partitioner import Partitioner, hash_by_name, murmur2
+from raftlog.records.partitioner import Partitioner, find_hash, murmur2
 
 KAFKA_VECTORS = [
     (b"21", -973932308),
@@ -24,23 +24,23 @@ def test_murmur2_agrees_with_the_java_client(key, expected):
 
 @pytest.mark.parametrize(("key", "hashed"), KAFKA_VECTORS)
 def test_a_key_chooses_by_its_positive_hash(key, hashed):
-    assert Partitioner(hash_by_name("murmur2"), 7).choose(key) == (hashed & 0x7FFFFFFF) % 7
+    assert Partitioner(find_hash("murmur2"), 7).choose(key) == (hashed & 0x7FFFFFFF) % 7
 
 
 def test_crc32_can_be_chosen():
-    assert Partitioner(hash_by_name("crc32"), 5).choose(b"key") == zlib.crc32(b"key") % 5
+    assert Partitioner(find_hash("crc32"), 5).choose(b"key") == zlib.crc32(b"key") % 5
 
 
 def test_records_without_a_key_take_turns():
-    partitioner = Partitioner(hash_by_name("murmur2"), 3)
+    partitioner = Partitioner(find_hash("murmur2"), 3)
     assert [partitioner.choose(None) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_an_empty_key_is_a_key():
-    partitioner = Partitioner(hash_by_name("murmur2"), 3)
+    partitioner = Partitioner(find_hash("murmur2"), 3)
     assert len({partitioner.choose(b"") for _ in range(5)}) == 1
 
 
 def test_an_unknown_partitioner_is_named():
     with pytest.raises(InvalidArgument, match="'md5'; it can be murmur2, crc32"):
-        hash_by_name("md5")
+        find_hash("md5")

@@ -246,8 +246,8 @@ class Twin:
         reached: int = folded.keep_to
         for extent in folded.extents():
             assert extent.first == reached + 1, (extent, reached)
-            rows = fold.rows(extent) if extent.is_ids else b""
-            batches = [] if extent.is_ids else fold.batches(extent)
+            rows = fold.read_rows(extent) if extent.is_ids else b""
+            batches = [] if extent.is_ids else fold.read_batches(extent)
             for at, index in enumerate(range(extent.first, extent.last + 1)):
                 stored = rows[44 * at : 44 * at + 44] if extent.is_ids else batches[at]
                 assert stored == replica.entries[index], f"entry {index}"

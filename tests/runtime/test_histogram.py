@@ -12,7 +12,7 @@ def test_each_bucket_counts_what_was_at_most_its_bound(seconds: list[float]) -> 
     histogram = Histogram()
     for each in seconds:
         histogram.observe(each)
-    rows = histogram.cumulative()
+    rows = histogram.cumulative_buckets()
     assert [bound for bound, _ in rows] == [*map(str, BOUNDS_S), "+Inf"]
     at_most = [sum(each <= bound for each in seconds) for bound in BOUNDS_S]
     assert [count for _, count in rows] == [*at_most, len(seconds)]

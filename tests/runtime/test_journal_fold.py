@@ -40,8 +40,8 @@ def test_entries_without_their_predecessor_are_dropped_for_good() -> None:
     _, fold = reopened(disk)
     assert fold.groups[ONE].last_index == 2
     one, two = fold.groups[ONE].extents()
-    assert fold.batches(one) == [other]
-    assert fold.rows(two) == row_of(2, 1)
+    assert fold.read_batches(one) == [other]
+    assert fold.read_rows(two) == row_of(2, 1)
 
 
 def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
@@ -52,7 +52,7 @@ def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
     disk.complete_all()
     _, fold = reopened(disk)
     (extent,) = fold.groups[ONE].extents()
-    assert fold.batches(extent) == batches[:3]
+    assert fold.read_batches(extent) == batches[:3]
 
 
 def test_terms_never_fall_and_a_term_has_one_vote() -> None:

@@ -244,7 +244,7 @@ def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
 def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with World() as world:
         is_fetched: list[bool] = []
-        wants = RaftCore.wants_install
+        wants = RaftCore.needs_install
         taken: list[object] = []
 
         def may(_: Installation) -> bool:
@@ -252,7 +252,7 @@ def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: 
             return True
 
         monkeypatch.setattr(Installation, "_may_change_places", may)
-        monkeypatch.setattr(RaftCore, "wants_install", lambda core, at: wants(core, at) and not is_fetched)
+        monkeypatch.setattr(RaftCore, "needs_install", lambda core, at: wants(core, at) and not is_fetched)
         monkeypatch.setattr(replacement, "place_installed_log", lambda *arguments: taken.append(arguments))
         behind_the_log_start(world)
         world.run_until(lambda: bool(is_fetched))

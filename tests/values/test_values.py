@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 
 from raftlog.api.http.openapi.derived import schemas_of
-from raftlog.client.calls import value_of
+from raftlog.client.calls import decode_value
 from raftlog.errors import Unavailable
 from raftlog.values.brokers import BrokerDescription, ClusterHealth, LogLevel
 from raftlog.values.placement import RecoveryReplica
@@ -57,14 +57,14 @@ ROW: dict[str, Any] = {"node_id": 1, "is_alive": True}
 
 
 def test_a_field_that_is_not_known_is_ignored_and_a_missing_one_has_its_default() -> None:
-    found = value_of(BrokerDescription, to_json(ROW | {"of_a_later_release": [1]}))
+    found = decode_value(BrokerDescription, to_json(ROW | {"of_a_later_release": [1]}))
     assert (found.node_id, found.problem, found.in_maintenance) == (1, None, False)
 
 
 @pytest.mark.parametrize("wrong", [{"node_id": "1"}, {"node_id": -1}, {"node_id": True}, {"is_alive": None}])
 def test_an_answer_of_another_shape_names_the_field(wrong: dict[str, Any]) -> None:
     with pytest.raises(Unavailable, match=next(iter(wrong))):
-        value_of(BrokerDescription, to_json(ROW | wrong))
+        decode_value(BrokerDescription, to_json(ROW | wrong))
 
 
 def test_unset_fields_are_omitted() -> None:
@@ -79,5 +79,5 @@ def test_no_controller_is_none_for_programs() -> None:
 
 
 def test_an_ipv6_address_between_brokers_can_be_pasted() -> None:
-    described = value_of(BrokerDescription, to_json(ROW))
+    described = decode_value(BrokerDescription, to_json(ROW))
     assert described.copy_with(internal_rpc_address="::1", internal_rpc_port=9001).rpc == "[::1]:9001"

@@ -22,7 +22,7 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.api.http.server.request_headers import base_url
 from raftlog.api.http.server.routing import Target
 from raftlog.errors import InvalidConsumer
-from raftlog.records.json_record import shown
+from raftlog.records.json_record import shorten_json
 from raftlog.types import TopicPartition
 from raftlog.values.consumers import ConsumerInstance, InstancePartition, InstancePartitions, InstanceSubscription
 
@@ -53,7 +53,7 @@ class ConsumerHandlers(GroupAnswers):
         if name is None:
             name = f"rest-consumer-{self._broker.node_id}-{uuid4()}"
         elif type(name) is not str:
-            raise InvalidConsumer(f"the name of a consumer instance cannot be {shown(name)}: it is a string")
+            raise InvalidConsumer(f"the name of a consumer instance cannot be {shorten_json(name)}: it is a string")
         await self._broker.consumers.create(group, name, given, deadline=target.deadline())
         return self._answer(group, ConsumerInstance(name, self._base_uri(request, group, name)))
 

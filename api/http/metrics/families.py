@@ -39,4 +39,4 @@ def gauges(name: str, text: str, labels: Sequence[str], samples: Samples) -> Met
 
 def histogram(name: str, text: str, times: Histogram) -> Metric:
     """Return a family with one histogram of times, in seconds."""
-    return HistogramMetricFamily(f"raftlog_{name}", text, buckets=times.cumulative(), sum_value=times.sum_s)
+    return HistogramMetricFamily(f"raftlog_{name}", text, buckets=times.cumulative_buckets(), sum_value=times.sum_s)

@@ -31,7 +31,7 @@ def http_families(request_metrics: RequestMetrics) -> Iterator[Metric]:
         labels=["class"],
     )
     for kind, histogram in sorted(request_metrics.times.items()):
-        times.add_metric([kind], buckets=histogram.cumulative(), sum_value=histogram.sum_s)
+        times.add_metric([kind], buckets=histogram.cumulative_buckets(), sum_value=histogram.sum_s)
     yield times
     yield from _memory_families(request_metrics)
 

@@ -21,7 +21,7 @@ def kafka_families(broker: Broker) -> Iterator[Metric]:
         labels=["api"],
     )
     for api, histogram in sorted(kafka.times.items()):
-        times.add_metric([api], buckets=histogram.cumulative(), sum_value=histogram.sum_s)
+        times.add_metric([api], buckets=histogram.cumulative_buckets(), sum_value=histogram.sum_s)
     yield times
     yield gauge("kafka_connections", "Open connections of Kafka clients.", kafka.connections)
     text = "Connections of Kafka clients that were accepted."

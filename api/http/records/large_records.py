@@ -19,7 +19,7 @@ from raftlog.api.http.server.problems import HttpProblem
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
 from raftlog.records import NewRecord
-from raftlog.records.json_record import BY_NAME, Encode, partition_of, read_record, stores_text
+from raftlog.records.json_record import BY_NAME, Encode, partition_of, read_record, stores_json_text
 from raftlog.records.json_slices import Span, Text, check_json, split_items
 from raftlog.runtime.slices import run_in_slices
 
@@ -127,7 +127,7 @@ def read_large_record(
         named = encodings.get(name) if type(encodings) is dict else None
         stored_as = BY_NAME.get(named, encode) if type(named) is str else encode
         is_string = text[start] == _QUOTE
-        if name in ("key", "value") and stores_text(stored_as, is_string=is_string):
+        if name in ("key", "value") and stores_json_text(stored_as, is_string=is_string):
             yield from check_json(text, start, end)
             stored[name] = bytes(memoryview(text)[start:end])
             members[name] = None

@@ -73,7 +73,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "failed-record-is-delivered",
-        "broker:_produced",
+        "broker:_read_offsets",
         'if row["error_code"] is not None:',
         "if False:",
         (*_FAILURES, *_PRODUCER),
@@ -117,13 +117,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "old-sequences-under-a-new-id",
         "producers/producer_lane:ProducerLane._renew_identity",
-        "        for batch in self._unsettled:\n            self._number(batch)\n",
+        "        for batch in self._unsettled:\n            self._set_sequence(batch)\n",
         "",
         _PRODUCER,
     ),
     _client(
         "leave-during-recovery",
-        "producers/producer_lane:ProducerLane._pump",
+        "producers/producer_lane:ProducerLane._send_waiting",
         "if self._recovery is not None:",
         "if False:",
         _PRODUCER,
@@ -137,14 +137,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "closed-means-not-sent",
-        "producers/producer_lane:_closed_error",
+        "producers/producer_lane:_make_closed_error",
         "if is_sent:",
         "if False:",
         _PRODUCER,
     ),
     _client(
         "another-id-is-the-same",
-        "producers/identities:Identities._other_than",
+        "producers/identities:Identities._get_other",
         "if current is None or current == left:",
         "if current is None:",
         _PRODUCER,
@@ -191,7 +191,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "waiting, self._waiting = self._waiting, deque()",
         _LANE,
     ),
-    _client("lane-sequences-do-not-wrap", "producers/producer_lane:ProducerLane._number", " % SEQUENCES", "", _LANE),
+    _client(
+        "lane-sequences-do-not-wrap", "producers/producer_lane:ProducerLane._set_sequence", " % SEQUENCES", "", _LANE
+    ),
     # commits and membership
     _client(
         "commits-overtake",
@@ -203,7 +205,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _client(
         "commit-as-nobody",
         "consumers/commits:Commits.commit",
-        "member = None if self.member is None else self.member.required()",
+        "member = None if self.member is None else self.member.require_membership()",
         "member = None",
         _GROUP,
     ),
@@ -223,14 +225,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "lost-member-goes-on",
-        "consumers/group_session:GroupSession.note",
+        "consumers/group_session:GroupSession.note_error",
         "self.needs_join = self.is_lost = True",
         "self.needs_join = True",
         _GROUP,
     ),
     _client(
         "rebalance-unheard",
-        "consumers/group_session:GroupSession.note",
+        "consumers/group_session:GroupSession.note_error",
         "            self.needs_join = True\n        elif",
         "            pass\n        elif",
         _GROUP,
@@ -245,7 +247,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "client-unknown-member-keeps-its-id",
         "raftlog/assignors/member.py",
-        "MemberProtocol.refused",
+        "MemberProtocol.handle_error",
         "if isinstance(error, UnknownMember):",
         "if False:",
         ("tests/assignors/test_member.py",),
@@ -274,7 +276,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _client(
         "reset-in-place-of-an-error",
-        "consumers/fetcher:PartitionFetcher._out_of_range",
+        "consumers/fetcher:PartitionFetcher._handle_out_of_range",
         'if self._settings.auto_offset_reset == "error":',
         "if False:",
         _CONSUMER,

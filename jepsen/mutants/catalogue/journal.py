@@ -20,14 +20,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # journal
     _journal(
         "failed-sync-counts",
-        "journal/journal:Journal._synced",
+        "journal/journal:Journal._handle_sync",
         "if error:",
         "if False:",
         _JOURNAL,
     ),
     _journal(
         "failed-file-sync-counts",
-        "journal/journal:Journal._file_synced",
+        "journal/journal:Journal._handle_file_sync",
         "if error:",
         "if False:",
         ("tests/runtime/test_journal_room.py", *_JOURNAL),

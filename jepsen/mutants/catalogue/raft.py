@@ -17,10 +17,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     # votes
     _raft("vote-twice", "election:maybe_vote", "replica.vote not in (None, request.sender) or ", ""),
     _raft("vote-stale-log", "election:maybe_vote", " or not is_as_fresh(request.last, replica.vote_floor)", ""),
-    _raft("pre-vote-stale-log", "election:would_vote", " and is_as_fresh(request.last, replica.vote_floor)", ""),
+    _raft("pre-vote-stale-log", "election:grants_pre_vote", " and is_as_fresh(request.last, replica.vote_floor)", ""),
     _raft(
         "pre-vote-own-term",
-        "election:would_vote",
+        "election:grants_pre_vote",
         "request.campaign_term > replica.term",
         "True",
         equivalent="The core asks only after the replica's term is that of the request, adopted if need be, and "
@@ -28,11 +28,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _raft(
         "vote-for-strangers",
-        "election:may_stand",
+        "election:is_eligible",
         "return is_fresher(request.last, replica.log.last_id)",
         "return True",
     ),
-    _raft("vote-without-membership", "election:may_stand", " and configuration.has_voter(replica.me)", ""),
+    _raft("vote-without-membership", "election:is_eligible", " and configuration.has_voter(replica.me)", ""),
     _raft("disloyal", "core:RaftCore._step_vote_request", "self._role.is_loyal() and not is_transfer", "False"),
     _raft("loyal-in-transfer", "core:RaftCore._step_vote_request", " and not is_transfer", ""),
     _raft(
@@ -42,8 +42,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "set_hard_state(term, self._replica.vote)",
     ),
     _raft("count-vote-early", "candidate:Candidate.prepare", " and replica.is_hard_state_durable", ""),
-    _raft("count-old-votes", "candidate:Candidate._take", "if message.sequence == self._sequence:", "if True:"),
-    _raft("change-a-vote", "candidate:Candidate._cast", "if voter not in self.votes:", "if True:"),
+    _raft("count-old-votes", "candidate:Candidate._take_vote", "if message.sequence == self._sequence:", "if True:"),
+    _raft("change-a-vote", "candidate:Candidate._record_vote", "if voter not in self.votes:", "if True:"),
     _raft(
         "pre-vote-of-another-term",
         "candidate:Candidate.handle_pre_vote",
@@ -79,8 +79,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _raft("messages-for-others", "admission:is_acceptable", "message.to != replica.me or ", ""),
     _raft("last-term", "admission:is_acceptable", "if message.term > TERM_TAKEN_MAX:", "if False:"),
     _raft("last-campaign-term", "admission:is_acceptable", "if message.campaign_term > TERM_TAKEN_MAX:", "if False:"),
-    _raft("entries-with-a-hole", "admission:is_whole", "first.index == message.previous.index + 1\n        and ", ""),
-    _raft("entries-of-the-future", "admission:is_whole", " <= message.term", ""),
+    _raft(
+        "entries-with-a-hole", "admission:is_contiguous", "first.index == message.previous.index + 1\n        and ", ""
+    ),
+    _raft("entries-of-the-future", "admission:is_contiguous", " <= message.term", ""),
     _raft(
         "silent-to-old-leaders",
         "admission:answer_stale",
@@ -125,9 +127,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "self.verified = max(self.verified, Index(previous.index + len(entries)))",
         "self.verified = Index(previous.index + len(entries))",
     ),
-    _raft("cut-what-matches", "follower:Follower._take", "entries = entries[fresh:]", "pass"),
-    _raft("cut-what-was-verified", "follower:Follower._take", "if conflict <= self.verified:", "if False:"),
-    _raft("committed-contradiction", "follower:Follower._behind_commit", "if leader_term != term:", "if False:"),
+    _raft("cut-what-matches", "follower:Follower._append_missing", "entries = entries[fresh:]", "pass"),
+    _raft("cut-what-was-verified", "follower:Follower._append_missing", "if conflict <= self.verified:", "if False:"),
+    _raft("committed-contradiction", "follower:Follower._skip_committed", "if leader_term != term:", "if False:"),
     _raft("sleep-with-reads", "follower:Follower._may_quiesce", "            and len(self._reads) == 0\n", ""),
     # leading
     _raft("commit-an-old-term", "leader:Leader._commit", "index >= self.first_own_index and ", ""),

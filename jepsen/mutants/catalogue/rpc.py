@@ -112,7 +112,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _rpc("readable-secret", "/cluster_secret:create_secret", "0o600", "0o644", _SECRET),
     _rpc("overwritten-secret", "/cluster_secret:create_secret", "os.O_CREAT | os.O_EXCL", "os.O_CREAT", _SECRET),
-    _rpc("short-key", "/cluster_secret:_key_of", "if len(key) < KEY_BYTES_MIN:", "if False:", _SECRET),
+    _rpc("short-key", "/cluster_secret:_parse_key", "if len(key) < KEY_BYTES_MIN:", "if False:", _SECRET),
     _rpc("certificate-with-other-digits", "authentication:certified_nodes", "text.isascii() and ", "", _PROOFS),
     _rpc(
         "parts-of-a-proof-run-together",

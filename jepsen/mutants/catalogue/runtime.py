@@ -333,7 +333,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _runtime(
         "install-what-is-not-wanted",
         "transfer/installation:Installation._change_places",
-        " or not group.core.wants_install(result.boundary)",
+        " or not group.core.needs_install(result.boundary)",
         "",
         _WAITS,
     ),

@@ -9,7 +9,7 @@ import orjson
 from jepsen.checkers.history import Value, name_and_id
 from jepsen.workloads.client.values import value_in
 from jepsen.workloads.incarnations import labelled, named, short
-from raftlog.client.decode import checked_batches, records_at_or_above
+from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.client.transport import HttpAnswer, HttpTransport
 from raftlog.errors import OutcomeUnknown
 from raftlog.types import Offset, TopicPartition
@@ -147,7 +147,7 @@ class Access:
         if (incarnation := name_and_id(place)) is not None:
             topic_id = short(answer.headers.get(TOPIC_ID, ""))
             found.place = labelled(incarnation[0], topic_id, place.partition)
-        for header, batch in checked_batches(answer.body):
+        for header, batch in read_batches(answer.body):
             found.next_offset = header.next_offset
             if header.is_control:
                 continue

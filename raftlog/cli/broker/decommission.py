@@ -16,7 +16,7 @@ from raftlog.cli.operator_verbs import (
     watch,
     watch_option,
 )
-from raftlog.cli.tables import Columns, counted, rate, show, size, table_of
+from raftlog.cli.tables import Columns, format_count, format_rate, format_size, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Decommission
 from raftlog.values.placement import LeavingPartition
@@ -35,18 +35,18 @@ def decommission(node: int, waits: bool, timeout_s: float, watches: bool, verb: 
     partition. The command may be repeated at any time; until it is finished, `raftlog broker recommission NODE`
     cancels it.
     """
-    last = verb.ask(lambda client: _decommission(client, node, waits, timeout_s, watches, verb))
+    last = verb.ask(lambda client: _start_decommission(client, node, waits, timeout_s, watches, verb))
     if watches and verb.as_json:
-        return  # it is the last line
+        return  # the watched status was its last line
     if last.finished:
         verb.output(last, f"node {node} is removed from the cluster: stop its process, and delete its directory")
         return
-    left = f"{counted(last.replicas_left, 'replica')} left; `{_status_command(node)} --watch` shows the progress"
+    left = f"{format_count(last.replicas_left, 'replica')} left; `{_status_command(node)} --watch` shows the progress"
     waits_for = f"\nit waits: {last.reason}" if last.reason else ""
     verb.output(last, f"decommission of node {node}: {left}{waits_for}")
 
 
-async def _decommission(
+async def _start_decommission(
     client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, verb: OperatorVerb
 ) -> Decommission:
     await client.find_all_brokers()  # the asked broker may be the removed one
@@ -59,11 +59,11 @@ async def _decommission(
         return first
     total = max(1, first.replicas_left)
 
-    async def progress() -> WaitProgress:
+    async def read_progress() -> WaitProgress:
         found = await ask()
         return WaitProgress(_is_over(found), _summary(found), total - found.replicas_left, total)
 
-    await wait(progress, f"decommission of node {node}", timeout_s, _status_command(node))
+    await wait(read_progress, f"decommission of node {node}", timeout_s, _status_command(node))
     return await ask()
 
 
@@ -73,7 +73,7 @@ async def _decommission(
 def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
     """Show the progress of the decommission of the broker NODE: replicas and bytes left, moves, and waits."""
 
-    async def look(client: BrokerClient) -> None:
+    async def show_status(client: BrokerClient) -> None:
         ask = partial(client.admin.decommission_status, node)
         if watches:
             await client.find_all_brokers()
@@ -81,7 +81,7 @@ def decommission_status(node: int, watches: bool, verb: OperatorVerb) -> None:
         else:
             verb.output(await ask(), _show)
 
-    verb.ask(look)
+    verb.ask(show_status)
 
 
 @operator_command("Print the node id as JSON.")
@@ -102,11 +102,11 @@ def _is_over(found: Decommission) -> bool:
 
 def _summary(found: Decommission) -> str:
     bytes_per_s = sum(move.bytes_per_s for move in found.partitions)
-    parts = [f"{counted(found.replicas_left, 'replica')} left"]
+    parts = [f"{format_count(found.replicas_left, 'replica')} left"]
     if found.bytes_left is not None:
-        parts.append(f"{size(found.bytes_left)} left")
+        parts.append(f"{format_size(found.bytes_left)} left")
     if bytes_per_s:
-        parts.append(rate(bytes_per_s))
+        parts.append(format_rate(bytes_per_s))
     if found.reason:
         parts.append(found.reason)
     return ", ".join(parts)
@@ -117,7 +117,7 @@ def _show(found: Decommission) -> None:
     shown = {f"{row.topic}/{row.partition}" for row in found.partitions[:MOVES_SHOWN] if row.reason}
     failures = [name for name in found.allocation_failures if name not in shown]
     if failures:
-        click.echo(f"no other broker can take {counted(len(failures), 'partition')}: {_some(failures)}")
+        click.echo(f"no other broker can take {format_count(len(failures), 'partition')}: {_shorten_list(failures)}")
     if found.partitions:
         click.echo()
         table = table_of(found.partitions[:MOVES_SHOWN], _MOVE)
@@ -126,15 +126,15 @@ def _show(found: Decommission) -> None:
         show(table)
 
 
-def _some(names: list[str]) -> str:
+def _shorten_list(names: list[str]) -> str:
     return ", ".join(names[:MOVES_SHOWN]) + (", …" if len(names) > MOVES_SHOWN else "")
 
 
 _MOVE: Columns[LeavingPartition] = {
     "partition": lambda row: f"{row.topic}/{row.partition}",
     "to node": lambda row: row.moving_to and row.moving_to.node_id,
-    "bytes left": lambda row: size(row.bytes_left_to_move),
-    "partition size": lambda row: size(row.partition_size),
-    "rate": lambda row: rate(row.bytes_per_s),
+    "bytes left": lambda row: format_size(row.bytes_left_to_move),
+    "partition size": lambda row: format_size(row.partition_size),
+    "rate": lambda row: format_rate(row.bytes_per_s),
     "waits for": lambda row: row.reason or None,
 }

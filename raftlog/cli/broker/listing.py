@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from raftlog.cli.operator_verbs import OperatorVerb, node_argument, operator_command
-from raftlog.cli.tables import Columns, age, red, show, show_properties, size, table_of, yes_no
+from raftlog.cli.tables import Columns, format_duration, format_size, red, show, show_properties, table_of, yes_no
 from raftlog.values.brokers import BrokerDescription
 
 
@@ -16,7 +16,7 @@ def list_brokers(verb: OperatorVerb) -> None:
 def _show_all(rows: Sequence[BrokerDescription]) -> None:
     columns = _BROKER
     if any(row.kafka_addresses for row in rows):
-        columns = {**columns, "Kafka": _kafka}
+        columns = {**columns, "Kafka": _format_kafka}
     show(table_of(rows, columns | _PROBLEM if any(row.problem for row in rows) else columns))
 
 
@@ -42,7 +42,7 @@ def _show(row: BrokerDescription) -> None:
         ("status", status_of(row)),
         ("problem", row.problem),
         ("HTTP", row.http_address),
-        ("Kafka", _kafka(row)),
+        ("Kafka", _format_kafka(row)),
         ("RPC", row.rpc),
         ("host", row.host),
         ("rack", row.rack),
@@ -50,32 +50,32 @@ def _show(row: BrokerDescription) -> None:
         ("feature levels", f"{row.feature_levels.min} to {row.feature_levels.max}"),
         ("disk", row.disk_uuid),
         ("directory", row.disk_space[0].path if row.disk_space else None),
-        ("disk free", _free(row)),
+        ("disk free", _format_free_space(row)),
         ("starts", row.boot_epoch),
-        ("uptime", _uptime(row)),
+        ("uptime", _format_uptime(row)),
         ("row version", row.row_version),
     )
 
 
-def _kafka(row: BrokerDescription) -> str | None:
+def _format_kafka(row: BrokerDescription) -> str | None:
     """Return the address of the only Kafka listener, or all listeners with their names."""
     found = row.kafka_addresses
     texts = found.values() if len(found) == 1 else (f"{name}={address}" for name, address in found.items())
     return ", ".join(texts) or None
 
 
-def _free(row: BrokerDescription) -> str:
+def _format_free_space(row: BrokerDescription) -> str:
     """Return the free bytes, and the total where it is known."""
     disks = [disk for disk in row.disk_space if disk.free >= 0]
     if not disks:
         return "-"
     total = sum(disk.total for disk in disks)
-    free = size(sum(disk.free for disk in disks))
-    return f"{free} of {size(total)}" if total > 0 else free
+    free = format_size(sum(disk.free for disk in disks))
+    return f"{free} of {format_size(total)}" if total > 0 else free
 
 
-def _uptime(row: BrokerDescription) -> str:
-    return "-" if row.uptime_s is None else age(row.uptime_s)
+def _format_uptime(row: BrokerDescription) -> str:
+    return "-" if row.uptime_s is None else format_duration(row.uptime_s)
 
 
 _BROKER: Columns[BrokerDescription] = {
@@ -86,7 +86,7 @@ _BROKER: Columns[BrokerDescription] = {
     "RPC": lambda row: row.rpc,
     "host": lambda row: row.host,
     "version": lambda row: row.version,
-    "disk free": _free,
-    "uptime": _uptime,
+    "disk free": _format_free_space,
+    "uptime": _format_uptime,
 }
 _PROBLEM: Columns[BrokerDescription] = {"problem": lambda row: red(row.problem or "")}

@@ -17,7 +17,7 @@ from raftlog.cli.operator_verbs import (
     wait_options,
     watch_option,
 )
-from raftlog.cli.tables import Columns, counted, show, table_of
+from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import Maintenance, MaintenanceStatus
 from raftlog.values.value import to_json
@@ -39,17 +39,19 @@ def maintenance() -> None:
 @wait_options("NODE no longer leads partitions that other brokers can lead")
 def enable(node: int, expected_version: int | None, waits: bool, timeout_s: float, verb: OperatorVerb) -> None:
     """Put the broker NODE into maintenance mode: it leads no partitions until `disable`, also after restarts."""
-    found = verb.ask(lambda client: _enable(client, node, expected_version, waits, timeout_s))
+    found = verb.ask(lambda client: _start_maintenance(client, node, expected_version, waits, timeout_s))
     if found.finished:
-        verb.output(found, f"node {node} is in maintenance mode and leads {_led(found)}")
+        verb.output(found, f"node {node} is in maintenance mode and leads {_describe_led(found)}")
         return
-    left = f" and still leads {counted(found.partitions, 'partition')}"
+    left = f" and still leads {format_count(found.partitions, 'partition')}"
     if not found.partitions and found.reasons:
         left = f", but {'; '.join(found.reasons)}"
     verb.output(found, f"node {node} is in maintenance mode{left}; `{_status_command(node)}` shows the progress")
 
 
-async def _enable(client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float) -> Maintenance:
+async def _start_maintenance(
+    client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float
+) -> Maintenance:
     await client.admin.set_maintenance(node, True, expected_version=expected)
     first = await first_status(
         lambda: client.admin.maintenance(node), f"node {node} is in maintenance mode", _status_command(node)
@@ -58,11 +60,11 @@ async def _enable(client: BrokerClient, node: int, expected: int | None, waits: 
         return first
     total = max(1, first.eligible)
 
-    async def progress() -> WaitProgress:
+    async def read_progress() -> WaitProgress:
         found = await client.admin.maintenance(node)
         return WaitProgress(_is_over(found), _summary(found), max(0, total - found.eligible), total)
 
-    await wait(progress, f"maintenance of node {node}", timeout_s, _status_command(node))
+    await wait(read_progress, f"maintenance of node {node}", timeout_s, _status_command(node))
     return await client.admin.maintenance(node)
 
 
@@ -82,10 +84,10 @@ def disable(node: int, expected_version: int | None, verb: OperatorVerb) -> None
 @watch_option("Print it again whenever it changes, until Ctrl-C.")
 def status(node: int | None, watches: bool, verb: OperatorVerb) -> None:
     """Show the brokers in maintenance mode and their progress, or only NODE."""
-    verb.show_or_watch(watches, lambda client: _statuses(client, node), lambda rows: _show(rows, verb.as_json))
+    verb.show_or_watch(watches, lambda client: _fetch_statuses(client, node), lambda rows: _show(rows, verb.as_json))
 
 
-async def _statuses(client: BrokerClient, node: int | None) -> list[Row]:
+async def _fetch_statuses(client: BrokerClient, node: int | None) -> list[Row]:
     if node is not None:
         return [(node, await client.admin.maintenance(node))]
     return [(row.node_id, row.maintenance_status) for row in await client.admin.brokers()]
@@ -98,19 +100,19 @@ def _show(rows: Sequence[Row], as_json: bool) -> None:
     show(table_of(rows, _MAINTENANCE))
 
 
-def _if_on(cell: Callable[[MaintenanceStatus], str]) -> Callable[[Row], str]:
-    """Return a cell that is empty for brokers without maintenance."""
+def _cell_in_maintenance(cell: Callable[[MaintenanceStatus], str]) -> Callable[[Row], str]:
+    """Return a function for a cell that is a dash for brokers that are not in maintenance mode."""
     return lambda row: cell(row[1]) if row[1].draining else "-"
 
 
 _MAINTENANCE: Columns[Row] = {
     "node": lambda row: row[0],
     "maintenance": lambda row: "yes" if row[1].draining else "no",
-    "finished": _if_on(lambda found: "yes" if found.finished else "no"),
-    "leads": _if_on(lambda found: f"{found.partitions:,}"),
-    "transferable": _if_on(lambda found: f"{found.eligible:,}"),
-    "transferring": _if_on(lambda found: f"{found.transferring:,}"),
-    "failed": _if_on(lambda found: f"{found.failed:,}"),
+    "finished": _cell_in_maintenance(lambda found: "yes" if found.finished else "no"),
+    "leads": _cell_in_maintenance(lambda found: f"{found.partitions:,}"),
+    "transferable": _cell_in_maintenance(lambda found: f"{found.eligible:,}"),
+    "transferring": _cell_in_maintenance(lambda found: f"{found.transferring:,}"),
+    "failed": _cell_in_maintenance(lambda found: f"{found.failed:,}"),
     "waits for": lambda row: "; ".join(row[1].reasons) or None,
 }
 
@@ -123,12 +125,12 @@ def _is_over(found: Maintenance) -> bool:
     return bool(found.finished) or not found.draining
 
 
-def _led(found: Maintenance) -> str:
+def _describe_led(found: Maintenance) -> str:
     if not found.partitions:
         return "no partitions"
-    return f"only the {counted(found.partitions, 'partition')} that no other broker can lead"
+    return f"only the {format_count(found.partitions, 'partition')} that no other broker can lead"
 
 
 def _summary(found: Maintenance) -> str:
-    counts = f"{counted(found.partitions, 'partition')} led, {found.transferring:,} being transferred"
+    counts = f"{format_count(found.partitions, 'partition')} led, {found.transferring:,} being transferred"
     return "; ".join([counts, *found.reasons])

@@ -3,7 +3,7 @@
 import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, watch_option
-from raftlog.cli.tables import counted, nodes, show_properties
+from raftlog.cli.tables import format_count, format_nodes, show_properties
 from raftlog.client import BrokerClient
 from raftlog.values.placement import BalancerStatus
 
@@ -18,12 +18,12 @@ def balancer() -> None:
 def status(watches: bool, verb: OperatorVerb) -> None:
     """Show the balancer's activity, and the conditions that stop it."""
 
-    async def ask(client: BrokerClient) -> BalancerStatus:
-        """Return the status without the figures that change each time, if it is watched."""
+    async def read_status(client: BrokerClient) -> BalancerStatus:
+        """Return the status; when it is watched, without the figures that change each time."""
         found = await client.admin.balancer_status()
         return found.copy_with(seconds_since_last_tick=None) if watches else found
 
-    verb.show_or_watch(watches, ask, lambda found: verb.output(found, _show))
+    verb.show_or_watch(watches, read_status, lambda found: verb.output(found, _show))
 
 
 def _show(found: BalancerStatus) -> None:
@@ -33,8 +33,8 @@ def _show(found: BalancerStatus) -> None:
         ("mode", found.mode),
         ("moves in progress", found.current_reassignments_count),
         ("reasons", "\n".join(found.reasons) or "-"),
-        ("brokers down", nodes(found.violations.unavailable_nodes)),
-        ("brokers with a full disk", nodes(found.violations.over_disk_limit_nodes)),
+        ("brokers down", format_nodes(found.violations.unavailable_nodes)),
+        ("brokers with a full disk", format_nodes(found.violations.over_disk_limit_nodes)),
         ("last check", None if last is None else f"{last:.1f} s ago"),
     )
 
@@ -43,6 +43,6 @@ def _show(found: BalancerStatus) -> None:
 def balance(verb: OperatorVerb) -> None:
     """Balance replicas and leaders now, even if balancer.mode is off."""
     answer = verb.ask(lambda client: client.admin.rebalance())
-    count = counted(answer.partitions_to_move, "partition")
+    count = format_count(answer.partitions_to_move, "partition")
     moves = f"{count} will move; `raftlog partition moves --watch` shows them"
     verb.output(answer, moves if answer.partitions_to_move else "no partition has to move")

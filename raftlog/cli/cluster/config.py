@@ -26,13 +26,13 @@ def config() -> None:
 @operator_command("Print the settings as a JSON object.", name="list", group=config)
 def list_settings(verb: OperatorVerb) -> None:
     """List all settings with their values and defaults."""
-    values, schema = verb.ask(_values_and_schema)
-    defaults = {name: _text(each.default) for name, each in schema.items() if each.default is not None}
-    columns: Columns[str] = {"setting": str, "value": lambda name: _text(values[name]), "default": defaults.get}
+    values, schema = verb.ask(_fetch_values_and_schema)
+    defaults = {name: _format_value(each.default) for name, each in schema.items() if each.default is not None}
+    columns: Columns[str] = {"setting": str, "value": lambda name: _format_value(values[name]), "default": defaults.get}
     verb.output(values, lambda _: show(table_of(sorted(values), columns)))
 
 
-async def _values_and_schema(
+async def _fetch_values_and_schema(
     client: BrokerClient,
 ) -> tuple[Mapping[str, SettingValue], Mapping[str, SettingDescription]]:
     return await client.admin.cluster_config(), await client.admin.cluster_config_schema()
@@ -45,7 +45,7 @@ def get(name: str, verb: OperatorVerb) -> None:
     values = verb.ask(lambda client: client.admin.cluster_config())
     if name not in values:
         raise CommandFailed(f"setting {name!r} does not exist; `raftlog cluster config list` shows all settings")
-    verb.output(values[name], _text(values[name]))
+    verb.output(values[name], _format_value(values[name]))
 
 
 @operator_command("Print the version of the settings as JSON.", name="set", group=config)
@@ -54,11 +54,11 @@ def get(name: str, verb: OperatorVerb) -> None:
 @_expected
 def set_settings(settings: tuple[str, ...], dry_run: bool, expected_version: int | None, verb: OperatorVerb) -> None:
     """Set settings of the cluster, all or none of them."""
-    texts = _read(settings)
+    texts = _parse_settings(settings)
 
     async def change(client: BrokerClient) -> ClusterSettingsVersion:
         schema = await client.admin.cluster_config_schema()
-        values = {name: _value(name, text, schema.get(name)) for name, text in texts.items()}
+        values = {name: _parse_value(name, text, schema.get(name)) for name, text in texts.items()}
         return await client.admin.alter_cluster_config(values, expected_version=expected_version, dry_run=dry_run)
 
     _output_change(verb, change, f"set {', '.join(settings)}", dry_run)
@@ -85,7 +85,7 @@ def schema(verb: OperatorVerb) -> None:
 
 def _show_schema(found: Mapping[str, SettingDescription]) -> None:
     for name, each in sorted(found.items()):
-        click.echo(f"{name}: {each.type}, {each.allowed}; default {_text(each.default)}")
+        click.echo(f"{name}: {each.type}, {each.allowed}; default {_format_value(each.default)}")
         click.echo(click.wrap_text(each.description, WIDTH, "    ", "    ") + "\n")
 
 
@@ -97,7 +97,7 @@ def _output_change(
     verb.output(answer, dry_text if dry_run else f"{done}; version {answer.config_version}")
 
 
-def _read(settings: Sequence[str]) -> dict[str, str]:
+def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
     texts = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -109,8 +109,8 @@ def _read(settings: Sequence[str]) -> dict[str, str]:
     return texts
 
 
-def _value(name: str, text: str, known: SettingDescription | None) -> object:
-    """Parse a value by the setting's type; a name that this release lacks is left to the broker."""
+def _parse_value(name: str, text: str, known: SettingDescription | None) -> object:
+    """Parse a value by the setting's type; leave one of an unknown setting to the broker."""
     kind = "string" if known is None else known.type
     if kind == "boolean":
         if text not in ("true", "false"):
@@ -124,6 +124,6 @@ def _value(name: str, text: str, known: SettingDescription | None) -> object:
     return text
 
 
-def _text(value: object) -> str:
-    """Return a value in the form that `set` reads."""
+def _format_value(value: object) -> str:
+    """Format a value as `set` accepts it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, until_ctrl_c, watch, watch_option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import nodes, red, show_properties, yes_no
+from raftlog.cli.tables import format_nodes, red, show_properties, yes_no
 from raftlog.client import BrokerClient, ClusterHealth
 from raftlog.values.value import to_json
 
@@ -21,22 +21,24 @@ PARTITIONS_SHOWN: Final = 10
 def health(watch: bool, verb: OperatorVerb) -> None:
     """Show whether the cluster is healthy, and the reasons if not. Exit code 1 if it is unhealthy."""
     with until_ctrl_c(watch):
-        last = asyncio.run(_health(verb, watch))
+        last = asyncio.run(_show_health(verb, watch))
     if not last.is_healthy:
         raise CommandFailed(f"the cluster is unhealthy: {'; '.join(last.unhealthy_reasons)}")
 
 
-async def _health(verb: OperatorVerb, watches: bool) -> ClusterHealth:
+async def _show_health(verb: OperatorVerb, watches: bool) -> ClusterHealth:
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
-            await watch(client.health, lambda found: _print(found, verb.as_json), steady=_steady, retry_s=0.0)
+            await watch(
+                client.health, lambda found: _print(found, verb.as_json), steady=_remove_changing_parts, retry_s=0.0
+            )
         found = await client.health()
         _print(found, verb.as_json)
         return found
 
 
-def _steady(found: ClusterHealth) -> ClusterHealth:
-    """Return the health without the parts that change with each commit and each leadership transfer."""
+def _remove_changing_parts(found: ClusterHealth) -> ClusterHealth:
+    """Remove the parts of the health that change with each commit and each leadership transfer."""
     return found.copy_with(lagging_partitions=(), lagging_count=0, electing_partitions=(), electing_count=0)
 
 
@@ -49,14 +51,14 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
         ("reasons", red("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else None),
         *([("notes", "\n".join(found.notes))] if found.notes else []),
         ("controller", found.controller_id),
-        ("all nodes", nodes(sorted(found.all_nodes))),
-        ("nodes down", nodes(sorted(found.nodes_down))),
-        ("nodes in maintenance", nodes(sorted(found.nodes_in_maintenance))),
-        ("nodes draining", nodes(sorted(found.nodes_draining))),
-        ("leaderless partitions", _names_and_count(found.leaderless_partitions, found.leaderless_count)),
+        ("all nodes", format_nodes(sorted(found.all_nodes))),
+        ("nodes down", format_nodes(sorted(found.nodes_down))),
+        ("nodes in maintenance", format_nodes(sorted(found.nodes_in_maintenance))),
+        ("nodes draining", format_nodes(sorted(found.nodes_draining))),
+        ("leaderless partitions", _format_names(found.leaderless_partitions, found.leaderless_count)),
         (
             "under-replicated partitions",
-            _names_and_count(found.under_replicated_partitions, found.under_replicated_count),
+            _format_names(found.under_replicated_partitions, found.under_replicated_count),
         ),
         ("lagging partitions", f"{found.lagging_count:,}"),
         ("partitions in election", f"{found.electing_count:,}"),
@@ -64,7 +66,7 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
     )
 
 
-def _names_and_count(names: Sequence[str], count: int) -> str:
+def _format_names(names: Sequence[str], count: int) -> str:
     if not count:
         return "0"
     shown = ", ".join(names[:PARTITIONS_SHOWN])

@@ -23,7 +23,7 @@ _BROKER: Columns[BrokerDescription] = {
 @operator_command("Print the cluster as JSON.")
 def info(verb: OperatorVerb) -> None:
     """Show the cluster's id and its brokers."""
-    cluster_id, controller, brokers = verb.ask(_info)
+    cluster_id, controller, brokers = verb.ask(_fetch_info)
     if verb.as_json:
         rows = [{name: getattr(broker, name) for name in _SHOWN} for broker in brokers]
         click.echo(orjson.dumps({"cluster_id": cluster_id, "controller_id": controller, "brokers": rows}))
@@ -32,5 +32,5 @@ def info(verb: OperatorVerb) -> None:
     show(table_of(brokers, _BROKER))
 
 
-async def _info(client: BrokerClient) -> tuple[str, int | None, list[BrokerDescription]]:
+async def _fetch_info(client: BrokerClient) -> tuple[str, int | None, list[BrokerDescription]]:
     return await client.cluster_id(), (await client.health()).controller_id, await client.brokers()

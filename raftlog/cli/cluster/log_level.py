@@ -28,12 +28,12 @@ def log_level(name: str, level: str, expires_s: int, node: int | None, verb: Ope
 
     LOGGER is `raftlog` or one of its modules, LEVEL is debug, info, warning or error.
     """
-    answer = verb.ask(lambda client: _set(client, name, level, expires_s, node))
+    answer = verb.ask(lambda client: _set_level(client, name, level, expires_s, node))
     until = f"for {expires_s} s" if expires_s else "until the broker restarts"
     verb.output(answer, f"{answer.name} logs level {answer.level} and above {until}")
 
 
-async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> LogLevel:
+async def _set_level(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> LogLevel:
     if node is None:
         return await client.admin.set_log_level(name, level, expires_s)
     address = (await client.admin.broker(node)).http

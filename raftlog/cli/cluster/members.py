@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, until_ctrl_c, watch, watch_option
-from raftlog.cli.tables import Columns, age, green, red, show, size, table_of
+from raftlog.cli.tables import Columns, format_duration, format_size, green, red, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.brokers import BrokerLoad, ClusterMember, ClusterMembers
 
@@ -19,20 +19,20 @@ def members(watch: bool, verb: OperatorVerb) -> None:
     unknown (without gossip). `raftlog cluster health` asks the brokers themselves.
     """
     with until_ctrl_c(watch):
-        asyncio.run(_members(verb, watch))
+        asyncio.run(_show_members(verb, watch))
 
 
-async def _members(verb: OperatorVerb, watches: bool) -> None:
+async def _show_members(verb: OperatorVerb, watches: bool) -> None:
     async with BrokerClient(verb.bootstrap) as client:
         if watches:
             await watch(
-                client.admin.members, lambda answer: verb.output(answer, _show), steady=_without_load, retry_s=0.0
+                client.admin.members, lambda answer: verb.output(answer, _show), steady=_remove_loads, retry_s=0.0
             )
         verb.output(await client.admin.members(), _show)
 
 
-def _without_load(answer: ClusterMembers) -> list[object]:
-    """Return the members without ages and loads, which change all the time."""
+def _remove_loads(answer: ClusterMembers) -> list[object]:
+    """Remove the ages and loads of the members, which change all the time."""
     return [(one.node_id, one.state, one.is_registered, one.disk_uuid) for one in answer.members]
 
 
@@ -41,18 +41,18 @@ def _show(answer: ClusterMembers) -> None:
     show(table_of(answer.members, _MEMBER))
 
 
-def _state(state: str) -> str:
+def _color_state(state: str) -> str:
     return green(state) if state == "alive" else red(state) if state in ("suspect", "dead") else state
 
 
-def _disk_free(load: BrokerLoad) -> str | None:
-    return f"{size(load.disk_free)} of {size(load.disk_total)}" if load.disk_total > 0 else None
+def _format_disk_free(load: BrokerLoad) -> str | None:
+    return f"{format_size(load.disk_free)} of {format_size(load.disk_total)}" if load.disk_total > 0 else None
 
 
 _MEMBER: Columns[ClusterMember] = {
     "node": lambda one: one.node_id if one.is_registered else f"{one.node_id} (not registered)",
-    "state": lambda one: _state(one.state),
-    "since": lambda one: None if one.state_s is None else age(one.state_s),
+    "state": lambda one: _color_state(one.state),
+    "since": lambda one: None if one.state_s is None else format_duration(one.state_s),
     "HTTP": lambda one: one.http_address,
     "gossip": lambda one: one.gossip_address,
     "host": lambda one: one.host,
@@ -60,5 +60,5 @@ _MEMBER: Columns[ClusterMember] = {
     "version": lambda one: one.version,
     "replicas": lambda one: one.load and f"{one.load.replicas:,}",
     "leads": lambda one: one.load and f"{one.load.leaders:,}",
-    "disk free": lambda one: one.load and _disk_free(one.load),
+    "disk free": lambda one: one.load and _format_disk_free(one.load),
 }

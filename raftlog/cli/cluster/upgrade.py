@@ -27,7 +27,7 @@ def upgrade(finish: bool, verb: OperatorVerb) -> None:
     Brokers of two releases work together, and any broker can return to the old release, until the feature level is
     raised. Only then brokers use formats of files and messages that the old release cannot read.
     """
-    verb.output(asyncio.run(_finished(verb.bootstrap) if finish else _levels(verb.bootstrap)), _show)
+    verb.output(asyncio.run(_finish(verb.bootstrap) if finish else _fetch_levels(verb.bootstrap)), _show)
 
 
 def _show(levels: Features) -> None:
@@ -35,16 +35,16 @@ def _show(levels: Features) -> None:
     click.echo(f"\nfeature level {levels.feature_level}: {next_step(levels)}")
 
 
-async def _levels(bootstrap: Sequence[str]) -> Features:
+async def _fetch_levels(bootstrap: Sequence[str]) -> Features:
     async with BrokerClient(bootstrap) as client:
         return await client.admin.features()
 
 
-async def _finished(bootstrap: Sequence[str]) -> Features:
-    """Raise the level. Raises `CommandFailed`, which names the steps to take before."""
-    levels = await _levels(bootstrap)
-    if levels.is_finished and (behind := _behind(levels)):
-        raise CommandFailed(_not_yet(levels, behind))
+async def _finish(bootstrap: Sequence[str]) -> Features:
+    """Raise the feature level; raises `CommandFailed` that names the steps to take first."""
+    levels = await _fetch_levels(bootstrap)
+    if levels.is_finished and (behind := _find_outdated(levels)):
+        raise CommandFailed(_describe_obstacle(levels, behind))
     if levels.is_finished:
         return levels
     asked = [broker.node_id for broker in levels.brokers if broker.level_max > levels.feature_level]
@@ -56,8 +56,8 @@ async def _finished(bootstrap: Sequence[str]) -> Features:
 
 def next_step(levels: Features) -> str:
     """Return the next step of the upgrade, as a sentence."""
-    if behind := _behind(levels):
-        return _not_yet(levels, behind)
+    if behind := _find_outdated(levels):
+        return _describe_obstacle(levels, behind)
     if levels.feature_level < levels.highest_known_by_all:
         return (
             f"all brokers support {levels.highest_known_by_all}. Finish the upgrade with `raftlog cluster upgrade "
@@ -68,13 +68,13 @@ def next_step(levels: Features) -> str:
     return "the upgrade is finished"
 
 
-def _behind(levels: Features) -> list[BrokerLevels]:
+def _find_outdated(levels: Features) -> list[BrokerLevels]:
     """Return the brokers whose highest feature level is below that of others."""
     highest = max(broker.level_max for broker in levels.brokers)
     return [broker for broker in levels.brokers if broker.level_max < highest]
 
 
-def _not_yet(levels: Features, behind: Sequence[BrokerLevels]) -> str:
+def _describe_obstacle(levels: Features, behind: Sequence[BrokerLevels]) -> str:
     names = ", ".join(f"node {broker.node_id} ({broker.version or 'does not answer'})" for broker in behind)
     return (
         f"{names} must run the new release before the level can rise above {levels.highest_known_by_all}: "

@@ -1,1 +1,1 @@
-"""`raftlog consume`: records become lines."""
+"""`raftlog consume`: output of records as lines."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import click
 
-from raftlog.cli.json_lines import print_json_line
+from raftlog.cli.json_lines import format_json_line
 from raftlog.cli.options import unescape
 from raftlog.records import Record
 
@@ -21,44 +21,44 @@ _TOKENS = re.compile(r"%(.)", re.DOTALL)
 FORMAT_HELP = "%t topic, %p partition, %o offset, %d timestamp (ms), %k key, %v value, %h headers, %% a percent sign"
 
 
-def value_printer(_partition: int, records: Sequence[Record]) -> bytes:
-    """Return one value a line; a record without a value is an empty line."""
+def format_values(_partition: int, records: Sequence[Record]) -> bytes:
+    """Format records as their values, one a line; a record without a value is an empty line."""
     return b"\n".join([record.value or b"" for record in records]) + b"\n"
 
 
 def keyed_printer(separator: bytes) -> Printer:
-    """Return a printer of key, separator and value; of the value alone without a key, as `produce` read it."""
+    """Return a printer of key, separator and value, or of the value alone for a record without a key."""
 
-    def printed(_partition: int, records: Sequence[Record]) -> bytes:
+    def format_records(_partition: int, records: Sequence[Record]) -> bytes:
         lines = [
             record.value or b"" if (key := record.key) is None else key + separator + (record.value or b"")
             for record in records
         ]
         return b"\n".join(lines) + b"\n"
 
-    return printed
+    return format_records
 
 
 def json_printer(topic: str) -> Printer:
     """Return a printer of one JSON object a line."""
 
-    def printed(partition: int, records: Sequence[Record]) -> bytes:
-        return b"\n".join([print_json_line(topic, partition, record) for record in records]) + b"\n"
+    def format_records(partition: int, records: Sequence[Record]) -> bytes:
+        return b"\n".join([format_json_line(topic, partition, record) for record in records]) + b"\n"
 
-    return printed
+    return format_records
 
 
 def format_printer(topic: str, text: str) -> Printer:
-    """Return a printer for the caller's format, as `FORMAT_HELP` describes it; raises `BadParameter`."""
-    pieces = list(_pieces(topic, text))
+    """Return a printer for the format `text`, as `FORMAT_HELP` describes it; raises `BadParameter`."""
+    pieces = list(_parse_format(topic, text))
 
-    def printed(partition: int, records: Sequence[Record]) -> bytes:
+    def format_records(partition: int, records: Sequence[Record]) -> bytes:
         return b"".join([piece(partition, record) for record in records for piece in pieces])
 
-    return printed
+    return format_records
 
 
-def _pieces(topic: str, text: str) -> Iterable[_Piece]:
+def _parse_format(topic: str, text: str) -> Iterable[_Piece]:
     fields: dict[str, _Piece] = {
         "t": lambda _partition, _record: topic.encode(),
         "p": lambda partition, _record: b"%d" % partition,
@@ -66,7 +66,7 @@ def _pieces(topic: str, text: str) -> Iterable[_Piece]:
         "d": lambda _partition, record: b"%d" % record.timestamp,
         "k": lambda _partition, record: record.key or b"",
         "v": lambda _partition, record: record.value or b"",
-        "h": lambda _partition, record: _headers(record),
+        "h": lambda _partition, record: _format_headers(record),
         "%": lambda _partition, _record: b"%",
     }
     # Escapes are resolved in the literal parts only, so that "%%n" stays a percent sign and an n.
@@ -76,18 +76,18 @@ def _pieces(topic: str, text: str) -> Iterable[_Piece]:
                 raise click.BadParameter(f"%{part} is not a placeholder; use {FORMAT_HELP}", param_hint="--format")
             yield fields[part]
         elif part:
-            yield _literal(unescape(part).encode("utf-8", "surrogateescape"))
+            yield _make_literal(unescape(part).encode("utf-8", "surrogateescape"))
 
 
-def _literal(content: bytes) -> _Piece:
+def _make_literal(content: bytes) -> _Piece:
     return lambda _partition, _record: content
 
 
-def _headers(record: Record) -> bytes:
-    return b",".join(name.encode() + b"=" + _readable(value) for name, value in record.headers)
+def _format_headers(record: Record) -> bytes:
+    return b",".join(name.encode() + b"=" + _format_header_value(value) for name, value in record.headers)
 
 
-def _readable(value: bytes | None) -> bytes:
+def _format_header_value(value: bytes | None) -> bytes:
     if value is None:
         return b""
     try:

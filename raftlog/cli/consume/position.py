@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import click
 
-from raftlog.cli.json_lines import milliseconds
+from raftlog.cli.json_lines import parse_time_ms
 from raftlog.client import BrokerClient
 from raftlog.errors import OffsetOutOfRange
 from raftlog.types import Offset
@@ -20,12 +20,12 @@ class StartPosition(NamedTuple):
 
 
 def read_position(_context: click.Context, _parameter: click.Parameter, text: str) -> StartPosition:
-    """Read `start|end|N|-N|@timestamp`."""
+    """Parse a start position: `start|end|N|-N|@timestamp`."""
     if text in ("start", "end"):
         return StartPosition(text)
     try:
         if text.startswith("@"):
-            return StartPosition("time", milliseconds(text[1:]))
+            return StartPosition("time", parse_time_ms(text[1:]))
         number = int(text)
     except ValueError:
         raise click.BadParameter(
@@ -36,7 +36,7 @@ def read_position(_context: click.Context, _parameter: click.Parameter, text: st
 
 
 class OffsetSpan(NamedTuple):
-    """Offsets of one partition: where reading begins, and where the end was at that moment."""
+    """Offset at which the reading of a partition begins, and end offset of the partition at that moment."""
 
     begin: Offset
     end: Offset

@@ -16,9 +16,9 @@ from raftlog.cli.consume.formatting import (
     FORMAT_HELP,
     Printer,
     format_printer,
+    format_values,
     json_printer,
     keyed_printer,
-    value_printer,
 )
 from raftlog.cli.consume.position import OffsetSpan, StartPosition, locate, read_position
 from raftlog.cli.options import bootstrap_option, give_up_option, json_option, option, separator_option
@@ -41,7 +41,7 @@ OFFSET_MAX = Offset((1 << 63) - 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeCommandLine:
-    """The command line."""
+    """Parsed command line of `raftlog consume`."""
 
     topic: str
     group: str | None
@@ -113,15 +113,15 @@ def consume(**options: Any) -> None:
             "--group assigns partitions and start offsets: leave out --partition, and --from unless it is "
             "start or end; `raftlog group reset-offsets` moves a group"
         )
-    printer = _printer(wanted)
-    collector.relax()
+    printer = _choose_printer(wanted)
+    collector.collect_less_often()
     try:
         asyncio.run(_ConsumeRun(wanted, printer, sys.stdout.buffer).run())
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stdout.buffer.flush()
 
 
-def _printer(wanted: ConsumeCommandLine) -> Printer:
+def _choose_printer(wanted: ConsumeCommandLine) -> Printer:
     chosen = [wanted.as_json, wanted.format is not None, wanted.key_separator is not None]
     if sum(chosen) > 1:
         raise click.UsageError("--json, --format and --key-separator exclude each other")
@@ -129,11 +129,11 @@ def _printer(wanted: ConsumeCommandLine) -> Printer:
         return json_printer(wanted.topic)
     if wanted.format is not None:
         return format_printer(wanted.topic, wanted.format)
-    return value_printer if wanted.key_separator is None else keyed_printer(wanted.key_separator)
+    return format_values if wanted.key_separator is None else keyed_printer(wanted.key_separator)
 
 
 class _ConsumeRun:
-    """Printer of the records of a `Consumer`; `left` is the number of records still to print."""
+    """Run that prints the records of a `Consumer`; `left` is the number of records still to print."""
 
     def __init__(self, wanted: ConsumeCommandLine, printer: Printer, output: BinaryIO) -> None:
         self._wanted, self._printer, self._output = wanted, printer, output
@@ -148,7 +148,7 @@ class _ConsumeRun:
         wanted = self._wanted
         self._last_arrival = time.monotonic()
         if wanted.group is not None and (reading := asyncio.current_task()) is not None:
-            # as Ctrl-C: a member that did not leave holds its partitions until its session is over
+            # as Ctrl-C: a member that did not leave holds its partitions until its session expires
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reading.cancel)
         async with Consumer(
             wanted.bootstrap,
@@ -160,9 +160,9 @@ class _ConsumeRun:
             async with BrokerClient(wanted.bootstrap) as client:
                 count = (await client.describe_topic(wanted.topic)).partitions
                 if wanted.group is None:
-                    await consumer.assign(await self._positions(client, count))
+                    await consumer.assign(await self._find_start_offsets(client, count))
             if wanted.group is not None:
-                consumer.subscribe([wanted.topic], listener=_Ends(self._ends, wanted.bootstrap))
+                consumer.subscribe([wanted.topic], listener=_EndOffsets(self._ends, wanted.bootstrap))
             try:
                 await self._print_all(consumer)
             finally:
@@ -175,7 +175,7 @@ class _ConsumeRun:
                 else f"{found} up to the end offsets at the start; give --follow to wait for more"
             )
 
-    async def _positions(self, client: BrokerClient, count: int) -> dict[TopicPartition, int]:
+    async def _find_start_offsets(self, client: BrokerClient, count: int) -> dict[TopicPartition, int]:
         """Return the start offset of each partition; without `--follow` only of those with records."""
         wanted = self._wanted
         if wanted.partition is not None and wanted.partition >= count:
@@ -184,14 +184,14 @@ class _ConsumeRun:
         places = [TopicPartition(wanted.topic, number) for number in partitions]
         try:
             async with asyncio.TaskGroup() as group:
-                asked = {place: group.create_task(self._span(client, place)) for place in places}
+                asked = {place: group.create_task(self._find_span(client, place)) for place in places}
         except* RaftlogError as failed:
             raise failed.exceptions[0] from None
         spans = {place: task.result() for place, task in asked.items()}
         self._ends.update((place, span.end) for place, span in spans.items())
         return {place: span.begin for place, span in spans.items() if wanted.follow or span.begin < span.end}
 
-    async def _span(self, client: BrokerClient, place: TopicPartition) -> OffsetSpan:
+    async def _find_span(self, client: BrokerClient, place: TopicPartition) -> OffsetSpan:
         """Return the start offset and the end of a partition.
 
         Without a leader the end is unknown, and committed records can be read from the start or an offset."""
@@ -201,7 +201,7 @@ class _ConsumeRun:
         try:
             return await locate(client, *place, position, LEADER_MS)
         except Unavailable as error:
-            if type(error) is not Unavailable:  # no broker listens, or it refuses for another reason
+            if type(error) is not Unavailable:  # no broker is reachable, or the broker refuses for another reason
                 raise
             click.echo(f"{error}; printing the committed records that can be read, there may be more", err=True)
         return OffsetSpan(Offset(position.number if position.kind == "offset" else 0), OFFSET_MAX)
@@ -232,7 +232,7 @@ class _ConsumeRun:
             return []
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
-        """Return whether all records that existed at the start are printed; a group member prints its share of them."""
+        """Return whether all records that existed at the start, or the share of this group member, are printed."""
         if self._wanted.follow or (self._wanted.group is not None and not consumer.assignment):
             return False
         for place in consumer.assignment:
@@ -255,7 +255,7 @@ class _ConsumeRun:
 
 
 class QuietNotice:
-    """Line on stderr while no record arrives: after the first second, and then after each quiet minute."""
+    """Notice on stderr that no record arrives: after one second, and then after each quiet minute."""
 
     def __init__(self, text: str, now_s: float) -> None:
         self._text = text
@@ -272,8 +272,8 @@ class QuietNotice:
         self._due_s = now_s + self._pause_s
 
 
-class _Ends(RebalanceListener):
-    """End offsets of partitions when they are assigned to this member."""
+class _EndOffsets(RebalanceListener):
+    """Listener that stores the end offset of each partition at its assignment."""
 
     def __init__(self, ends: dict[TopicPartition, int], bootstrap: Sequence[str]) -> None:
         self._ends, self._bootstrap = ends, bootstrap

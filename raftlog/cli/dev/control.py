@@ -1,12 +1,12 @@
 """Control socket of a running `raftlog dev`: a Unix socket in its data directory, for its own user only.
 
-One order for each connection, a line of JSON each way:
+One request for each connection, a line of JSON each way:
 
     {"order": "nodes"}                                → {"cluster_id": …, "nodes": [… as in the ready line]}
     {"order": "restart", "node_id": 2, "python": …}   → {"pid": …, "stopped_s": …, "ready_s": …}
-    an order that cannot be done                      → {"error": …}
+    a request that is refused                         → {"error": …}
 
-An order continues when its sender disconnects. Served by `dev`; used by `cluster rolling-restart`."""
+A request continues when its sender disconnects. Served by `dev`; used by `cluster rolling-restart`."""
 
 import asyncio
 import contextlib
@@ -23,27 +23,27 @@ from raftlog.cli.outcome import CommandFailed
 SOCKET_NAME: Final = "dev.sock"
 LINE_BYTES_MAX: Final = 1 << 20
 ASK_SECONDS_MAX: Final = 5.0
-"""From the connection to the order."""
+"""From the connection to the request."""
 ONLY_ITS_USER: Final = 0o177
 
 Json = dict[str, Any]
 Execute = Callable[[Json], Awaitable[Json]]
-"""Executor of orders; raises `CommandFailed`."""
+"""Executor of requests; raises `CommandFailed`."""
 
 
 class DevControl:
-    """Server side, in `raftlog dev`."""
+    """Server of the control socket, in `raftlog dev`."""
 
     def __init__(self, directory: Path, execute: Execute) -> None:
         self._directory, self._execute = directory, execute
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. An existing socket is left from an earlier run, since this one holds the nodes' directories."""
-        self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._directory), limit=LINE_BYTES_MAX)
+        """Listen on the socket. An existing one is left over, since only this run holds the nodes' directories."""
+        self._server = await asyncio.start_unix_server(self._serve, sock=_bind(self._directory), limit=LINE_BYTES_MAX)
 
     def stop(self) -> None:
-        """Take no more orders."""
+        """Stop accepting requests."""
         if self._server is not None:
             self._server.close()
             (self._directory / SOCKET_NAME).unlink(missing_ok=True)
@@ -52,14 +52,14 @@ class DevControl:
         try:
             try:
                 async with asyncio.timeout(ASK_SECONDS_MAX):
-                    order = orjson.loads(await reader.readline())
-                if not isinstance(order, dict):
-                    raise CommandFailed("an order must be a JSON object")
-                answer = await self._execute(order)
+                    request = orjson.loads(await reader.readline())
+                if not isinstance(request, dict):
+                    raise CommandFailed("a request must be a JSON object")
+                answer = await self._execute(request)
             except CommandFailed as error:
                 answer = {"error": str(error)}
             except (ValueError, TimeoutError):
-                answer = {"error": "the order cannot be read; it must be one line of JSON"}
+                answer = {"error": "the request cannot be read; it must be one line of JSON"}
             with contextlib.suppress(ConnectionError):
                 writer.write(orjson.dumps(answer) + b"\n")
                 await writer.drain()
@@ -67,8 +67,8 @@ class DevControl:
             writer.close()
 
 
-def _bound(directory: Path) -> socket.socket:
-    """Return a socket bound in this directory, for its user only."""
+def _bind(directory: Path) -> socket.socket:
+    """Bind a socket in this directory, for its user only."""
     bound = socket.socket(socket.AF_UNIX)
     # The name of a socket is short, a path may be too long; and no other user may connect before a chmod.
     mask = os.umask(ONLY_ITS_USER)
@@ -84,8 +84,8 @@ def _bound(directory: Path) -> socket.socket:
     return bound
 
 
-async def send_order(directory: Path, order: Json) -> Json:
-    """Send an order to the `raftlog dev` of a directory, and wait for its answer. Raises `CommandFailed`."""
+async def send_request(directory: Path, request: Json) -> Json:
+    """Send a request to the `raftlog dev` of a directory, and return its answer. Raises `CommandFailed`."""
     asking = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.chdir(directory):
@@ -98,7 +98,7 @@ async def send_order(directory: Path, order: Json) -> Json:
         ) from None
     reader, writer = await asyncio.open_unix_connection(sock=asking, limit=LINE_BYTES_MAX)
     try:
-        writer.write(orjson.dumps(order) + b"\n")
+        writer.write(orjson.dumps(request) + b"\n")
         line = await reader.readline()
     finally:
         writer.close()

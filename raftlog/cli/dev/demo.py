@@ -11,7 +11,7 @@ from typing import Final
 import click
 import orjson
 
-from raftlog.cli.dev.survival import Echo, SurvivalReport, everything_stored, kill_leaders_under_load
+from raftlog.cli.dev.survival import Echo, SurvivalReport, kill_leaders_under_load, read_all_records
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient
@@ -34,13 +34,13 @@ def demo(records: int, kills: int, as_json: bool) -> None:
     Exit code 1 if an acknowledged record is missing.
     """
     started = time.monotonic()
-    echo = _silent if as_json else click.echo
+    echo = _discard_line if as_json else click.echo
     echo(f"starting {NODES} brokers")
     with Cluster(NODES, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
         echo(f"{NODES} brokers serve {', '.join(cluster.addresses)}, ready after {time.monotonic() - started:.2f} s\n")
-        asyncio.run(_trace(cluster.addresses, echo))
+        asyncio.run(_show_calls(cluster.addresses, echo))
         report = asyncio.run(kill_leaders_under_load(cluster, ORDERS, records, kills, echo))
-        committed = asyncio.run(_still_committed(cluster.addresses, echo))
+        committed = asyncio.run(_has_committed(cluster.addresses, echo))
         codes = [node.stop() for node in cluster.nodes.values()]
         echo(f"SIGTERM: the brokers stopped with exit codes {', '.join(map(str, codes))}")
         kept = sum(path.stat().st_size for path in cluster.directory.rglob("*.log"))
@@ -56,8 +56,8 @@ def demo(records: int, kills: int, as_json: bool) -> None:
     )
 
 
-def _silent(_line: str) -> None:
-    """Drop the trace of a run whose result is printed as JSON."""
+def _discard_line(_line: str) -> None:
+    """Discard a line of the trace, for a run whose result is printed as JSON."""
 
 
 def _failure_text(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
@@ -71,7 +71,7 @@ def _failure_text(report: SurvivalReport, committed: bool, codes: Sequence[int])
     return f"the brokers stopped with exit codes {', '.join(map(str, codes))}"
 
 
-async def _trace(addresses: Sequence[str], echo: Echo) -> None:
+async def _show_calls(addresses: Sequence[str], echo: Echo) -> None:
     """Show the four calls that a program needs, with their answers."""
     async with BrokerClient(addresses) as client:
         await client.create_topic(ORDERS.topic)
@@ -79,28 +79,28 @@ async def _trace(addresses: Sequence[str], echo: Echo) -> None:
         for value in ("hello", "world", "again"):
             produced = await client.produce_batches(*ORDERS, build_batch([NewRecord(value.encode())]))
             echo(f'send("orders", "{value}") -> offset {produced.base_offset}')
-        polled = [[record.offset, (record.value or b"").decode()] for record in await everything_stored(client, ORDERS)]
-        echo(f'poll("orders", offset=0) -> {_json(polled)}')
+        polled = [[record.offset, (record.value or b"").decode()] for record in await read_all_records(client, ORDERS)]
+        echo(f'poll("orders", offset=0) -> {_to_json(polled)}')
         for offset in (3, 2):
             await client.groups.commit(GROUP, {ORDERS: offset})
-            echo(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _remark(offset))
-        echo(f'list_committed_offsets("{GROUP}") -> {_json(await _committed(client))}\n')
+            echo(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _describe_commit(offset))
+        echo(f'list_committed_offsets("{GROUP}") -> {_to_json(await _fetch_committed(client))}\n')
 
 
-def _remark(offset: int) -> str:
+def _describe_commit(offset: int) -> str:
     return "   (a late commit: it moves nothing back)" if offset == 2 else ""
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
-async def _committed(client: BrokerClient) -> dict[str, int]:
+async def _fetch_committed(client: BrokerClient) -> dict[str, int]:
     return {str(place): int(found.offset) for place, found in (await client.groups.committed(GROUP)).items()}
 
 
-async def _still_committed(addresses: Sequence[str], echo: Echo) -> bool:
+async def _has_committed(addresses: Sequence[str], echo: Echo) -> bool:
     async with BrokerClient(addresses) as client:
-        committed = await _committed(client)
-    echo(f'list_committed_offsets("{GROUP}") -> {_json(committed)}   (after the kills)')
+        committed = await _fetch_committed(client)
+    echo(f'list_committed_offsets("{GROUP}") -> {_to_json(committed)}   (after the kills)')
     return committed == {str(ORDERS): 3}

@@ -1,4 +1,4 @@
-"""Plan of a `raftlog dev` directory. Nodes find each other by address, so addresses stay over restarts."""
+"""Plan of a `raftlog dev` directory. Nodes find each other by address, so addresses survive restarts."""
 
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ FILE_NAME: Final = "dev.json"
 
 
 def check_plan(directory: Path, **plan: int) -> None:
-    """Store the plan at the first start. Raises `CommandFailed` when the directory belongs to another plan."""
+    """Store the plan at the first start; later raise `CommandFailed` if the stored plan differs."""
     file = directory / FILE_NAME
     try:
         made_for = orjson.loads(file.read_bytes())

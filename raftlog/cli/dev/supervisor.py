@@ -1,9 +1,9 @@
 """Supervisor of the processes of `raftlog dev`: starts them together, watches, restarts and ends them.
 
-    a node runs → ends by itself (reported; the others continue)
+    a node runs → exits (reported; the others continue)
                 → is restarted: SIGTERM, its end, the same command or another interpreter's, its ready line
 
-Called by `dev`, and through its control socket (`dev_control`)."""
+Called by `dev`, and through its control socket (`raftlog.cli.dev.control`)."""
 
 import asyncio
 import time
@@ -41,8 +41,8 @@ class DevNode(NamedTuple):
         }
 
 
-class Restarted(NamedTuple):
-    """A restart that went well. `stopped_s`: until it had ended; `ready_s`: from its start until it served."""
+class RestartResult(NamedTuple):
+    """Result of a successful restart. `stopped_s`: duration of the stop; `ready_s`: from the start until it served."""
 
     pid: int
     stopped_s: float
@@ -50,35 +50,35 @@ class Restarted(NamedTuple):
 
 
 class Supervisor:
-    """`echo` takes lines for people; `restart_command` gives the command that restarts a node."""
+    """Supervisor of nodes. `echo` prints a line; `restart_command` returns the command that restarts a node."""
 
     def __init__(
         self, nodes: Sequence[DevNode], echo: Callable[[str], None], restart_command: Callable[[int], str]
     ) -> None:
         self.nodes, self._echo = {node.node_id: node for node in nodes}, echo
         self._restart_command = restart_command
-        self._ordered: set[int] = set()
+        self._requested: set[int] = set()
         """Nodes that are being restarted, and so end on purpose."""
         self._watches: set[asyncio.Task[None]] = set()
         self._all_ended = asyncio.Event()
         self._is_ending = False
 
     async def start(self) -> None:
-        """Start all; they are ready later."""
+        """Start all nodes, without waiting until they are ready."""
         for node in self.nodes.values():
             await node.child.start(own_session=True)
 
     def watch(self) -> None:
-        """Report every node that ends by itself from now on."""
+        """Report every node that exits unrequested from now on."""
         for node in self.nodes.values():
             self._watch(node)
 
-    async def all_ended(self) -> None:
+    async def wait_for_all(self) -> None:
         """Wait until no node runs or is being restarted."""
         await self._all_ended.wait()
 
     async def end(self) -> list[tuple[DevNode, int]]:
-        """End those that run; their exit codes. Nothing is started any more."""
+        """Stop all running nodes for good; return them with their exit codes."""
         self._is_ending = True
         for watch in self._watches:
             watch.cancel()
@@ -86,38 +86,38 @@ class Supervisor:
         codes = await asyncio.gather(*(node.child.end() for node in running))
         return list(zip(running, codes, strict=True))
 
-    async def restart(self, node_id: int, python: str | None = None) -> Restarted:
-        """Stop a node in an orderly way when it runs, and start it; `python` is the interpreter from now on.
+    async def restart(self, node_id: int, python: str | None = None) -> RestartResult:
+        """Stop a node gracefully if it runs, and start it; `python` is its interpreter from now on.
 
-        Raises `CommandFailed` when there is no such node, when it is being restarted already, or does not come to
-        serve; then it is down, or its log says what it waits for.
+        Raises `CommandFailed` when there is no such node, when it is being restarted already, or does not become ready;
+        then it is down, or its log has the reason for its wait.
         """
         node = self.nodes.get(node_id)
         if node is None:
             raise CommandFailed(f"node {node_id} does not exist; the nodes are {', '.join(map(str, self.nodes))}")
-        if node_id in self._ordered:
+        if node_id in self._requested:
             raise CommandFailed(f"node {node_id} is being restarted already; wait until it is ready")
-        self._ordered.add(node_id)
+        self._requested.add(node_id)
         try:
             return await self._restart(node, python)
         finally:
-            self._ordered.discard(node_id)
+            self._requested.discard(node_id)
             self._watch(node)
 
-    async def _restart(self, node: DevNode, python: str | None) -> Restarted:
+    async def _restart(self, node: DevNode, python: str | None) -> RestartResult:
         began = time.monotonic()
         code = await node.child.end() if node.child.is_running else 0
         ended = time.monotonic()
         if self._is_ending:
             raise CommandFailed(f"`raftlog dev` is stopping, and so node {node.node_id} was not restarted")
         if code:
-            self._echo(f"node {node.node_id} did not stop cleanly: {node.child.exit_text()}; restarting it")
+            self._echo(f"node {node.node_id} did not stop cleanly: {node.child.describe_exit()}; restarting it")
         if python is not None:
             node.child.command = with_interpreter(python, node.child.command)
         await node.child.start(own_session=True)
         try:
             async with asyncio.timeout(RESTART_SECONDS_MAX):
-                await node.child.ready_line()
+                await node.child.read_ready_line()
         except TimeoutError:
             raise CommandFailed(
                 f"node {node.node_id} runs, but is not ready after {RESTART_SECONDS_MAX:g} s; "
@@ -125,28 +125,28 @@ class Supervisor:
             ) from None
         ready = time.monotonic()
         self._echo(f"node {node.node_id} was restarted (pid {node.child.pid}), ready after {ready - ended:.1f} s")
-        return Restarted(node.child.pid, ended - began, ready - ended)
+        return RestartResult(node.child.pid, ended - began, ready - ended)
 
     def _watch(self, node: DevNode) -> None:
-        watch = asyncio.get_running_loop().create_task(self._until_it_ends(node), name=f"watch node {node.node_id}")
+        watch = asyncio.get_running_loop().create_task(self._report_exit(node), name=f"watch node {node.node_id}")
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
 
-    async def _until_it_ends(self, node: DevNode) -> None:
+    async def _report_exit(self, node: DevNode) -> None:
         await node.child.wait()
-        if node.node_id in self._ordered:
+        if node.node_id in self._requested:
             return
         self._echo(
-            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.exit_text()}; the others continue. "
+            f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.describe_exit()}; the others continue. "
             f"To restart it: {self._restart_command(node.node_id)}"
         )
-        if not self._ordered and not any(each.child.is_running for each in self.nodes.values()):
+        if not self._requested and not any(each.child.is_running for each in self.nodes.values()):
             self._all_ended.set()
 
 
 def with_interpreter(python: str, command: Sequence[str]) -> list[str]:
-    """Return a command for another interpreter, with the raftlog that is installed there.
+    """Return the command for another interpreter, which uses the raftlog installed there.
 
-    The working directory has no influence."""
+    The working directory is not searched for modules."""
     arguments = [*command[1:]]
     return [python, *([] if arguments[0] == "-P" else ["-P"]), *arguments]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient
-from raftlog.client.decode import checked_batches, records_at_or_above
+from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.records import NewRecord, Record, build_batch
 from raftlog.testing import Cluster
@@ -46,8 +46,8 @@ class SurvivalReport(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Ledger:
-    """Outcome of every write."""
+class _WriteOutcomes:
+    """Outcomes of all writes."""
 
     numbers: Iterator[int] = field(default_factory=itertools.count)
     sent: int = 0
@@ -58,10 +58,10 @@ class _Ledger:
 
 
 class _SurvivalLoad:
-    """Writers that continue through every failure."""
+    """Concurrent writers that continue after every failure."""
 
-    def __init__(self, client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> None:
-        self._client, self._place, self._ledger = client, place, ledger
+    def __init__(self, client: BrokerClient, place: TopicPartition, outcomes: _WriteOutcomes) -> None:
+        self._client, self._place, self._outcomes = client, place, outcomes
         self._is_over = False
         self._target = 0
         self._reached = asyncio.Event()
@@ -69,19 +69,19 @@ class _SurvivalLoad:
         self.longest_pause_s = 0.0
 
     async def write(self) -> None:
-        """Write as one of the writers until the load ends."""
-        ledger = self._ledger
+        """Write records, as one of the writers, until the load ends."""
+        outcomes = self._outcomes
         while not self._is_over:
-            value = b"write %d" % next(ledger.numbers)
-            ledger.sent += 1
+            value = b"write %d" % next(outcomes.numbers)
+            outcomes.sent += 1
             try:
                 produced = await self._client.produce_batches(
                     *self._place, build_batch([NewRecord(value)]), timeout_ms=WRITE_TIMEOUT_MS
                 )
             except OutcomeUnknown:
-                ledger.unknown.add(value)
+                outcomes.unknown.add(value)
             except RaftlogError:
-                ledger.refused += 1
+                outcomes.refused += 1
                 await asyncio.sleep(REFUSED_PAUSE_S)
             else:
                 self._note(produced.base_offset, value)
@@ -90,25 +90,25 @@ class _SurvivalLoad:
         now = asyncio.get_running_loop().time()
         self.longest_pause_s = max(self.longest_pause_s, now - self._last_at)
         self._last_at = now
-        acknowledged = self._ledger.acknowledged
+        acknowledged = self._outcomes.acknowledged
         acknowledged[offset] = value
         if len(acknowledged) >= self._target:
             self._reached.set()
 
-    async def acknowledged(self, count: int) -> None:
-        """Wait for so many more. Raises `CommandFailed` when none comes for too long."""
-        self._target = len(self._ledger.acknowledged) + count
+    async def wait_for_acknowledged(self, count: int) -> None:
+        """Wait for `count` more acknowledged writes. Raises `CommandFailed` after too long a time without any."""
+        self._target = len(self._outcomes.acknowledged) + count
         self._reached.clear()
         while not self._reached.is_set():
-            before = len(self._ledger.acknowledged)
+            before = len(self._outcomes.acknowledged)
             try:
                 await asyncio.wait_for(self._reached.wait(), PROGRESS_SECONDS_MAX)
             except TimeoutError:
-                if len(self._ledger.acknowledged) == before:
+                if len(self._outcomes.acknowledged) == before:
                     raise CommandFailed(f"no write was acknowledged for {PROGRESS_SECONDS_MAX:g} s") from None
 
     def end(self) -> None:
-        """End the load; writers wait for the answers to their last writes."""
+        """Stop the writers after the answers to their last writes."""
         self._is_over = True
 
 
@@ -116,13 +116,13 @@ async def kill_leaders_under_load(
     cluster: Cluster, place: TopicPartition, records: int, kills: int, echo: Echo
 ) -> SurvivalReport:
     """Kill a partition's leader `kills` times, every `records` acknowledgements, and restart it under load."""
-    ledger = _Ledger()
+    outcomes = _WriteOutcomes()
     async with BrokerClient(cluster.addresses) as client:
-        async with _writing(client, place, ledger) as load:
+        async with _running_load(client, place, outcomes) as load:
             for number in range(1, kills + 1):
-                await _kill_leader(cluster, place, records, ledger, load, f"kill {number} of {kills}", echo)
-        stored = {record.offset: record.value or b"" for record in await everything_stored(client, place)}
-    report = _compare(ledger, stored, kills)
+                await _kill_leader(cluster, place, records, outcomes, load, f"kill {number} of {kills}", echo)
+        stored = {record.offset: record.value or b"" for record in await read_all_records(client, place)}
+    report = _compare(outcomes, stored, kills)
     echo(
         f"\nsent {report.sent:,}: acknowledged {report.acknowledged:,}, unknown {report.unknown:,}, "
         f"refused {report.refused:,}\n"
@@ -134,8 +134,10 @@ async def kill_leaders_under_load(
 
 
 @asynccontextmanager
-async def _writing(client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> AsyncIterator[_SurvivalLoad]:
-    load = _SurvivalLoad(client, place, ledger)
+async def _running_load(
+    client: BrokerClient, place: TopicPartition, outcomes: _WriteOutcomes
+) -> AsyncIterator[_SurvivalLoad]:
+    load = _SurvivalLoad(client, place, outcomes)
     writers = [asyncio.create_task(load.write()) for _ in range(WRITERS)]
     try:
         yield load
@@ -145,16 +147,22 @@ async def _writing(client: BrokerClient, place: TopicPartition, ledger: _Ledger)
 
 
 async def _kill_leader(
-    cluster: Cluster, place: TopicPartition, records: int, ledger: _Ledger, load: _SurvivalLoad, title: str, echo: Echo
+    cluster: Cluster,
+    place: TopicPartition,
+    records: int,
+    outcomes: _WriteOutcomes,
+    load: _SurvivalLoad,
+    title: str,
+    echo: Echo,
 ) -> None:
-    await load.acknowledged(records)
+    await load.wait_for_acknowledged(records)
     leader = await asyncio.to_thread(cluster.leader, *place)
     node = cluster.nodes[leader]
     load.longest_pause_s = 0.0
-    count = len(ledger.acknowledged)
+    count = len(outcomes.acknowledged)
     await asyncio.to_thread(node.kill)
-    await load.acknowledged(max(1, records // 4))
-    ledger.pauses_s.append(round(load.longest_pause_s, 3))
+    await load.wait_for_acknowledged(max(1, records // 4))
+    outcomes.pauses_s.append(round(load.longest_pause_s, 3))
     successor = await asyncio.to_thread(cluster.leader, *place, other_than=(leader,))
     echo(
         f"{title}: SIGKILL to node {leader}, which leads {place}, with {WRITERS} writes in flight, {count:,} "
@@ -167,29 +175,29 @@ async def _kill_leader(
     echo(f"  node {leader} was restarted, ready after {loop.time() - began:.2f} s")
 
 
-def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalReport:
-    missing = [offset for offset, value in ledger.acknowledged.items() if stored.get(offset) != value]
+def _compare(outcomes: _WriteOutcomes, stored: dict[int, bytes], kills: int) -> SurvivalReport:
+    missing = [offset for offset, value in outcomes.acknowledged.items() if stored.get(offset) != value]
     return SurvivalReport(
         kills=kills,
-        sent=ledger.sent,
-        acknowledged=len(ledger.acknowledged),
-        refused=ledger.refused,
-        unknown=len(ledger.unknown),
-        unknown_found=len(ledger.unknown & set(stored.values())),
-        found=len(ledger.acknowledged) - len(missing),
+        sent=outcomes.sent,
+        acknowledged=len(outcomes.acknowledged),
+        refused=outcomes.refused,
+        unknown=len(outcomes.unknown),
+        unknown_found=len(outcomes.unknown & set(stored.values())),
+        found=len(outcomes.acknowledged) - len(missing),
         missing=len(missing),
         first_missing=min(missing, default=None),
-        pauses_s=ledger.pauses_s,
+        pauses_s=outcomes.pauses_s,
     )
 
 
-async def everything_stored(client: BrokerClient, place: TopicPartition) -> list[Record]:
+async def read_all_records(client: BrokerClient, place: TopicPartition) -> list[Record]:
     """Return all records of a partition up to its present end."""
     offset, end = await client.offsets(*place)
     records: list[Record] = []
     while offset < end:
         fetched = await client.fetch_batches(*place, offset)
-        for header, batch in checked_batches(fetched.body):
+        for header, batch in read_batches(fetched.body):
             records += records_at_or_above(header, batch, offset)
         assert fetched.body, f"{place} has nothing to read at offset {offset}, and its end is {end}"
         offset = type(offset)(records[-1].offset + 1)

@@ -22,13 +22,13 @@ from rich.console import Console
 from rich.status import Status
 
 from raftlog.cli.children import Child, run_until
-from raftlog.cli.dev.control import DevControl, send_order
+from raftlog.cli.dev.control import DevControl, send_request
 from raftlog.cli.dev.plan import check_plan
 from raftlog.cli.dev.supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve.workers import PORT_STEP, WORKERS_MAX
-from raftlog.cli.tables import Columns, counted, show, table_of
+from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.cluster_secret import ensure_secret
 from raftlog.errors import Unavailable
@@ -82,12 +82,12 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, restart: int | 
         raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
-    planned = plan(nodes, directory, base_port, workers)
+    planned = plan_nodes(nodes, directory, base_port, workers)
     asyncio.run(_Dev(planned, directory, as_json).run())
 
 
 async def _restart(directory: Path, node: int, as_json: bool) -> None:
-    done = await send_order(directory, {"order": "restart", "node_id": node, "python": None})
+    done = await send_request(directory, {"order": "restart", "node_id": node, "python": None})
     if as_json:
         click.echo(orjson.dumps({"node_id": node, **done}))
     else:
@@ -99,18 +99,18 @@ def _restart_command(directory: Path, node: int | str) -> str:
     return f"raftlog dev --restart {node} --data-dir {shlex.quote(str(directory))}"
 
 
-def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
-    """Return addresses, directories and commands of the nodes."""
+def plan_nodes(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
+    """Plan the nodes: their addresses, directories and commands."""
     secret = ensure_secret(str(directory / SECRET_FILE))
     first_ports = [base_port + PORT_STEP * (workers * number + 1) for number in range(nodes)]
     seeds = ",".join(f"{HOST}:{port + RPC_STEP}" for port in first_ports)
     shared = ["--seeds", seeds, "--cluster-secret-file", secret, "--log-format", "json"]
     if workers > 1:
         shared += ["--workers", str(workers)]
-    return [_planned(number, port, directory, shared) for number, port in enumerate(first_ports, start=1)]
+    return [_plan_node(number, port, directory, shared) for number, port in enumerate(first_ports, start=1)]
 
 
-def _planned(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
+def _plan_node(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
     http, kafka, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, KAFKA_STEP, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
     command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
@@ -120,7 +120,7 @@ def _planned(number: int, port: int, directory: Path, shared: Sequence[str]) -> 
 
 
 class _Dev:
-    """Starter of the nodes, which reports, waits for a signal, and ends them."""
+    """One run of `raftlog dev`: starts the nodes, waits for a signal, and stops them."""
 
     def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
         self._nodes, self._directory, self._as_json = nodes, directory, as_json
@@ -144,40 +144,40 @@ class _Dev:
         wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
         if wrong:
             raise CommandFailed(f"nodes did not stop cleanly (exit codes): {', '.join(wrong)}")
-        self._echo(f"stopped {counted(len(ended), 'node')}")
+        self._echo(f"stopped {format_count(len(ended), 'node')}")
 
     async def _work(self) -> None:
-        """Run until no node is left."""
+        """Start the nodes, and return when none is left."""
         began = time.monotonic()
         await self._supervisor.start()
-        self._cluster_id = await self._until_writable()
+        self._cluster_id = await self._wait_until_writable()
         await self._control.start()
         self._supervisor.watch()
         self._print_ready(self._cluster_id, time.monotonic() - began)
-        await self._supervisor.all_ended()
+        await self._supervisor.wait_for_all()
         raise CommandFailed("all nodes have ended; run the same command again to restart the cluster")
 
-    async def _execute(self, order: dict[str, Any]) -> dict[str, Any]:
-        match order:
+    async def _execute(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request:
             case {"order": "nodes"}:
-                return self._described()
+                return self._describe()
             case {"order": "restart", "node_id": int(node_id), "python": str() | None as python}:
                 return (await self._supervisor.restart(node_id, python))._asdict()
-        raise CommandFailed("the order is unknown; the command and `raftlog dev` are of different releases")
+        raise CommandFailed("the request is unknown; the command and `raftlog dev` are of different releases")
 
-    def _described(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
 
-    async def _until_writable(self) -> str:
-        starting = f"starting {counted(len(self._nodes), 'node')}"
+    async def _wait_until_writable(self) -> str:
+        starting = f"starting {format_count(len(self._nodes), 'node')}"
         is_shown = self._console.is_terminal and not self._as_json
         if not is_shown:
             self._echo(starting)
         with self._console.status(starting) if is_shown else nullcontext() as status:
             try:
                 async with asyncio.timeout(START_SECONDS_MAX):
-                    lines = await self._all_ready(status)
-                    await self._until_led()
+                    lines = await self._wait_until_ready(status)
+                    await self._wait_for_leader()
             except TimeoutError:
                 raise CommandFailed(
                     f"the cluster is not ready after {START_SECONDS_MAX:g} s; see the logs in "
@@ -185,12 +185,12 @@ class _Dev:
                 ) from None
         return str(lines[0]["cluster_id"])
 
-    async def _all_ready(self, status: Status | None) -> list[dict[str, Any]]:
-        """Return the ready lines. Raises `CommandFailed` for the first node that ends instead."""
+    async def _wait_until_ready(self, status: Status | None) -> list[dict[str, Any]]:
+        """Wait for the ready lines and return them. Raises `CommandFailed` for the first node that exits instead."""
         waiting = {node.node_id: node for node in self._nodes}
 
-        async def ready(node: DevNode) -> dict[str, Any]:
-            line: dict[str, Any] = orjson.loads(await node.child.ready_line())
+        async def wait_for_node(node: DevNode) -> dict[str, Any]:
+            line: dict[str, Any] = orjson.loads(await node.child.read_ready_line())
             del waiting[node.node_id]
             if status is not None:
                 status.update(f"waiting for {', '.join(f'node {number}' for number in waiting)}")
@@ -198,12 +198,12 @@ class _Dev:
 
         try:
             async with asyncio.TaskGroup() as group:
-                starting = [group.create_task(ready(node)) for node in self._nodes]
+                starting = [group.create_task(wait_for_node(node)) for node in self._nodes]
         except* CommandFailed as failed:
             raise failed.exceptions[0] from None
         return [task.result() for task in starting]
 
-    async def _until_led(self) -> None:
+    async def _wait_for_leader(self) -> None:
         """Wait until the controller has a leader, so that the cluster takes writes."""
         async with BrokerClient([node.http for node in self._nodes]) as client:
             while True:
@@ -216,10 +216,10 @@ class _Dev:
 
     def _print_ready(self, cluster_id: str, seconds: float) -> None:
         if self._as_json:
-            click.echo(orjson.dumps(self._described()))
+            click.echo(orjson.dumps(self._describe()))
             sys.stdout.flush()
             return
-        click.echo(f"{counted(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
+        click.echo(f"{format_count(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
         show(table_of(self._nodes, _NODE))
         click.echo(
             f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\n"
@@ -231,7 +231,7 @@ class _Dev:
         click.echo(line, err=True)
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     relative = os.path.relpath(path)
     return relative if not relative.startswith("..") else path
 
@@ -243,5 +243,5 @@ _NODE: Columns[DevNode] = {
     "RPC": lambda node: node.rpc,
     "gossip": lambda node: node.gossip,
     "pid": lambda node: node.child.pid,
-    "data": lambda node: _short(node.data_dir),
+    "data": lambda node: _shorten_path(node.data_dir),
 }

@@ -7,7 +7,7 @@ import click
 import orjson
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command, watch_option
-from raftlog.cli.tables import Columns, counted, escaped, show, show_properties, table_of
+from raftlog.cli.tables import Columns, escape_text, format_count, show, show_properties, table_of
 from raftlog.client import BrokerClient, ConsumerDescription, GroupDescription, PartitionLag
 from raftlog.errors import UnknownGroup
 
@@ -19,7 +19,7 @@ def list_groups(verb: OperatorVerb) -> None:
     """List all groups with members or committed offsets."""
     groups = verb.ask(lambda client: client.groups.describe_all())
     if verb.as_json:
-        click.echo(orjson.dumps([_named(found, _GROUP) for found in groups]))
+        click.echo(orjson.dumps([_pick_fields(found, _GROUP) for found in groups]))
     elif groups:
         show(table_of(groups, _LISTED))
 
@@ -29,7 +29,7 @@ def list_groups(verb: OperatorVerb) -> None:
 @watch_option("Print it again whenever it changes, until Ctrl-C.")
 def describe(name: str, watches: bool, verb: OperatorVerb) -> None:
     """Show the state of GROUP, its members, and committed offset, end and lag of each partition."""
-    verb.show_or_watch(watches, lambda client: _group_report(client, name), lambda found: _show(found, verb.as_json))
+    verb.show_or_watch(watches, lambda client: _fetch_report(client, name), lambda found: _show(found, verb.as_json))
 
 
 @operator_command("Print it as a JSON object.")
@@ -41,7 +41,7 @@ def lag(name: str, verb: OperatorVerb) -> None:
         click.echo(orjson.dumps({"group": name, **_lags_as_json(lags)}))
         return
     show(table_of(lags, _PARTITION))
-    click.echo(f"\n{_total(lags)}")
+    click.echo(f"\n{_describe_lag(lags)}")
 
 
 _GROUP: Final = ("group", "state", "is_simple", "partition_assignor", "generation", "coordinator")
@@ -50,12 +50,14 @@ _LAG: Final = ("current_offset", "log_end_offset", "lag", "member_id", "instance
 
 
 class _GroupReport(NamedTuple):
+    """State of a consumer group, with its consumers and their lags."""
+
     group: GroupDescription
     consumers: list[ConsumerDescription]
     lags: list[PartitionLag]
 
 
-async def _group_report(client: BrokerClient, name: str) -> _GroupReport:
+async def _fetch_report(client: BrokerClient, name: str) -> _GroupReport:
     group = await client.groups.describe(name)
     try:
         return _GroupReport(group, await client.groups.consumers(name), await client.groups.lag(name))
@@ -67,19 +69,19 @@ def _show(found: _GroupReport, as_json: bool) -> None:
     group, consumers, lags = found
     if as_json:
         members = [
-            {**_named(consumer, _CONSUMER), "partitions": [place._asdict() for place in consumer.partitions]}
+            {**_pick_fields(consumer, _CONSUMER), "partitions": [place._asdict() for place in consumer.partitions]}
             for consumer in consumers
         ]
-        click.echo(orjson.dumps({**_named(group, _GROUP), "members": members, **_lags_as_json(lags)}))
+        click.echo(orjson.dumps({**_pick_fields(group, _GROUP), "members": members, **_lags_as_json(lags)}))
         return
     show_properties(
-        ("group", escaped(group.group)),
-        ("state", _state(group)),
-        ("assignor", escaped(group.partition_assignor)),
+        ("group", escape_text(group.group)),
+        ("state", _describe_state(group)),
+        ("assignor", escape_text(group.partition_assignor)),
         ("generation", group.generation),
         ("coordinator", group.coordinator),
         ("members", len(consumers)),
-        ("lag", _total(lags)),
+        ("lag", _describe_lag(lags)),
     )
     if consumers:
         click.echo()
@@ -90,36 +92,37 @@ def _show(found: _GroupReport, as_json: bool) -> None:
 
 
 def _lags_as_json(lags: Sequence[PartitionLag]) -> Json:
-    rows = [{**found.place._asdict(), **_named(found, _LAG)} for found in lags]
+    rows = [{**found.place._asdict(), **_pick_fields(found, _LAG)} for found in lags]
     return {"partitions": rows, "total_lag": sum(found.lag or 0 for found in lags)}
 
 
-def _named(value: object, names: Sequence[str]) -> Json:
+def _pick_fields(value: object, names: Sequence[str]) -> Json:
     return {name: getattr(value, name) for name in names}
 
 
-def _total(lags: Sequence[PartitionLag]) -> str:
-    text = f"{counted(sum(found.lag or 0 for found in lags), 'record')} behind in {counted(len(lags), 'partition')}"
+def _describe_lag(lags: Sequence[PartitionLag]) -> str:
+    records = format_count(sum(found.lag or 0 for found in lags), "record")
+    text = f"{records} behind in {format_count(len(lags), 'partition')}"
     unknown = sum(found.lag is None for found in lags)
     return f"{text}, lag of {unknown:,} of them is unknown" if unknown else text
 
 
-def _state(group: GroupDescription) -> str:
+def _describe_state(group: GroupDescription) -> str:
     """Return a group's state for people; a group with only committed offsets has no members to describe."""
     return "offsets only" if group.is_simple else group.state.lower().replace("_", " ")
 
 
 _LISTED: Columns[GroupDescription] = {
-    "group": lambda found: escaped(found.group),
-    "state": _state,
-    "assignor": lambda found: escaped(found.partition_assignor),
+    "group": lambda found: escape_text(found.group),
+    "state": _describe_state,
+    "assignor": lambda found: escape_text(found.partition_assignor),
     "coordinator": lambda found: found.coordinator,
 }
 _MEMBER: Columns[ConsumerDescription] = {
-    "member": lambda consumer: escaped(consumer.member_id),
-    "instance": lambda consumer: escaped(consumer.instance_id),
-    "client": lambda consumer: escaped(consumer.client_id),
-    "host": lambda consumer: escaped(consumer.client_host),
+    "member": lambda consumer: escape_text(consumer.member_id),
+    "instance": lambda consumer: escape_text(consumer.instance_id),
+    "client": lambda consumer: escape_text(consumer.client_id),
+    "host": lambda consumer: escape_text(consumer.client_host),
     "partitions": lambda consumer: ", ".join(map(str, consumer.partitions)) or None,
 }
 _PARTITION: Columns[PartitionLag] = {
@@ -127,5 +130,5 @@ _PARTITION: Columns[PartitionLag] = {
     "committed": lambda found: found.current_offset,
     "end": lambda found: found.log_end_offset,
     "lag": lambda found: found.lag,
-    "member": lambda found: escaped(found.member_id),
+    "member": lambda found: escape_text(found.member_id),
 }

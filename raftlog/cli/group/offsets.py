@@ -6,7 +6,7 @@ import click
 import orjson
 
 from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
-from raftlog.cli.options import option, partition_place
+from raftlog.cli.options import option, parse_partition
 from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.types import TopicPartition
 
@@ -23,8 +23,8 @@ from raftlog.types import TopicPartition
 )
 def offsets(name: str, commits: tuple[str, ...], verb: OperatorVerb) -> None:
     """Show the committed offsets of GROUP."""
-    wanted = _read_commits(commits)
-    committed = verb.ask(lambda client: _offsets(client, name, wanted))
+    wanted = _parse_commits(commits)
+    committed = verb.ask(lambda client: _commit_and_fetch(client, name, wanted))
     rows = sorted(committed.items())
     if verb.as_json:
         click.echo(orjson.dumps({"offsets": [{**place._asdict(), **found._asdict()} for place, found in rows]}))
@@ -33,7 +33,7 @@ def offsets(name: str, commits: tuple[str, ...], verb: OperatorVerb) -> None:
             click.echo(f"{place} {found.offset}")
 
 
-async def _offsets(
+async def _commit_and_fetch(
     client: BrokerClient, name: str, commits: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, CommittedOffset]:
     if commits:
@@ -41,13 +41,13 @@ async def _offsets(
     return await client.groups.committed(name)
 
 
-def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
+def _parse_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
     commits = {}
     for text in texts:
         place, equals, offset = text.rpartition("=")
         if not equals or not offset.isdecimal():
             raise click.UsageError(f"--commit {text!r} is not TOPIC/PARTITION=OFFSET, such as orders/0=42")
-        commits[TopicPartition(*partition_place(place))] = int(offset)
+        commits[TopicPartition(*parse_partition(place))] = int(offset)
     return commits
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import click
 from rich.table import Table
 
-from raftlog.cli.json_lines import milliseconds
+from raftlog.cli.json_lines import parse_time_ms
 from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option
-from raftlog.cli.tables import Columns, counted, show, table_of
+from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import OffsetReset
 from raftlog.types import TopicPartition
 from raftlog.values.groups import OffsetsReset
@@ -19,7 +19,7 @@ ResetTarget = str | Mapping[str, int]
 
 
 class ResetScope(NamedTuple):
-    """Whole topics and single partitions; neither: wherever something is committed."""
+    """Topics and partitions to reset; both empty: all with committed offsets."""
 
     topics: list[str]
     partitions: list[TopicPartition]
@@ -31,7 +31,7 @@ def read_target(_context: click.Context, _parameter: click.Parameter, text: str)
         return text
     try:
         if text.startswith("@"):
-            return {"timestamp": milliseconds(text[1:])}
+            return {"timestamp": parse_time_ms(text[1:])}
         return {"shift" if text[:1] in ("+", "-") else "offset": int(text)}
     except ValueError:
         raise click.BadParameter(
@@ -89,15 +89,15 @@ def reset_offsets(name: str, to: ResetTarget, scope: ResetScope, dry_run: bool, 
 
     if not (yes or dry_run):
         planned = reset(dry_run=True)
-        show(_table(planned))
-        confirm(f"Move the committed offsets of {name} in {counted(len(planned), 'partition')}?", yes)
+        show(_make_table(planned))
+        confirm(f"Move the committed offsets of {name} in {format_count(len(planned), 'partition')}?", yes)
     done = reset(dry_run=dry_run)
     if verb.as_json:
         click.echo(to_json(OffsetsReset(done, dry_run)))
         return
     if yes or dry_run:
-        show(_table(done))
-    partitions = counted(len(done), "partition")
+        show(_make_table(done))
+    partitions = format_count(len(done), "partition")
     click.echo(
         f"{name} would continue at the new offsets of {partitions}; nothing was changed"
         if dry_run
@@ -113,5 +113,5 @@ _OFFSET: Columns[OffsetReset] = {
 _REMARK: Columns[OffsetReset] = {"remark": lambda row: "outside the partition: its nearest end" if row.clamped else ""}
 
 
-def _table(rows: Sequence[OffsetReset]) -> Table:
+def _make_table(rows: Sequence[OffsetReset]) -> Table:
     return table_of(rows, _OFFSET | _REMARK if any(row.clamped for row in rows) else _OFFSET)

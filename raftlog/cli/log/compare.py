@@ -19,7 +19,7 @@ from raftlog.storage.disk import Disk
 def compare_logs(disk: Disk, logs: Sequence[str]) -> list[Comparison]:
     """Compare all replicas of the same group among these directories. Raises `CommandFailed` when there are none."""
     groups: dict[bytes, list[OfflineReplica]] = {}
-    for replica in _replicas(disk, logs):
+    for replica in _find_replicas(disk, logs):
         groups.setdefault(replica.group_id.bytes, []).append(replica)
     compared = [compare_replicas(disk, replicas) for replicas in groups.values() if len(replicas) > 1]
     if not compared:
@@ -29,7 +29,7 @@ def compare_logs(disk: Disk, logs: Sequence[str]) -> list[Comparison]:
     return compared
 
 
-def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
+def _find_replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
     known: dict[str, dict[str, OfflineReplica]] = {}
     for path in logs:
         data_dir = next((above for above in list_ancestors(path) if read_identity(disk, above) is not None), None)
@@ -47,7 +47,7 @@ def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison for JSON."""
+    """Return the comparison as an object for JSON."""
     return {
         "group_id": str(comparison.group_id),
         "paths": list(comparison.paths),

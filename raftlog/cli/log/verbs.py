@@ -7,11 +7,11 @@ from typing import Any
 import click
 import orjson
 
-from raftlog.cli.json_lines import print_json_line
+from raftlog.cli.json_lines import format_json_line
 from raftlog.cli.log.compare import COMPARISON, compare_logs, comparison_json
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import Columns, counted, show, table_of
+from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.errors import InvalidBatch
 from raftlog.records import read_records
 from raftlog.storage.disk import Disk
@@ -37,11 +37,11 @@ def dump(file: str, with_records: bool, as_json: bool) -> None:
     """Show the batches of the segment FILE (20 digits and .log). Exit code 1 if some are damaged."""
     path = os.path.abspath(file)
     damaged = 0
-    for batch, content in dump_file(_disk(), path):
+    for batch, content in dump_file(_make_disk(), path):
         damaged += "problem" in batch
-        click.echo(orjson.dumps(batch) if as_json else _batch_line(batch))
+        click.echo(orjson.dumps(batch) if as_json else _format_batch(batch))
         if with_records and "problem" not in batch and "control" not in batch:
-            for line in _record_lines(content):
+            for line in _format_records(content):
                 click.echo(line if as_json else b"    " + line)
     if damaged:
         raise CommandFailed(
@@ -50,25 +50,25 @@ def dump(file: str, with_records: bool, as_json: bool) -> None:
         )
 
 
-def _batch_line(batch: dict[str, Any]) -> str:
+def _format_batch(batch: dict[str, Any]) -> str:
     where = f"position {batch['position']:>10}  index {batch['index']:>8}"
     if "base_offset" not in batch:
         return f"{where}  {batch['size']} bytes: {batch.get('problem')}"
     control = batch.get("control")
-    what = f"{batch['records']} records, {batch['compression']}" if control is None else _control_text(control)
+    what = f"{batch['records']} records, {batch['compression']}" if control is None else _format_control(control)
     span = f"offsets {batch['base_offset']} to {batch['last_offset']}" if control is None else "no offset"
     damage = f"  DAMAGED: {batch['problem']}" if "problem" in batch else ""
     return f"{where}  term {batch['term']}  {span}  {batch['size']} bytes  crc {batch['crc']}  {what}{damage}"
 
 
-def _control_text(control: dict[str, Any]) -> str:
+def _format_control(control: dict[str, Any]) -> str:
     return f"{control.get('kind', 'control')} " + " ".join(f"{k}={v}" for k, v in control.items() if k != "kind")
 
 
-def _record_lines(content: memoryview) -> Iterator[bytes]:
+def _format_records(content: memoryview) -> Iterator[bytes]:
     try:
         for record in read_records(content):
-            yield print_json_line(None, None, record)
+            yield format_json_line(None, None, record)
     except InvalidBatch as error:
         yield orjson.dumps({"problem": str(error)})
 
@@ -87,12 +87,12 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
 
     No file is changed; the broker may be running, except with --compare. Exit code 1 if a problem is found.
     """
-    disk = _disk()
-    logs = _logs_in(directories)
+    disk = _make_disk()
+    logs = _find_logs(directories)
     reports = {path: verify_log(disk, path) for path in logs}
     comparisons = compare_logs(disk, logs) if compares else []
     if as_json:
-        found: dict[str, Any] = {"logs": [_verified_json(path, report) for path, report in reports.items()]}
+        found: dict[str, Any] = {"logs": [_check_as_json(path, report) for path, report in reports.items()]}
         if compares:
             found["comparisons"] = [comparison_json(each) for each in comparisons]
         click.echo(orjson.dumps(found))
@@ -106,15 +106,17 @@ def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
         for problem in problems:
             click.echo(str(problem), err=True)
     if problems:
-        raise CommandFailed(f"{counted(len(problems), 'problem')} found; `raftlog log recover DIR` shows the repair")
+        raise CommandFailed(
+            f"{format_count(len(problems), 'problem')} found; `raftlog log recover DIR` shows the repair"
+        )
     differing = [each for each in comparisons if each.difference is not None]
     if differing:
-        raise CommandFailed(f"{counted(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
+        raise CommandFailed(f"{format_count(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
     if empty:
         raise CommandFailed(f"{empty[0]} has no segment left; restore it from a copy")
 
 
-def _verified_json(path: str, report: LogCheck) -> dict[str, Any]:
+def _check_as_json(path: str, report: LogCheck) -> dict[str, Any]:
     return {
         "path": path,
         "sound": report.is_sound and report.segments > 0,
@@ -129,8 +131,8 @@ def _verified_json(path: str, report: LogCheck) -> dict[str, Any]:
     }
 
 
-def _state(report: LogCheck) -> str:
-    state = counted(len(report.problems), "problem") if report.problems else "sound"
+def _describe_state(report: LogCheck) -> str:
+    state = format_count(len(report.problems), "problem") if report.problems else "sound"
     return state + (f", {report.tail_bytes:,} bytes of tail" if report.tail_bytes else "")
 
 
@@ -141,7 +143,7 @@ _VERIFIED: Columns[tuple[str, LogCheck]] = {
     "records": lambda row: f"{row[1].records:,}",
     "bytes": lambda row: f"{row[1].bytes_read:,}",
     "offsets": lambda row: f"{row[1].first_offset} … {row[1].end_offset}",
-    "state": lambda row: _state(row[1]),
+    "state": lambda row: _describe_state(row[1]),
 }
 
 
@@ -158,26 +160,26 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
 
     Exit code 1 if damage remains.
     """
-    disk = _disk()
-    paths = _logs_in(directories)
+    disk = _make_disk()
+    paths = _find_logs(directories)
     for path in paths:
-        _check_alone(disk, path)
+        _refuse_replicated(disk, path)
     reports = {path: repair_log(disk, path, accept_loss=accept_loss) for path in paths}
     if as_json:
-        click.echo(orjson.dumps({"logs": [_repaired_json(path, report) for path, report in reports.items()]}))
+        click.echo(orjson.dumps({"logs": [_repair_as_json(path, report) for path, report in reports.items()]}))
     else:
         for path, report in reports.items():
-            click.echo(f"{path}: {_repair_text(report)}")
+            click.echo(f"{path}: {_describe_repair(report)}")
     left = [path for path, report in reports.items() if report.problems and not report.done]
     if left:
         raise CommandFailed(
-            f"{counted(len(left), 'log')} damaged and unchanged; repeat with --accept-loss to repair without these "
-            "records"
+            f"{format_count(len(left), 'log')} damaged and unchanged; repeat with --accept-loss to repair without "
+            "these records"
         )
 
 
-def _check_alone(disk: Disk, path: str) -> None:
-    """Raise an error for a replica with peers: it is repaired from them, and gaps in it alone would make it differ."""
+def _refuse_replicated(disk: Disk, path: str) -> None:
+    """Raise an error for a replica with peers: they repair it, and gaps in it alone would make it differ."""
     for base in reversed(segment_bases(disk, path)):
         segment = open_for_reading(disk, path, base)
         try:
@@ -193,7 +195,7 @@ def _check_alone(disk: Disk, path: str) -> None:
             return
 
 
-def _repaired_json(path: str, report: RepairReport) -> dict[str, Any]:
+def _repair_as_json(path: str, report: RepairReport) -> dict[str, Any]:
     return {
         "path": path,
         "problems": [str(problem) for problem in report.problems],
@@ -204,7 +206,7 @@ def _repaired_json(path: str, report: RepairReport) -> dict[str, Any]:
     }
 
 
-def _repair_text(report: RepairReport) -> str:
+def _describe_repair(report: RepairReport) -> str:
     if not report.problems:
         return "sound, nothing to do"
     verb = "lost" if report.done else "would lose"
@@ -215,7 +217,7 @@ def _repair_text(report: RepairReport) -> str:
     return f"{verb} {', '.join(losses) or 'no record: only indexes are damaged'}{kept}"
 
 
-def _logs_in(directories: Iterable[str]) -> list[str]:
+def _find_logs(directories: Iterable[str]) -> list[str]:
     """Return the log directories in and below these; raise `CommandFailed` for a directory without any."""
     found: dict[str, None] = {}
     for directory in directories:
@@ -229,6 +231,6 @@ def _logs_in(directories: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _disk() -> Disk:
+def _make_disk() -> Disk:
     """Return the real file system, without threads, since these tools block anyway."""
     return RealDisk(lambda job: job(), lambda job: job())

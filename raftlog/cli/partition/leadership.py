@@ -3,7 +3,7 @@
 import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
-from raftlog.cli.options import option, partition_place
+from raftlog.cli.options import option, parse_partition
 
 
 @operator_command("Print the leader as JSON.")
@@ -16,6 +16,6 @@ def transfer_leadership(partition: str, target: int | None, verb: OperatorVerb) 
 
     Writes pause for some milliseconds. If the replica does not take over in time, the leader stays.
     """
-    topic, number = partition_place(partition)
+    topic, number = parse_partition(partition)
     answer = verb.ask(lambda client: client.admin.transfer_leadership(topic, number, target))
     verb.output(answer, f"node {answer.leader_id} is the leader of {partition}")

@@ -3,8 +3,8 @@
 import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
-from raftlog.cli.options import option, partition_place
-from raftlog.cli.tables import Columns, nodes, rate, show, show_properties, size, table_of, yes_no
+from raftlog.cli.options import option, parse_partition
+from raftlog.cli.tables import Columns, format_nodes, format_rate, format_size, show, show_properties, table_of, yes_no
 from raftlog.values.placement import ListedPartition, NamespacePartition, NamespaceReplica
 
 
@@ -22,14 +22,14 @@ def show_partition(partition: str, verb: OperatorVerb) -> None:
 
     The first replica is the preferred leader. `raftlog partition move --expected-version` is compared with `version`.
     """
-    topic, number = partition_place(partition)
+    topic, number = parse_partition(partition)
     verb.output(verb.ask(lambda client: client.admin.partition(topic, number)), _show)
 
 
 def _show(found: NamespacePartition) -> None:
     show_properties(
         ("partition", f"{found.topic}/{found.partition_id}"),
-        ("leader", _leader(found)),
+        ("leader", _format_leader(found)),
         ("leader epoch", found.leader_epoch),
         ("first offset", found.log_start_offset),
         ("high watermark", found.high_watermark),
@@ -40,21 +40,21 @@ def _show(found: NamespacePartition) -> None:
     show(table_of(found.replicas, _REPLICA))
 
 
-def _leader(row: ListedPartition | NamespacePartition) -> str:
+def _format_leader(row: ListedPartition | NamespacePartition) -> str:
     return "-" if row.leader_id < 0 else str(row.leader_id)
 
 
 _PARTITION: Columns[ListedPartition] = {
     "partition": lambda row: f"{row.topic}/{row.partition_id}",
-    "leader": _leader,
-    "replicas": lambda row: nodes(replica.node_id for replica in row.replicas),
+    "leader": _format_leader,
+    "replicas": lambda row: format_nodes(replica.node_id for replica in row.replicas),
     "version": lambda row: row.version,
 }
 _REPLICA: Columns[NamespaceReplica] = {
     "node": lambda row: row.node_id,
     "in sync": lambda row: yes_no(row.in_sync),
     "entries behind": lambda row: row.entries_behind,
-    "bytes behind": lambda row: size(row.bytes_behind),
-    "catch-up rate": lambda row: rate(row.catch_up_bytes_per_s),
+    "bytes behind": lambda row: format_size(row.bytes_behind),
+    "catch-up rate": lambda row: format_rate(row.catch_up_bytes_per_s),
     "problem": lambda row: row.problem,
 }

@@ -13,8 +13,8 @@ from raftlog.cli.operator_verbs import (
     wait_options,
     watch_option,
 )
-from raftlog.cli.options import option, partition_place
-from raftlog.cli.tables import Columns, counted, nodes, rate, show, size, table_of
+from raftlog.cli.options import option, parse_partition
+from raftlog.cli.tables import Columns, format_count, format_nodes, format_rate, format_size, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.values.placement import AssignmentVersion, Reconfiguration
 
@@ -29,7 +29,7 @@ _NODE_DIGITS_MAX = len(str((1 << 31) - 1))
     "targets",
     required=True,
     metavar="NODE,…",
-    callback=lambda _context, _parameter, text: _read_nodes(text),
+    callback=lambda _context, _parameter, text: _parse_nodes(text),
     help="Brokers of the replicas, the preferred leader first; their number may change.",
 )
 @expected_version_option("Refuse unless the assignment still has this version, which `raftlog partition show` prints.")
@@ -47,13 +47,13 @@ def move(
     New replicas catch up first, then old ones are removed; writes continue. A later move of the same partition
     replaces this one.
     """
-    topic, number = partition_place(partition)
-    answer = verb.ask(lambda client: _move(client, topic, number, targets, expected_version, waits, timeout_s))
-    moves = f"{partition} is moving to nodes {nodes(targets)}; `{_STATUS_COMMAND}` shows the progress"
-    verb.output(answer, f"{partition} is on nodes {nodes(targets)}" if waits else moves)
+    topic, number = parse_partition(partition)
+    answer = verb.ask(lambda client: _start_move(client, topic, number, targets, expected_version, waits, timeout_s))
+    moves = f"{partition} is moving to nodes {format_nodes(targets)}; `{_STATUS_COMMAND}` shows the progress"
+    verb.output(answer, f"{partition} is on nodes {format_nodes(targets)}" if waits else moves)
 
 
-async def _move(
+async def _start_move(
     client: BrokerClient,
     topic: str,
     number: int,
@@ -66,18 +66,18 @@ async def _move(
     if not waits:
         return answer
 
-    async def progress() -> WaitProgress:
+    async def read_progress() -> WaitProgress:
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row.topic, row.partition) == (topic, number)), None)
-        return WaitProgress(True, "") if found is None else _progress_of(found)
+        return WaitProgress(True, "") if found is None else _measure_progress(found)
 
-    await wait(progress, f"move of {topic}/{number}", timeout_s, _STATUS_COMMAND)
+    await wait(read_progress, f"move of {topic}/{number}", timeout_s, _STATUS_COMMAND)
     return answer
 
 
-def _progress_of(move: Reconfiguration) -> WaitProgress:
+def _measure_progress(move: Reconfiguration) -> WaitProgress:
     left, whole = move.bytes_left_to_move, move.partition_size
-    text = f"{size(left)} left" + (f"; {move.reason}" if move.reason else "")
+    text = f"{format_size(left)} left" + (f"; {move.reason}" if move.reason else "")
     moved = move.bytes_moved or 0
     return WaitProgress(False, text) if left is None or not whole else WaitProgress(False, text, moved, left + moved)
 
@@ -98,11 +98,11 @@ def _show(rows: Sequence[Reconfiguration]) -> None:
 
 _MOVE: Columns[Reconfiguration] = {
     "partition": lambda row: f"{row.topic}/{row.partition}",
-    "from": lambda row: nodes(each.node_id for each in row.previous_replicas),
-    "to": lambda row: nodes(each.node_id for each in row.current_replicas),
-    "bytes left": lambda row: size(row.bytes_left_to_move),
-    "partition size": lambda row: size(row.partition_size),
-    "rate": lambda row: rate(row.bytes_per_s),
+    "from": lambda row: format_nodes(each.node_id for each in row.previous_replicas),
+    "to": lambda row: format_nodes(each.node_id for each in row.current_replicas),
+    "bytes left": lambda row: format_size(row.bytes_left_to_move),
+    "partition size": lambda row: format_size(row.partition_size),
+    "rate": lambda row: format_rate(row.bytes_per_s),
     "waits for": lambda row: row.reason or None,
 }
 
@@ -119,15 +119,15 @@ def cancel_move(partition: str | None, all_of_them: bool, node: int | None, verb
     if sum((partition is not None, all_of_them, node is not None)) != 1:
         raise click.UsageError("give exactly one of TOPIC/PARTITION, --all and --node NODE")
     if partition is not None:
-        topic, number = partition_place(partition)
+        topic, number = parse_partition(partition)
         answer = verb.ask(lambda client: client.admin.cancel_reconfiguration(topic, number))
         verb.output(answer, f"cancelled the move of {partition}; its present replicas stay")
         return
     rows = verb.ask(lambda client: client.admin.cancel_reconfigurations(node))
-    verb.output(rows, f"cancelled {counted(len(rows), 'move')}")
+    verb.output(rows, f"cancelled {format_count(len(rows), 'move')}")
 
 
-def _read_nodes(text: str) -> list[int]:
+def _parse_nodes(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) <= _NODE_DIGITS_MAX for part in parts):
         raise click.BadParameter(f"{text!r} is not a list of node ids, such as 1,2,3")

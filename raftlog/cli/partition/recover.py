@@ -5,7 +5,7 @@ from typing import Final
 import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
-from raftlog.cli.options import option, partition_place
+from raftlog.cli.options import option, parse_partition
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import Columns, show, table_of
 from raftlog.values.placement import PartitionRecovery, RecoveryReplica
@@ -31,7 +31,7 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, verb: Opera
     Only for a partition without a working majority: all replicas are damaged at the same place, or the disks of a
     majority are lost. Exit code 1 if it was refused, or --accept-loss is missing.
     """
-    topic, number = partition_place(partition)
+    topic, number = parse_partition(partition)
     found = verb.ask(
         lambda client: client.recover_partition(
             topic,
@@ -50,10 +50,10 @@ def recover(partition: str, accept_loss: bool, survivor: int | None, verb: Opera
 
 def _show(found: PartitionRecovery) -> None:
     show(table_of(found.replicas, _REPLICA))
-    click.echo(_summary(found))
+    click.echo(_describe_loss(found))
 
 
-def _state(each: RecoveryReplica) -> str:
+def _describe_state(each: RecoveryReplica) -> str:
     if not each.reachable:
         return "does not answer"
     if not each.has_replica:
@@ -67,14 +67,14 @@ def _has_replica(each: RecoveryReplica) -> bool:
 
 _REPLICA: Columns[RecoveryReplica] = {
     "node": lambda each: each.node_id,
-    "replica": _state,
+    "replica": _describe_state,
     "offsets": lambda each: f"{each.log_start_offset} … {each.log_end_offset}" if _has_replica(each) else None,
     "last entry": lambda each: f"{each.last_index} of term {each.last_term}" if _has_replica(each) else None,
     "problem": lambda each: (each.problem or None) if _has_replica(each) else None,
 }
 
 
-def _summary(found: PartitionRecovery) -> str:
+def _describe_loss(found: PartitionRecovery) -> str:
     replaced = ", ".join(f"{each.disk_uuid} of node {each.node_id}" for each in found.replaced_disks)
     lines = [f"replaced disks: {replaced}"] if replaced else []
     if found.survivor is not None:

@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from raftlog import pipeline
 from raftlog.cli.options import bootstrap_option, option
-from raftlog.cli.pipeline.job import Job, some_topics, spark_job
+from raftlog.cli.pipeline.job import Job, select_topics, spark_job
 
 if TYPE_CHECKING:
     from raftlog.pipeline import ArchiveReport, Brokers, CompactionReport, Segments
@@ -53,8 +53,8 @@ def archive(
     PATH is a directory or a URI that Arrow supports. The next run continues an interrupted one. Each record is in PATH
     once.
     """
-    named = some_topics(topics, topics_pattern)
-    source = _source(bootstrap, data_dirs, skip_undecodable)
+    named = select_topics(topics, topics_pattern)
+    source = _choose_source(bootstrap, data_dirs, skip_undecodable)
     return lambda spark, on_progress: pipeline.archive(
         spark,
         source,
@@ -67,7 +67,7 @@ def archive(
     )
 
 
-def _source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable: bool) -> "Brokers | Segments":
+def _choose_source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable: bool) -> "Brokers | Segments":
     if not data_dirs:
         return pipeline.Brokers(",".join(bootstrap), skip_undecodable=skip_undecodable)
     if click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:

@@ -22,15 +22,15 @@ from raftlog.pipeline.requirements import check_java, check_packages
 def info(zip_path: str | None, as_json: bool) -> None:
     """Show the versions that Spark uses here. Exit code 1 when a requirement is missing."""
     missing: list[str] = []
-    with _noting(missing):
+    with _collect_missing(missing):
         check_packages()
     java = None
-    with _noting(missing):
+    with _collect_missing(missing):
         java = check_java()
     found = {
-        "raftlog": _version("raftlog"),
-        "pyspark": _version("pyspark"),
-        "pyarrow": _version("pyarrow"),
+        "raftlog": _find_version("raftlog"),
+        "pyspark": _find_version("pyspark"),
+        "pyarrow": _find_version("pyarrow"),
         "java": java,
         "python": sys.executable,
         "py_files": write_py_files(zip_path) if zip_path is not None else None,
@@ -45,14 +45,14 @@ def info(zip_path: str | None, as_json: bool) -> None:
 
 
 @contextmanager
-def _noting(missing: list[str]) -> Iterator[None]:
+def _collect_missing(missing: list[str]) -> Iterator[None]:
     try:
         yield
     except MissingRequirement as error:
         missing.append(str(error))
 
 
-def _version(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

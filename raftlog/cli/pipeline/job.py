@@ -20,7 +20,7 @@ from rich.table import Table
 from raftlog import pipeline
 from raftlog.cli.options import json_option, option, settings_option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import escaped, show, show_properties
+from raftlog.cli.tables import escape_text, show, show_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ Job = Callable[["SparkSession", "pipeline.OnProgress"], R]
 
 
 def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
-    """Return a verb that runs the job which the function returns, and prints its report.
+    """Make a verb of a function that returns a job: run the job, and print its report.
 
     Adds `--master` and `--conf` for Spark, and `--json`. Exit code 1 for a report that is not sound."""
 
@@ -61,8 +61,8 @@ def spark_job(function: Callable[..., Job[R]]) -> Callable[..., None]:
     return master(conf(json_option("Print the report as JSON.")(verb)))
 
 
-def some_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] | None:
-    """Return the topics that were named; None for all, or all that match.
+def select_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] | None:
+    """Return the named topics; None without names: all topics, or all that match the pattern.
 
     Raises `UsageError` for names together with a pattern."""
     named = list(topics)
@@ -145,24 +145,24 @@ def print_report(report: Report, as_json: bool) -> None:
         click.echo(orjson.dumps(found))
         return
     lists = {name: value for name, value in found.items() if isinstance(value, list)}
-    show_properties(*((name.replace("_", " "), _text(found[name])) for name in found if name not in lists))
+    show_properties(*((name.replace("_", " "), _format_cell(found[name])) for name in found if name not in lists))
     for name, values in lists.items():
         if values and all(isinstance(value, Mapping) for value in values):
-            show(_table(name, values))
+            show(_make_table(name, values))
         for value in values:
             if not isinstance(value, Mapping):
                 click.echo(f"{name.removesuffix('s')}: {value}", err=True)
 
 
-def _table(name: str, rows: list[Mapping[str, Any]]) -> Table:
+def _make_table(name: str, rows: list[Mapping[str, Any]]) -> Table:
     heads = list(dict.fromkeys(key for row in rows for key in row))
     table = Table(*(head.replace("_", " ") for head in heads), box=None, header_style="bold", title=None)
     for row in rows:
-        table.add_row(*(_text(row.get(head)) for head in heads))
+        table.add_row(*(_format_cell(row.get(head)) for head in heads))
     return table
 
 
-def _text(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -170,5 +170,5 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(each)}" for name, each in value.items()) or "-"
-    return escaped(None if value is None else str(value))
+        return ", ".join(f"{name} {_format_cell(each)}" for name, each in value.items()) or "-"
+    return escape_text(None if value is None else str(value))

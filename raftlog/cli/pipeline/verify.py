@@ -6,7 +6,7 @@ import click
 
 from raftlog import pipeline
 from raftlog.cli.options import option
-from raftlog.cli.pipeline.job import Job, some_topics, spark_job
+from raftlog.cli.pipeline.job import Job, select_topics, spark_job
 
 if TYPE_CHECKING:
     from raftlog.pipeline import VerifyReport
@@ -29,7 +29,7 @@ def verify(
     Replicas of a partition are compared up to the smallest commit index of their journals. Nothing is changed. Exit
     code 1 after a problem.
     """
-    named = some_topics(topics, topics_pattern)
+    named = select_topics(topics, topics_pattern)
     return lambda spark, on_progress: pipeline.verify(
         spark,
         list(directories),

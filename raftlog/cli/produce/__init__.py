@@ -1,1 +1,1 @@
-"""`raftlog produce`: lines of files or of standard input become records."""
+"""`raftlog produce`: records from lines of files or of standard input."""

@@ -19,7 +19,7 @@ import orjson
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.produce.routing import RecordLayout, router_for
 from raftlog.client import BrokerClient, Fetched, OffsetRange
-from raftlog.client.decode import checked_batches, records_at_or_above
+from raftlog.client.decode import read_batches, records_at_or_above
 from raftlog.client.failures import is_temporary
 from raftlog.client.outage import Outage
 from raftlog.records import NewRecord, Record
@@ -35,7 +35,7 @@ STABLE_SECONDS = 0.2
 
 
 class StoredRecords:
-    """Reads that are repeated while the broker is away. Each has `give_up_after_s` for itself."""
+    """Reader of stored records that retries each call for up to `give_up_after_s` while no broker answers."""
 
     def __init__(self, client: BrokerClient, topic: str, give_up_after_s: float) -> None:
         self._client, self.topic = client, topic
@@ -77,14 +77,14 @@ async def begin_or_resume(
         "layout": _layout_fields(layout),
     }
     if not await asyncio.to_thread(os.path.exists, state_path):
-        ends = await _end_offsets(reader, layout.partitions)
-        if await asyncio.to_thread(_create, state_path, {**wanted, "base_offsets": ends}):
-            return ResumePoint(ends, [0] * layout.partitions), _lock(state_path)
-    lock = _lock(state_path)
-    state = _read(state_path)
-    _compare(state_path, state, wanted)
+        ends = await _read_end_offsets(reader, layout.partitions)
+        if await asyncio.to_thread(_create_state, state_path, {**wanted, "base_offsets": ends}):
+            return ResumePoint(ends, [0] * layout.partitions), _lock_state(state_path)
+    lock = _lock_state(state_path)
+    state = _read_state(state_path)
+    _check_same_source(state_path, state, wanted)
     bases: list[int] = state["base_offsets"]
-    ends = await _stable_end_offsets(reader, layout.partitions)
+    ends = await _wait_for_stable_ends(reader, layout.partitions)
     for partition, (base, end) in enumerate(zip(bases, ends, strict=True)):
         if end < base:
             raise CommandFailed(
@@ -98,20 +98,22 @@ async def verify(
     reader: StoredRecords, layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
 ) -> None:
     """Compare the newest stored records of each partition with the source; raises `CommandFailed` at a difference."""
-    expected = await _expected_tails(layout, progress, lines)
+    expected = await _find_expected_tails(layout, progress, lines)
     for partition, (base, count) in enumerate(zip(progress.bases, progress.already, strict=True)):
         tail = expected[partition]
         if len(tail) != min(count, COMPARED_MAX):
-            raise _mismatch(reader.topic, partition, "it has more records than the source has lines for it")
+            raise _mismatch_error(reader.topic, partition, "it has more records than the source has lines for it")
         if not tail:
             continue
         first = base + count - len(tail)
-        for record, line in zip(await _stored(reader, partition, first, len(tail)), tail, strict=True):
+        for record, line in zip(await _read_stored(reader, partition, first, len(tail)), tail, strict=True):
             if (record.key, record.value) != (line.key, line.value):
-                raise _mismatch(reader.topic, partition, f"the record at offset {record.offset} differs from its line")
+                raise _mismatch_error(
+                    reader.topic, partition, f"the record at offset {record.offset} differs from its line"
+                )
 
 
-async def _expected_tails(
+async def _find_expected_tails(
     layout: RecordLayout, progress: ResumePoint, lines: AsyncIterator[list[bytes]]
 ) -> list[list[NewRecord]]:
     """Return the last records of each partition that should be stored."""
@@ -133,7 +135,7 @@ async def _expected_tails(
     return tails
 
 
-async def _stored(reader: StoredRecords, partition: int, first: int, count: int) -> list[Record]:
+async def _read_stored(reader: StoredRecords, partition: int, first: int, count: int) -> list[Record]:
     beginning = (await reader.offsets(partition)).beginning
     if beginning > first:
         raise CommandFailed(
@@ -144,22 +146,22 @@ async def _stored(reader: StoredRecords, partition: int, first: int, count: int)
     while len(records) < count:
         fetched = await reader.fetch(partition, first + len(records))
         before = len(records)
-        for header, batch in checked_batches(fetched.body):
+        for header, batch in read_batches(fetched.body):
             records += records_at_or_above(header, batch, first + len(records))
         if len(records) == before:
-            raise _mismatch(reader.topic, partition, f"offset {first + before} cannot be read")
+            raise _mismatch_error(reader.topic, partition, f"offset {first + before} cannot be read")
     return records[:count]
 
 
-async def _end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
+async def _read_end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
     return [int((await reader.offsets(number)).end) for number in range(partitions)]
 
 
-async def _stable_end_offsets(reader: StoredRecords, partitions: int) -> list[int]:
-    ends = await _end_offsets(reader, partitions)
+async def _wait_for_stable_ends(reader: StoredRecords, partitions: int) -> list[int]:
+    ends = await _read_end_offsets(reader, partitions)
     while True:
         await asyncio.sleep(STABLE_SECONDS)
-        again = await _end_offsets(reader, partitions)
+        again = await _read_end_offsets(reader, partitions)
         if again == ends:
             return ends
         ends = again
@@ -170,7 +172,7 @@ def _layout_fields(layout: RecordLayout) -> dict[str, Any]:
     return {**layout._asdict(), "key_separator": None if separator is None else separator.hex()}
 
 
-def _create(path: str, state: dict[str, Any]) -> bool:
+def _create_state(path: str, state: dict[str, Any]) -> bool:
     """Create the file atomically and durably; return False if another producer created it first.
 
     It is written beside its name, synced, linked to its name, and the directory is synced."""
@@ -194,7 +196,7 @@ def _create(path: str, state: dict[str, Any]) -> bool:
     return True
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_state(path: str) -> dict[str, Any]:
     try:
         state = orjson.loads(Path(path).read_bytes())
     except orjson.JSONDecodeError:
@@ -206,7 +208,7 @@ def _read(path: str) -> dict[str, Any]:
     return state
 
 
-def _lock(path: str) -> int:
+def _lock_state(path: str) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,11 +218,11 @@ def _lock(path: str) -> int:
     return descriptor
 
 
-def _compare(path: str, state: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _check_same_source(path: str, state: dict[str, Any], wanted: dict[str, Any]) -> None:
     for name in ("topic", "source"):
         if state[name] != wanted[name]:
             raise CommandFailed(
-                f"{path} was written for another {name} ({_brief(state[name])}, now {_brief(wanted[name])}); "
+                f"{path} was written for another {name} ({_shorten(state[name])}, now {_shorten(wanted[name])}); "
                 f"give the same {name}, or another state file"
             )
     for name, now in wanted["layout"].items():
@@ -231,19 +233,19 @@ def _compare(path: str, state: dict[str, Any], wanted: dict[str, Any]) -> None:
             )
 
 
-def _brief(value: object) -> str:
+def _shorten(value: object) -> str:
     return ", ".join(f"{key} {text}" for key, text in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _mismatch(topic: str, partition: int, why: str) -> CommandFailed:
+def _mismatch_error(topic: str, partition: int, why: str) -> CommandFailed:
     return CommandFailed(
         f"{topic}/{partition} does not hold the records of this source: {why}; another producer wrote to the topic. "
         "Nothing was sent; load the source into a topic of its own"
     )
 
 
-def remaining(records: Sequence[bytes | NewRecord], skips: list[int], partition: int) -> Sequence[bytes | NewRecord]:
-    """Return a partition's next records without those to skip; count the skipped ones down."""
+def skip_stored(records: Sequence[bytes | NewRecord], skips: list[int], partition: int) -> Sequence[bytes | NewRecord]:
+    """Return a partition's next records without those to skip; subtract the skipped ones from `skips`."""
     skip = min(skips[partition], len(records))
     skips[partition] -= skip
     return records[skip:] if skip else records

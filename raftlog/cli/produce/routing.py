@@ -1,8 +1,8 @@
 """Conversion of lines to records, and of records to partitions. The cost per line decides the speed of `produce`.
 
 Routing is deterministic: the same lines with the same options and partition count give the same records in the same
-partitions in the same order, which is what resuming rests on. A record with a key goes where its hash says; record
-number n (from 0) without one goes to partition n mod partitions.
+partitions in the same order, and resuming depends on that. The partition of a record with a key is the hash of the
+key modulo partitions; record number n (from 0) without a key goes to partition n modulo partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from raftlog.cli.json_lines import JsonRecord, read_json_line
 from raftlog.records import NewRecord
-from raftlog.records.partitioner import hash_by_name
+from raftlog.records.partitioner import find_hash
 
 Routed = Iterator[tuple[int, Sequence[bytes | NewRecord]]]
 """Records by partition; a record that is a value alone stands as its bytes."""
@@ -32,22 +32,22 @@ class RecordLayout(NamedTuple):
 
 
 class LineRouter(Protocol):
-    """Takes lines in order; remembers how many there were."""
+    """Router of lines in their order; it counts the lines."""
 
     def route(self, lines: list[bytes]) -> Routed: ...
 
 
 def router_for(layout: RecordLayout) -> LineRouter:
-    """Return the cheapest router for the layout."""
+    """Return the fastest router for the layout."""
     if layout.json_lines:
-        return _JsonLines(layout)
+        return _JsonRouter(layout)
     if layout.key_separator is not None or layout.number_keys:
-        return _Keyed(layout)
-    return _Values(layout)
+        return _KeyRouter(layout)
+    return _ValueRouter(layout)
 
 
-class _Values:
-    """Lines that are values: nothing is done per line."""
+class _ValueRouter:
+    """Router of lines that are values alone: no work per line."""
 
     def __init__(self, layout: RecordLayout) -> None:
         self._only = layout.partition if layout.partition is not None or layout.partitions > 1 else 0
@@ -64,10 +64,10 @@ class _Values:
 
 
 class _Chooser:
-    """The partition of each record, by key or by number."""
+    """Chooser of the partition of each record, by key or by number."""
 
     def __init__(self, layout: RecordLayout) -> None:
-        hash_key = hash_by_name(layout.partitioner)
+        hash_key = find_hash(layout.partitioner)
         count = layout.partitions
 
         @lru_cache(maxsize=_HASHES_KEPT)
@@ -78,7 +78,7 @@ class _Chooser:
         self.count = count
         self.only = layout.partition if layout.partition is not None or count > 1 else 0
 
-    def by_partition(self, records: list[NewRecord], first_number: int) -> Routed:
+    def group_by_partition(self, records: list[NewRecord], first_number: int) -> Routed:
         if self.only is not None:
             yield self.only, records
             return
@@ -94,8 +94,8 @@ class _Chooser:
         yield from routed.items()
 
 
-class _Keyed:
-    """Keys before a separator, or line numbers as keys."""
+class _KeyRouter:
+    """Router of lines with a key before a separator, or with their number as key."""
 
     def __init__(self, layout: RecordLayout) -> None:
         self._chooser = _Chooser(layout)
@@ -112,11 +112,11 @@ class _Keyed:
                 NewRecord(value, key) if found else NewRecord(key)
                 for key, found, value in [line.partition(separator) for line in lines]
             ]
-        return self._chooser.by_partition(records, first)
+        return self._chooser.group_by_partition(records, first)
 
 
-class _JsonLines:
-    """A JSON object a line; it may name its own partition."""
+class _JsonRouter:
+    """Router of JSON objects, one a line; an object may name its partition."""
 
     def __init__(self, layout: RecordLayout) -> None:
         self._chooser = _Chooser(layout)
@@ -127,11 +127,11 @@ class _JsonLines:
         routed: dict[int, list[NewRecord]] = {}
         for line in lines:
             read = read_json_line(line, self._number + 1)
-            routed.setdefault(self._target(chooser, read), []).append(read.record)
+            routed.setdefault(self._choose_partition(chooser, read), []).append(read.record)
             self._number += 1
         yield from routed.items()
 
-    def _target(self, chooser: _Chooser, read: JsonRecord) -> int:
+    def _choose_partition(self, chooser: _Chooser, read: JsonRecord) -> int:
         if chooser.only is not None and read.partition is None:
             return chooser.only
         if read.partition is not None:

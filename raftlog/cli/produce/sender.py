@@ -20,7 +20,7 @@ Records = Sequence[bytes | NewRecord]
 
 @dataclass(slots=True)
 class SendLane:
-    """One partition. `base` is the offset of this run's first record, from the first answer or the state file."""
+    """Counts for one partition. `base`: offset of this run's first record, from the first answer or the state file."""
 
     partition: int
     base: int | None = None
@@ -32,7 +32,7 @@ class SendLane:
 
 
 class LineSender:
-    """Hands batches to a producer; `finish` waits for the last answers."""
+    """Sender of batches through a producer; `finish` waits for the last answers."""
 
     def __init__(self, producer: Producer, topic: str, in_flight_max: int, expected: ResumePoint | None = None) -> None:
         """Prepare a sender with at most `in_flight_max` batches in flight, of all partitions together."""
@@ -54,7 +54,7 @@ class LineSender:
         lane = self.lanes.setdefault(partition, SendLane(partition))
         deliveries = await self._producer.send_batch(self._topic, partition, records)
         first, lane.sent = lane.sent, lane.sent + len(records)
-        task = asyncio.create_task(self._note(lane, first, deliveries, size_bytes))
+        task = asyncio.create_task(self._count_outcome(lane, first, deliveries, size_bytes))
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
 
@@ -65,7 +65,7 @@ class LineSender:
         if self._failure is not None:
             raise self._failure
 
-    async def _note(self, lane: SendLane, first: int, deliveries: Sequence[Delivery], size_bytes: int) -> None:
+    async def _count_outcome(self, lane: SendLane, first: int, deliveries: Sequence[Delivery], size_bytes: int) -> None:
         """Count the outcome of records; `first` records of this lane were sent before them."""
         failure: RaftlogError | CommandFailed | None = None
         try:

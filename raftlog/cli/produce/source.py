@@ -18,7 +18,7 @@ _CHUNKS_AHEAD = 4
 
 
 class InputSource:
-    """Input of one run. `name` and `lines_before` locate the last lines, for messages."""
+    """Input of one run. `name` and `lines_before` locate the last lines in error messages."""
 
     def __init__(self, paths: Sequence[str], chunk_bytes: int, line_bytes_max: int) -> None:
         self._paths = paths
@@ -39,13 +39,13 @@ class InputSource:
         """Yield lists of lines in order; raise `CommandFailed` for a line above the size bound of the topic."""
         for path in self._paths or ("-",):
             self.name, self.lines_before = ("stdin" if path == "-" else path), 0
-            async for lines in self._lines_of(path):
+            async for lines in self._read_lines(path):
                 yield lines
                 self.lines_before += len(lines)
 
-    async def _lines_of(self, path: str) -> AsyncIterator[list[bytes]]:
+    async def _read_lines(self, path: str) -> AsyncIterator[list[bytes]]:
         rest = b""
-        async for chunk in _chunks_of(path, self._chunk_bytes):
+        async for chunk in _read_chunks(path, self._chunk_bytes):
             lines = (rest + chunk if rest else chunk).split(b"\n")
             rest = lines.pop()
             if len(rest) > self._line_bytes_max:
@@ -58,22 +58,22 @@ class InputSource:
             yield [rest]
 
 
-async def _chunks_of(path: str, chunk_bytes: int) -> AsyncIterator[bytes]:
+async def _read_chunks(path: str, chunk_bytes: int) -> AsyncIterator[bytes]:
     descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if path != "-" or stat.S_ISREG(os.fstat(descriptor).st_mode):
             while chunk := os.read(descriptor, chunk_bytes):
                 yield chunk
             return
-        async for chunk in _Feed(descriptor, chunk_bytes).chunks():
+        async for chunk in _ThreadedReader(descriptor, chunk_bytes).chunks():
             yield chunk
     finally:
         if path != "-":
             os.close(descriptor)
 
 
-class _Feed:
-    """Chunks of a descriptor that may block.
+class _ThreadedReader:
+    """Reader of a descriptor that may block, in a thread.
 
     The thread is a daemon: a read that never returns must not keep the process from ending."""
 

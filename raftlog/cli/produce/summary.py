@@ -13,7 +13,7 @@ PARTITIONS_SHOWN = 4
 
 
 class Summary:
-    """Counts come from the lanes, so they hold at any moment, also after a failure."""
+    """Summary of a run. Its counts come from the lanes, so they are correct at any moment, also after a failure."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -46,22 +46,22 @@ class Summary:
 
     def show(self, as_json: bool) -> None:
         """Print the line on stderr, and the JSON on stdout if requested."""
-        click.echo(self._line(), err=True)
+        click.echo(self._format_line(), err=True)
         if as_json:
             click.echo(orjson.dumps(self.as_json("done", None)))
 
     def confirmed_text(self) -> str:
-        """Return the text about acknowledged records, which holds however the run ended."""
+        """Return the sentence about acknowledged records, which is true for every end of the run."""
         unsure = f", {self.unconfirmed:,} more may be stored" if self.unconfirmed else ""
         refused = f", {self.refused:,} are not stored" if self.refused else ""
-        places = self._places()
+        places = self._format_places()
         return f"{self.confirmed:,} records are confirmed{f' ({places})' if places else ''}{unsure}{refused}."
 
     def as_json(self, outcome: str, error: str | None) -> dict[str, Any]:
         seconds = self._ended - self._started
         rows = [
             {"partition": lane.partition, "base_offset": first, "next_offset": end, "records": end - first}
-            for lane, first, end in self._ranges()
+            for lane, first, end in self._find_ranges()
         ]
         return {
             "topic": self._topic,
@@ -71,28 +71,28 @@ class Summary:
             "unconfirmed": self.unconfirmed,
             "refused": self.refused,
             "already_stored": sum(self._already),
-            "bytes": self._bytes(),
+            "bytes": self._count_bytes(),
             "seconds": round(seconds, 6),
             "records_per_second": round(self.confirmed / seconds) if seconds > 0 else None,
             "partitions": rows,
         }
 
-    def _line(self) -> str:
+    def _format_line(self) -> str:
         seconds = max(self._ended - self._started, 1e-9)
         already = f", {sum(self._already):,} were there already" if sum(self._already) else ""
-        places = self._places()
+        places = self._format_places()
         return (
-            f"{self.confirmed:,} records, {self._bytes():,} bytes to {self._topic} in {seconds:.2f} s, "
+            f"{self.confirmed:,} records, {self._count_bytes():,} bytes to {self._topic} in {seconds:.2f} s, "
             f"{self.confirmed / seconds:,.0f} records/s{already}{f'; {places}' if places else ''}"
         )
 
-    def _places(self) -> str:
-        ranges = self._ranges()
+    def _format_places(self) -> str:
+        ranges = self._find_ranges()
         if len(ranges) > PARTITIONS_SHOWN:
             return f"in {len(ranges)} partitions"
         return ", ".join(f"partition {lane.partition}: offsets {first} to {end - 1}" for lane, first, end in ranges)
 
-    def _ranges(self) -> list[tuple[SendLane, int, int]]:
+    def _find_ranges(self) -> list[tuple[SendLane, int, int]]:
         """Return partition, first offset and end offset of this run's records, where the broker returned them."""
         ranges = []
         for lane in sorted(self._lanes.values(), key=lambda lane: lane.partition):
@@ -101,5 +101,5 @@ class Summary:
                 ranges.append((lane, lane.base + already, lane.base + lane.confirmed))
         return ranges
 
-    def _bytes(self) -> int:
+    def _count_bytes(self) -> int:
         return sum(lane.confirmed_bytes for lane in self._lanes.values())

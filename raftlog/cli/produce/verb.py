@@ -36,7 +36,7 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceCommandLine:
-    """The command line."""
+    """Parsed command line of `raftlog produce`."""
 
     topic: str
     files: tuple[str, ...]
@@ -121,19 +121,19 @@ def produce(**options: Any) -> None:
     confirmed records.
     """
     wanted = ProduceCommandLine(**options)
-    _check(wanted)
-    collector.relax()
+    _check_flags(wanted)
+    collector.collect_less_often()
     run = _ProduceRun(wanted)
     try:
         asyncio.run(run.run())
     except KeyboardInterrupt:
-        raise run.failed(CommandFailed("interrupted")) from None
+        raise run.add_outcome(CommandFailed("interrupted")) from None
     except (RaftlogError, CommandFailed) as error:
-        raise run.failed(error) from error
+        raise run.add_outcome(error) from error
     run.summary.show(wanted.as_json)
 
 
-def _check(wanted: ProduceCommandLine) -> None:
+def _check_flags(wanted: ProduceCommandLine) -> None:
     if wanted.json_lines and (wanted.key_separator is not None or wanted.number_keys):
         raise click.UsageError("lines of --json-lines have their own keys; omit --key-separator and --number-keys")
     if wanted.number_keys and wanted.key_separator is not None:
@@ -149,7 +149,7 @@ def _check(wanted: ProduceCommandLine) -> None:
 
 
 class _ProduceRun:
-    """One run, from the first question to the summary."""
+    """One run of `raftlog produce`, from the first request to the summary."""
 
     def __init__(self, wanted: ProduceCommandLine) -> None:
         self._wanted = wanted
@@ -158,7 +158,7 @@ class _ProduceRun:
         self.summary = Summary(wanted.topic)
 
     async def run(self) -> None:
-        """Send everything. However it ends, wait for the answers in flight, so that the counts are right."""
+        """Send all records. Also after an error wait for the answers in flight, so that the counts are right."""
         wanted = self._wanted
         async with BrokerClient(wanted.bootstrap) as client:
             description = await client.describe_topic(wanted.topic)
@@ -171,9 +171,9 @@ class _ProduceRun:
                 wanted.number_keys,
                 wanted.json_lines,
             )
-            progress, lock = await self._progress(client, layout, limit)
+            progress, lock = await self._read_progress(client, layout, limit)
             try:
-                async with self._producer() as producer:
+                async with self._make_producer() as producer:
                     sender = LineSender(producer, wanted.topic, wanted.in_flight, progress)
                     self.summary.begin(sender.lanes, progress.already if progress else None)
                     await self._send_all(sender, layout, limit, progress)
@@ -181,7 +181,7 @@ class _ProduceRun:
                 if lock is not None:
                     os.close(lock)
 
-    def _producer(self) -> Producer:
+    def _make_producer(self) -> Producer:
         wanted = self._wanted
         return Producer(
             wanted.bootstrap,
@@ -196,7 +196,7 @@ class _ProduceRun:
             stops_at_failure=True,
         )
 
-    async def _progress(
+    async def _read_progress(
         self, client: BrokerClient, layout: RecordLayout, limit: int
     ) -> tuple[resume.ResumePoint | None, int | None]:
         wanted = self._wanted
@@ -204,19 +204,19 @@ class _ProduceRun:
             return None, None
         reader = resume.StoredRecords(client, wanted.topic, wanted.give_up_after)
         progress, lock = await resume.begin_or_resume(wanted.resume, reader, wanted.files[0], layout)
-        await resume.verify(reader, layout, progress, self._source(limit).lines())
+        await resume.verify(reader, layout, progress, self._open_source(limit).lines())
         return progress, lock
 
     async def _send_all(
         self, sender: LineSender, layout: RecordLayout, limit: int, progress: resume.ResumePoint | None
     ) -> None:
-        meter = self._meter()
+        meter = self._make_meter()
         try:
             if self._wanted.whole_file:
                 await self._send_files(sender, layout, limit)
             else:
                 skips = list(progress.already) if progress else None
-                await self._send_lines(sender, layout, self._source(limit).lines(), skips, meter)
+                await self._send_lines(sender, layout, self._open_source(limit).lines(), skips, meter)
             await self._flush(sender)
         finally:
             try:
@@ -242,19 +242,19 @@ class _ProduceRun:
                 continue
             done += sum(map(len, lines)) + len(lines)
             for partition, records in router.route(lines):
-                left = records if skips is None else resume.remaining(records, skips, partition)
+                left = records if skips is None else resume.skip_stored(records, skips, partition)
                 if left:
-                    await self._add(sender, partition, left)
+                    await self._collect(sender, partition, left)
             if meter is not None:
-                meter.at(done)
+                meter.update(done)
 
     async def _send_files(self, sender: LineSender, layout: RecordLayout, limit: int) -> None:
         router = router_for(layout)
         for path in self._wanted.files:
-            for partition, records in router.route([await asyncio.to_thread(_content_of, path, limit)]):
-                await self._add(sender, partition, records)
+            for partition, records in router.route([await asyncio.to_thread(_read_file, path, limit)]):
+                await self._collect(sender, partition, records)
 
-    async def _add(self, sender: LineSender, partition: int, records: Records) -> None:
+    async def _collect(self, sender: LineSender, partition: int, records: Records) -> None:
         size = _size_of(records)
         held, held_bytes = self._waiting.pop(partition, ([], 0))
         held.extend(records)
@@ -272,19 +272,19 @@ class _ProduceRun:
         for partition, (records, size) in waiting.items():
             await sender.put(partition, records, size)
 
-    def _source(self, limit: int) -> InputSource:
+    def _open_source(self, limit: int) -> InputSource:
         wanted = self._wanted
         return InputSource(wanted.files, max(1, min(CHUNK_BYTES_MAX, wanted.batch_bytes)), limit)
 
-    def _meter(self) -> Any:
+    def _make_meter(self) -> Any:
         """Return a progress bar; its import is needed on a terminal only."""
         if not sys.stderr.isatty():
             return None
-        total = self._source(1).size_bytes
+        total = self._open_source(1).size_bytes
         return importlib.import_module("raftlog.cli.progress").ByteProgressBar(f"produce {self._wanted.topic}", total)
 
-    def failed(self, error: RaftlogError | CommandFailed) -> CommandFailed:
-        """Return the error with the outcome of the records sent before it."""
+    def add_outcome(self, error: RaftlogError | CommandFailed) -> CommandFailed:
+        """Return the error with the outcome of the records sent before it in its text."""
         code = exit_code_of(error) if isinstance(error, RaftlogError) else error.exit_code
         if self.summary.unconfirmed and self._wanted.acks != "0":
             code = EXIT_UNKNOWN if isinstance(error, RaftlogError) or str(error) == "interrupted" else code
@@ -296,7 +296,7 @@ class _ProduceRun:
         )
 
 
-def _content_of(path: str, limit: int) -> bytes:
+def _read_file(path: str, limit: int) -> bytes:
     if os.path.getsize(path) > limit:
         raise CommandFailed(
             f"{path} is larger than the topic's max.message.bytes, {limit}; `raftlog topic alter` can raise it"

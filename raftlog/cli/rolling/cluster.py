@@ -1,10 +1,10 @@
-"""Cluster state for a rolling restart, read over HTTP. Used by the procedure in `rolling_steps`."""
+"""Cluster state for a rolling restart, read over HTTP. Used by the procedure in `steps`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from raftlog.cli.tables import counted
+from raftlog.cli.tables import format_count
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
 from raftlog.context import AsyncClosedAtExit
 from raftlog.errors import RaftlogError
@@ -32,7 +32,7 @@ class LeaderView(NamedTuple):
 
 
 class RollingCluster(AsyncClosedAtExit):
-    """`async with RollingCluster(["127.0.0.1:8082"]) as cluster`. Every call raises `RaftlogError`."""
+    """Cluster under a rolling restart, read over HTTP. Every call raises `RaftlogError`."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._client = BrokerClient(addresses)
@@ -63,7 +63,7 @@ class RollingCluster(AsyncClosedAtExit):
         found = await self._client.admin.maintenance(node)
         if found.finished:
             return None
-        return "; ".join(found.reasons) or f"it leads {counted(found.partitions, 'partition')}"
+        return "; ".join(found.reasons) or f"it leads {format_count(found.partitions, 'partition')}"
 
     async def leaders(self) -> LeaderView:
         found = LeaderView(Counter(), Counter(), Counter())
@@ -79,5 +79,5 @@ class RollingCluster(AsyncClosedAtExit):
 
 
 def unavailable_reason(error: RaftlogError) -> str:
-    """Return the reason why no state is known."""
+    """Return the reason why the state of the cluster is unknown."""
     return f"the brokers cannot be asked: {error}"

@@ -12,14 +12,14 @@ FILE_NAME: Final = "rolling-restart.json"
 
 
 class RollingRecord:
-    """Progress of one run, for one interpreter (None: each node's own), until all nodes are done."""
+    """Progress of one run with one interpreter (None: each node's own), kept until all nodes are restarted."""
 
     def __init__(self, directory: Path, python: str | None) -> None:
         self._path, self._python = directory / FILE_NAME, python
         self._done: list[int] = []
 
     def remaining_units(self, units: Sequence[RestartUnit]) -> list[RestartUnit]:
-        """Return the units that an earlier run with the same interpreter left; all, if there is none or it finished."""
+        """Return the units that an earlier run with the same interpreter did not restart; all without such a run."""
         try:
             kept = orjson.loads(self._path.read_bytes())
             done = list(map(int, kept["done"])) if kept["python"] == self._python else []
@@ -33,7 +33,7 @@ class RollingRecord:
         self._done = []
         self._path.unlink(missing_ok=True)
 
-    def done(self, unit: RestartUnit) -> None:
+    def note_restarted(self, unit: RestartUnit) -> None:
         self._done.append(unit.node_id)
         self._path.write_bytes(orjson.dumps({"python": self._python, "done": self._done}) + b"\n")
 

@@ -17,15 +17,15 @@ _NAMES_SHOWN: Final = 5
 
 
 class RestartLag:
-    """Readings of one wait: those from before a restart do not count afterwards."""
+    """Lagging partitions in the readings of one wait; each wait needs a new instance."""
 
     def __init__(self) -> None:
         self._readings: deque[tuple[float, frozenset[str]]] = deque()
 
-    def of(self, health: ClusterHealth, now: float) -> list[str]:
-        """Return the names of the partitions that lacked replicas in all recent readings."""
+    def add_reading(self, health: ClusterHealth, now: float) -> list[str]:
+        """Add a reading; return the names of the partitions that lacked replicas in all recent readings."""
         listed = frozenset(health.lagging_partitions)
-        if len(listed) < health.lagging_count:  # of those that are not listed nothing is known
+        if len(listed) < health.lagging_count:  # other partitions lag that are not listed
             self._readings.clear()
             return sorted(listed)
         self._readings.append((now, listed))
@@ -37,26 +37,26 @@ class RestartLag:
 def unhealthy_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
     """Return the reasons of the health report, corrected for partitions that lag only for a moment, or None."""
     reasons = [reason for reason in health.unhealthy_reasons if _LAG_REASON not in reason]
-    if health.electing_count > health.leaderless_count:  # which health does not count for a while
-        reasons.append(_without_leader(health))
-    return "; ".join([*reasons, *_lacking_reason(lacking)]) or None
+    if health.electing_count > health.leaderless_count:  # the health report ignores short elections
+        reasons.append(_describe_leaderless(health))
+    return "; ".join([*reasons, *_describe_lacking(lacking)]) or None
 
 
 def degraded_reason(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
-    """Return the reasons why stopping another broker would do harm, or None; fewer than for `unhealthy_reason`."""
+    """Return the reasons against stopping another broker, or None; a subset of those of `unhealthy_reason`."""
     reasons = []
     if health.nodes_down:
         reasons.append(f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}")
     if health.electing_count:
-        reasons.append(_without_leader(health))
-    return "; ".join([*reasons, *_lacking_reason(lacking)]) or None
+        reasons.append(_describe_leaderless(health))
+    return "; ".join([*reasons, *_describe_lacking(lacking)]) or None
 
 
-def _without_leader(health: ClusterHealth) -> str:
+def _describe_leaderless(health: ClusterHealth) -> str:
     return f"{health.electing_count} partitions have no leader at this moment"
 
 
-def _lacking_reason(lacking: Sequence[str]) -> list[str]:
+def _describe_lacking(lacking: Sequence[str]) -> list[str]:
     if not lacking:
         return []
     shown = ", ".join(lacking[:_NAMES_SHOWN])

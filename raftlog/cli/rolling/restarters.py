@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from raftlog.cli.dev.control import send_order
+from raftlog.cli.dev.control import send_request
 from raftlog.cli.dev.supervisor import with_interpreter
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.steps import RestartUnit
@@ -23,7 +23,7 @@ OUTPUT_SHOWN_BYTES: Final = 500
 
 
 class DevRestarter:
-    """Restarter through the supervisor, which keeps supervising. `nodes` are its descriptions of the nodes."""
+    """Restarter through the supervisor in `raftlog dev`. `nodes` are its descriptions of the nodes."""
 
     def __init__(self, directory: Path, nodes: Sequence[Mapping[str, Any]], python: str | None) -> None:
         self._directory, self._python = directory, python
@@ -34,7 +34,7 @@ class DevRestarter:
         return [str(node["http"]) for node in self._nodes.values()]
 
     def units(self, brokers: Sequence[BrokerDescription]) -> list[RestartUnit]:
-        """Return the units: each node with its workers, which have its label as their host and stop with it.
+        """Return the units: each node with its workers, which have its host label and stop with it.
 
         A node that was removed from the cluster is not restarted."""
         units = []
@@ -46,8 +46,8 @@ class DevRestarter:
         return units
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
-        order = {"order": "restart", "node_id": unit.node_id, "python": self._python}
-        return await send_order(self._directory, order)
+        request = {"order": "restart", "node_id": unit.node_id, "python": self._python}
+        return await send_request(self._directory, request)
 
     def description(self, unit: RestartUnit) -> str:
         command = list(map(str, self._nodes[unit.node_id]["command"]))
@@ -58,14 +58,14 @@ class CommandRestarter:
     """Restarter by a command that ends with exit code 0 once the broker is running again."""
 
     def __init__(self, command: str, brokers: Sequence[BrokerDescription], timeout_s: float) -> None:
-        self._words, self._timeout_s = _split(command), timeout_s
+        self._words, self._timeout_s = _split_command(command), timeout_s
         self._brokers = {broker.node_id: broker for broker in brokers}
 
     def units(self) -> list[RestartUnit]:
         return [RestartUnit(node_id, (node_id,)) for node_id in self._brokers]
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
-        words = self._filled(unit)
+        words = self._fill_in(unit)
         try:
             process = await asyncio.create_subprocess_exec(
                 *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -86,15 +86,15 @@ class CommandRestarter:
         return {}
 
     def description(self, unit: RestartUnit) -> str:
-        return shlex.join(self._filled(unit))
+        return shlex.join(self._fill_in(unit))
 
-    def _filled(self, unit: RestartUnit) -> list[str]:
+    def _fill_in(self, unit: RestartUnit) -> list[str]:
         broker = self._brokers[unit.node_id]
         values = {"{node_id}": str(broker.node_id), "{host}": broker.host or "", "{http}": broker.http or ""}
-        return [_filled(word, values) for word in self._words]
+        return [_fill_in(word, values) for word in self._words]
 
 
-def _filled(word: str, values: Mapping[str, str]) -> str:
+def _fill_in(word: str, values: Mapping[str, str]) -> str:
     """Replace placeholders in a word. A broker's values become a word or part of one, never an option."""
     for name, value in values.items():
         if name in word and (not value or value.startswith("-")):
@@ -102,7 +102,7 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
     return reduce(lambda filled, each: filled.replace(*each), values.items(), word)
 
 
-def _split(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -7,7 +7,7 @@ an earlier run may have ended there; the controller's leader comes last, so that
 shows whether an earlier run or an operator put a broker into maintenance: that it ends is announced, and can be
 disabled. A step that times out ends the run, and another run continues there. If the broker was not stopped yet, a
 maintenance that the run began ends with the run. Later it stays, for the broker may be down or lack records, and
-`in_maintenance` names it. Called by `rolling`."""
+`in_maintenance` names it. Called by `verb`."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling.cluster import ClusterReading, LeaderView, unavailable_reason
 from raftlog.cli.rolling.restart_lag import RestartLag, degraded_reason, unhealthy_reason
-from raftlog.cli.tables import counted
+from raftlog.cli.tables import format_count
 from raftlog.errors import RaftlogError, RequestError, UnknownTopic
 
 POLL_S: Final = 0.2
@@ -38,7 +38,7 @@ class RestartUnit(NamedTuple):
 
 
 class Restarter(Protocol):
-    """Method of stopping and starting a unit."""
+    """Interface of the restarters, which stop and start a unit."""
 
     async def restart(self, unit: RestartUnit) -> dict[str, Any]:
         """Restart a unit, wait until it serves, and return figures about it. Raises `CommandFailed`."""
@@ -75,7 +75,7 @@ OnWait = Callable[[str], None]
 
 
 class RollingRestart:
-    """Rolling restart. `timeout_s` bounds each wait, not the run.
+    """Procedure of a rolling restart. `timeout_s` bounds each wait, not the run.
 
     `keep_maintenance`: brokers that are in maintenance already stay in it."""
 
@@ -100,11 +100,11 @@ class RollingRestart:
         """Restart all units. Raises `CommandFailed` that names the condition that timed out."""
         left = list(units)
         while left:
-            unit = next_unit(left, await self._answer(self._cluster.read))
+            unit = next_unit(left, await self._ask(self._cluster.read))
             await self._restart_unit(unit)
             left.remove(unit)
             self._done(unit)
-        await self._until("the cluster is healthy", self._healthy_condition())
+        await self._wait_until("the cluster is healthy", self._make_healthy_condition())
 
     async def plan(self, units: Sequence[RestartUnit]) -> list[RollingStep]:
         """Return the steps of `run` for the present state of the cluster."""
@@ -115,9 +115,9 @@ class RollingRestart:
             left.remove(unit)
             led = sum(leaders.led[node] for node in unit.brokers)
             drain = "maintenance on and off around it, "
-            state = f"leads {counted(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
+            state = f"leads {format_count(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
             if seen.in_maintenance & set(unit.brokers):
-                drain = f"{self._already_text()}, "
+                drain = f"{self._describe_maintenance()}, "
             description = self._restarter.description(unit)
             steps.append(
                 RollingStep(
@@ -131,17 +131,17 @@ class RollingRestart:
 
     async def _restart_unit(self, unit: RestartUnit) -> None:
         began = time.monotonic()
-        await self._answer(partial(self._cluster.prefer_others_than, unit.brokers))
-        before = await self._answer(self._cluster.read)
+        await self._ask(partial(self._cluster.prefer_others_than, unit.brokers))
+        before = await self._ask(self._cluster.read)
         is_up = all(map(before.is_alive, unit.brokers))
         already = before.in_maintenance & set(unit.brokers)
         if already:
-            self._report(unit, "already_in_maintenance", self._already_text())
+            self._report(unit, "already_in_maintenance", self._describe_maintenance())
             if not self._keep_maintenance:
                 self.in_maintenance |= already
-        leaders = await self._answer(self._cluster.leaders)
+        leaders = await self._ask(self._cluster.leaders)
         if is_up:
-            await self._until("the cluster is healthy", self._healthy_condition())
+            await self._wait_until("the cluster is healthy", self._make_healthy_condition())
             try:
                 await self._drain(unit, leaders, is_all=len(before.brokers) == len(unit.brokers))
             except CommandFailed:
@@ -150,21 +150,21 @@ class RollingRestart:
         self._on_wait(f"node {unit.node_id} restarts")
         figures = await self._restarter.restart(unit)
         self._report(unit, "restarted", "restarted", **figures)
-        await self._until(
-            f"node {unit.node_id} is back and every partition in sync", self._restarted_condition(unit, before)
+        await self._wait_until(
+            f"node {unit.node_id} is back and every partition in sync", self._make_restarted_condition(unit, before)
         )
         kept = already if self._keep_maintenance else frozenset[int]()
-        in_maintenance = (await self._answer(self._cluster.read)).in_maintenance
+        in_maintenance = (await self._ask(self._cluster.read)).in_maintenance
         for node in in_maintenance & set(unit.brokers) - kept:
             await self._switch_maintenance(node, is_on=False)
         self.in_maintenance.difference_update(unit.brokers)
-        self._report(unit, "in_sync", "is in sync", seconds=_since(began))
+        self._report(unit, "in_sync", "is in sync", seconds=_seconds_since(began))
         if kept:
             self._report(unit, "stays_in_maintenance", "stays in maintenance")
         else:
-            await self._leaders_back(unit)
+            await self._wait_for_leaders(unit)
 
-    def _already_text(self) -> str:
+    def _describe_maintenance(self) -> str:
         if self._keep_maintenance:
             return "is in maintenance already and stays in it"
         return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
@@ -173,19 +173,21 @@ class RollingRestart:
         """Put a unit into maintenance until it leads nothing. `is_all`: no other broker could lead."""
         led = sum(leaders.led[node] for node in unit.brokers)
         if is_all:
-            self._report(unit, "begins", f"leads {counted(led, 'partition')}; no other broker is there", leaders=led)
+            self._report(
+                unit, "begins", f"leads {format_count(led, 'partition')}; no other broker is there", leaders=led
+            )
             return
-        self._report(unit, "begins", f"leads {counted(led, 'partition')}; maintenance begins", leaders=led)
+        self._report(unit, "begins", f"leads {format_count(led, 'partition')}; maintenance begins", leaders=led)
         began = time.monotonic()
         for node in unit.brokers:
             self.in_maintenance.add(node)
             await self._switch_maintenance(node, is_on=True)
         for node in unit.brokers:
-            await self._until(f"node {node} leads nothing any more", partial(self._cluster.leading_reason, node))
-        self._report(unit, "drained", "leads nothing any more", seconds=_since(began))
+            await self._wait_until(f"node {node} leads nothing any more", partial(self._cluster.leading_reason, node))
+        self._report(unit, "drained", "leads nothing any more", seconds=_seconds_since(began))
 
     async def _end_maintenance(self, unit: RestartUnit, already: Collection[int]) -> None:
-        """Let a broker that was not stopped lead again, unless it was in maintenance before this run."""
+        """End the maintenance of a broker that was not stopped, unless it was in maintenance before this run."""
         for node in sorted(self.in_maintenance.intersection(unit.brokers).difference(already)):
             try:
                 await self._switch_maintenance(node, is_on=False, timeout_s=min(UNDO_S, self._timeout_s))
@@ -196,10 +198,10 @@ class RollingRestart:
                 self._report(unit, "maintenance_ended", "is not stopped; its maintenance ended")
 
     async def _switch_maintenance(self, node: int, *, is_on: bool, timeout_s: float = 0.0) -> None:
-        """Switch maintenance mode, and retry: the order is idempotent."""
+        """Switch maintenance mode, with retries: the request is idempotent."""
         what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
-        async def ordered() -> str | None:
+        async def switch() -> str | None:
             try:
                 await self._cluster.set_maintenance(node, is_on)
             except RequestError as refused:
@@ -208,34 +210,34 @@ class RollingRestart:
                 raise CommandFailed(f"refused: {what}: {refused}") from None
             return None
 
-        await self._until(what, ordered, timeout_s)
+        await self._wait_until(what, switch, timeout_s)
 
-    async def _leaders_back(self, unit: RestartUnit) -> None:
+    async def _wait_for_leaders(self, unit: RestartUnit) -> None:
         """Wait, up to a bound, until the unit leads the partitions that prefer it."""
         began = time.monotonic()
 
-        async def away() -> str | None:
+        async def find_missing_leaders() -> str | None:
             leaders = await self._cluster.leaders()
             missing = sum(leaders.preferred[node] - leaders.led_by_preferred[node] for node in unit.brokers)
             return f"{missing} partitions are led by others" if missing else None
 
         try:
-            await self._until("leaders are back", away, min(LEADERS_BACK_S, self._timeout_s))
+            await self._wait_until("leaders are back", find_missing_leaders, min(LEADERS_BACK_S, self._timeout_s))
         except CommandFailed as late:
             self._report(unit, "leaders_late", f"continues without all of its leaders: {late}")
         else:
-            self._report(unit, "done", "leads again", seconds=_since(began))
+            self._report(unit, "done", "leads again", seconds=_seconds_since(began))
 
-    def _healthy_condition(self) -> Condition:
+    def _make_healthy_condition(self) -> Condition:
         lagging = RestartLag()
 
         async def condition() -> str | None:
             health = (await self._cluster.read()).health
-            return unhealthy_reason(health, lagging.of(health, time.monotonic()))
+            return unhealthy_reason(health, lagging.add_reading(health, time.monotonic()))
 
         return condition
 
-    def _restarted_condition(self, unit: RestartUnit, before: ClusterReading) -> Condition:
+    def _make_restarted_condition(self, unit: RestartUnit, before: ClusterReading) -> Condition:
         lagging = RestartLag()
 
         async def condition() -> str | None:
@@ -246,21 +248,21 @@ class RollingRestart:
                 epoch = seen.boot_epochs.get(node)
                 if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
                     return f"node {node} was not restarted: its boot epoch is the same as before"
-            return degraded_reason(seen.health, lagging.of(seen.health, time.monotonic()))
+            return degraded_reason(seen.health, lagging.add_reading(seen.health, time.monotonic()))
 
         return condition
 
-    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the cluster's answer, after retries."""
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer of the cluster to `ask`, with retries."""
         answers: list[T] = []
 
-        async def asked() -> None:
+        async def ask_once() -> None:
             answers.append(await ask())
 
-        await self._until("the brokers answer", asked)
+        await self._wait_until("the brokers answer", ask_once)
         return answers[0]
 
-    async def _until(self, what: str, condition: Condition, timeout_s: float = 0.0) -> None:
+    async def _wait_until(self, what: str, condition: Condition, timeout_s: float = 0.0) -> None:
         """Wait until `condition` returns None. Raises `CommandFailed` with its last reason."""
         timeout_s = timeout_s or self._timeout_s
         until, why = time.monotonic() + timeout_s, ""
@@ -268,7 +270,7 @@ class RollingRestart:
         while True:
             try:
                 answer = await condition()
-            except UnknownTopic:  # it was deleted between two questions
+            except UnknownTopic:  # the topic was deleted between two requests
                 answer = "a topic was deleted just now"
             except RaftlogError as error:
                 answer = unavailable_reason(error)
@@ -299,5 +301,5 @@ def next_unit(left: Sequence[RestartUnit], seen: ClusterReading) -> RestartUnit:
     return min(left, key=rank)
 
 
-def _since(began: float) -> float:
+def _seconds_since(began: float) -> float:
     return round(time.monotonic() - began, 3)

@@ -13,7 +13,7 @@ import orjson
 from rich.console import Console
 from rich.status import Status
 
-from raftlog.cli.dev.control import send_order
+from raftlog.cli.dev.control import send_request
 from raftlog.cli.dev.verb import DATA_DIR_DEFAULT
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
@@ -21,7 +21,7 @@ from raftlog.cli.rolling.cluster import RollingCluster
 from raftlog.cli.rolling.record import RollingRecord
 from raftlog.cli.rolling.restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling.steps import Restarter, RestartUnit, RollingRestart, RollingStep
-from raftlog.cli.tables import counted
+from raftlog.cli.tables import format_count
 from raftlog.client.outage import WARN_AFTER_S
 from raftlog.errors import RaftlogError
 
@@ -82,18 +82,18 @@ def rolling_restart(
     """
     if command is not None and python is not None:
         raise click.UsageError("--python is for nodes of raftlog dev; a --command chooses the release by itself")
-    chosen = _numbers(only)
-    wanted_python = None if python is None else _interpreter(python)
+    chosen = _parse_numbers(only)
+    wanted_python = None if python is None else _find_interpreter(python)
     printer = _StepPrinter(as_json)
     flags = _RestartFlags(timeout_s, keep_maintenance, dry_run)
     if command is None:
         directory = Path(data_dir).absolute()
-        asyncio.run(_dev(directory, wanted_python, chosen, from_start, flags, printer))
+        asyncio.run(_restart_dev(directory, wanted_python, chosen, from_start, flags, printer))
     else:
-        asyncio.run(_commanded(command, bootstrap, chosen, flags, printer))
+        asyncio.run(_restart_by_command(command, bootstrap, chosen, flags, printer))
 
 
-async def _dev(
+async def _restart_dev(
     directory: Path,
     python: str | None,
     only: list[int] | None,
@@ -101,12 +101,12 @@ async def _dev(
     flags: _RestartFlags,
     printer: "_StepPrinter",
 ) -> None:
-    nodes = (await send_order(directory, {"order": "nodes"}))["nodes"]
+    nodes = (await send_request(directory, {"order": "nodes"}))["nodes"]
     restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
     async with RollingCluster(restarter.addresses) as cluster:
         units = all_units = restarter.units((await cluster.read()).brokers)
         if only is not None:
-            units = _chosen(units, only)
+            units = _choose_units(units, only)
         elif not from_start:
             units = record.remaining_units(units) or units
         if not flags.dry_run and (from_start or len(units) == len(all_units)):
@@ -114,13 +114,13 @@ async def _dev(
         await _roll(cluster, restarter, units, flags, printer, record if only is None else None)
 
 
-async def _commanded(
+async def _restart_by_command(
     command: str, bootstrap: Sequence[str], only: list[int] | None, flags: _RestartFlags, printer: "_StepPrinter"
 ) -> None:
     async with RollingCluster(bootstrap) as cluster:
         restarter = CommandRestarter(command, (await cluster.read()).brokers, flags.timeout_s)
         units = restarter.units()
-        await _roll(cluster, restarter, _chosen(units, only), flags, printer, None)
+        await _roll(cluster, restarter, _choose_units(units, only), flags, printer, None)
 
 
 async def _roll(
@@ -133,10 +133,10 @@ async def _roll(
 ) -> None:
     left = list(units)
 
-    def done(unit: RestartUnit) -> None:
+    def note_restarted(unit: RestartUnit) -> None:
         left.remove(unit)
         if record is not None:
-            record.done(unit)
+            record.note_restarted(unit)
 
     began = time.monotonic()
     with printer:
@@ -146,7 +146,7 @@ async def _roll(
             timeout_s=flags.timeout_s,
             on_step=printer.on_step,
             on_wait=printer.wait_for,
-            done=done,
+            done=note_restarted,
             keep_maintenance=flags.keep_maintenance,
         )
         if flags.dry_run:
@@ -156,25 +156,28 @@ async def _roll(
         try:
             await rolling.run(units)
         except (CommandFailed, RaftlogError) as failed:
-            words = (f"{failed}.", *_in_maintenance(rolling.in_maintenance), _continuation(left, record))
+            words = (f"{failed}.", *_describe_maintenance(rolling.in_maintenance), _describe_continuation(left, record))
             raise CommandFailed(" ".join(words)) from None
         except asyncio.CancelledError:
-            click.echo(" ".join((*_in_maintenance(rolling.in_maintenance), _continuation(left, record))), err=True)
+            click.echo(
+                " ".join((*_describe_maintenance(rolling.in_maintenance), _describe_continuation(left, record))),
+                err=True,
+            )
             raise
     if record is not None:
         record.end()
     printer.end(len(units), time.monotonic() - began)
 
 
-def _in_maintenance(nodes: Collection[int]) -> list[str]:
-    """Return a sentence for each broker left in maintenance, with the command that ends it."""
+def _describe_maintenance(nodes: Collection[int]) -> list[str]:
+    """Return for each broker left in maintenance a sentence with the command that ends it."""
     return [
         f"Node {node} is left in maintenance, and leads nothing: `raftlog broker maintenance disable {node}` ends it."
         for node in sorted(nodes)
     ]
 
 
-def _continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
+def _describe_continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> str:
     if not left:
         return "All nodes were restarted; see `raftlog cluster health`"
     names = ",".join(str(unit.node_id) for unit in left)
@@ -182,7 +185,7 @@ def _continuation(left: Sequence[RestartUnit], record: RollingRecord | None) -> 
     return f"Left to be restarted: {names}; look at `raftlog cluster health`, and then {again}"
 
 
-def _numbers(text: str | None) -> list[int] | None:
+def _parse_numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
@@ -191,7 +194,7 @@ def _numbers(text: str | None) -> list[int] | None:
     return list(map(int, parts))
 
 
-def _chosen(units: Sequence[RestartUnit], only: list[int] | None) -> list[RestartUnit]:
+def _choose_units(units: Sequence[RestartUnit], only: list[int] | None) -> list[RestartUnit]:
     if only is None:
         return list(units)
     known = {unit.node_id: unit for unit in units}
@@ -203,7 +206,7 @@ def _chosen(units: Sequence[RestartUnit], only: list[int] | None) -> list[Restar
     return [known[node] for node in dict.fromkeys(only)]
 
 
-def _interpreter(path: str) -> str:
+def _find_interpreter(path: str) -> str:
     found = shutil.which(path)
     if found is None:
         raise click.UsageError(f"--python {path} cannot be executed")
@@ -211,7 +214,7 @@ def _interpreter(path: str) -> str:
 
 
 class _StepPrinter:
-    """Steps on stdout, waits on stderr: as they are on a terminal, otherwise a line for each that lasts a second."""
+    """Printer of steps on stdout and of waits on stderr: a status on a terminal, else a line per wait above 1 s."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -256,7 +259,7 @@ class _StepPrinter:
         if self._as_json:
             click.echo(orjson.dumps({"event": "finished", "restarted": count, "seconds": round(seconds, 3)}))
         else:
-            click.echo(f"{counted(count, 'node')} restarted in {seconds:.1f} s; the cluster is healthy")
+            click.echo(f"{format_count(count, 'node')} restarted in {seconds:.1f} s; the cluster is healthy")
 
 
 _NAMES = {"stopped_s": "stopped in", "ready_s": "serves after", "seconds": "after"}

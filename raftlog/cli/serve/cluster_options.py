@@ -1,4 +1,4 @@
-"""Options of `raftlog serve` that make its broker one of a cluster, and the settings that they stand for."""
+"""Options of `raftlog serve` for a broker in a cluster, and their conversion to settings."""
 
 import ipaddress
 import logging
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from raftlog.cli.options import all_of, broker_option, split_address
+from raftlog.cli.options import broker_option, combine_decorators, split_address
 from raftlog.cluster_secret import ClusterSecret, read_secret
 from raftlog.runtime.rpc.tcp_transport import NO_PROOF
 from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_host, load_tls
@@ -17,7 +17,7 @@ EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to listen on; others connect t
 _TLS = ("rpc_certificate", "rpc_key", "rpc_authority")
 
 
-cluster_options = all_of(
+cluster_options = combine_decorators(
     broker_option(
         "--rpc",
         metavar="HOST:PORT",
@@ -70,10 +70,12 @@ cluster_options = all_of(
 
 
 def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str, Any]:
-    """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError`, `InvalidArgument`."""
+    """Remove these options from `arguments`; return fields of `BrokerSettings`.
+
+    Raises `UsageError` and `InvalidArgument`."""
     rpc, advertised, seeds = (arguments.pop(name) for name in ("rpc", "advertise_rpc", "seeds"))
     cluster_id, host_label = arguments.pop("cluster_id"), arguments.pop("host_label")
-    secret = _secret_from(arguments.pop("cluster_secret_file"))
+    secret = _read_secret(arguments.pop("cluster_secret_file"))
     files = [arguments.pop(name) for name in _TLS]
     if rpc is None and (seeds or advertised):
         raise click.UsageError("--seeds and --advertise-rpc need --rpc HOST:PORT, the address for other brokers")
@@ -108,7 +110,7 @@ def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
         check_host(tls, address[0])
 
 
-def _secret_from(path: str | None) -> ClusterSecret | None:
+def _read_secret(path: str | None) -> ClusterSecret | None:
     if path is None:
         return None
     secret, warning = read_secret(path)

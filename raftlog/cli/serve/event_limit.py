@@ -1,4 +1,4 @@
-"""Limit of the events of one name in a second: a thousand groups that lose their leader are not a thousand lines.
+"""Limit of the events of one name in a second, for example when a thousand Raft groups lose their leader.
 
     lines of one name in a second ≤ per_second, and one that counts the others
 
@@ -17,14 +17,14 @@ _logger = logging.getLogger(__name__)
 
 
 class EventLimit(Gate):
-    """Counts events by name; there are a few dozen names."""
+    """Gate with a limit for each event name; there are a few dozen names."""
 
     def __init__(self, per_second: int = PER_SECOND) -> None:
         self._per_second = per_second
         self._counts: dict[str, int] = {}
         """Counts by event name of the present second."""
 
-    def lets_through(self, name: str) -> bool:
+    def allows(self, name: str) -> bool:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

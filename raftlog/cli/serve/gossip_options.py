@@ -1,4 +1,4 @@
-"""Options of `raftlog serve` about gossip between brokers, and the settings that they stand for."""
+"""Options of `raftlog serve` about gossip between brokers, and their conversion to settings."""
 
 import logging
 from collections.abc import Collection, Set
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from raftlog.cli.options import all_of, broker_option, split_address
+from raftlog.cli.options import broker_option, combine_decorators, split_address
 from raftlog.cli.serve.workers import GOSSIP_OFF
 from raftlog.cluster_secret import ClusterSecret
 from raftlog.partitions.gossip.settings import GossipSettings
@@ -18,7 +18,7 @@ GOSSIP_PORT_STEP: Final = 1
 _PORT_MAX: Final = 65_535
 
 
-gossip_options = all_of(
+gossip_options = combine_decorators(
     broker_option(
         "--gossip",
         metavar="HOST:PORT|off",
@@ -48,7 +48,7 @@ def gossip_settings_from(
     seeds: Collection[tuple[str, int]],
     secret: ClusterSecret | None,
 ) -> dict[str, Any]:
-    """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError`."""
+    """Remove these options from `arguments`; return fields of `BrokerSettings`. Raises `UsageError`."""
     gossip, advertised, rack = (arguments.pop(name) for name in ("gossip", "advertise_gossip", "rack"))
     is_wanted = gossip not in (None, GOSSIP_OFF)
     if is_wanted and rpc is None:
@@ -79,9 +79,9 @@ def gossip_settings_from(
 
 
 def _default_gossip_address(rpc: tuple[str, int], others: Set[int]) -> tuple[str, int]:
-    """Return the port above the RPC port, or any if that may be another broker's on this machine.
+    """Return the address with the port above the RPC port, or with port 0 if another local broker may use that port.
 
-    It may be another's if the seeds have it, or have ports in a row, of which a later broker would take the next."""
+    Another broker may use it if `others` has a neighbouring port, since local brokers often use ports in a row."""
     host, port = rpc
     is_in_a_row = not others.isdisjoint((port - GOSSIP_PORT_STEP, port + GOSSIP_PORT_STEP))
     return host, port + GOSSIP_PORT_STEP if 0 < port < _PORT_MAX and not is_in_a_row else 0

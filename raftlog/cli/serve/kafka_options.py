@@ -1,4 +1,4 @@
-"""Options of `raftlog serve` about its Kafka listeners, and the listeners that they stand for."""
+"""Options of `raftlog serve` about its Kafka listeners, and their conversion to listeners."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from raftlog.api.kafka.settings import DEFAULTS, KafkaSettings
-from raftlog.cli.options import all_of, broker_option, split_address
+from raftlog.cli.options import broker_option, combine_decorators, split_address
 from raftlog.cli.serve.cluster_options import EVERY_ADDRESS, is_loopback
 from raftlog.cli.serve.workers import KAFKA_DEFAULT
 from raftlog.partitions.addresses import join_host_port
@@ -22,7 +22,7 @@ _PORT_MAX: Final = 65_535
 
 
 class KafkaAddresses(NamedTuple):
-    """Addresses of one listener: where it listens, and HOST:PORT for clients, empty when that is the same."""
+    """Addresses of one listener: host and port to listen on, and HOST:PORT for clients, empty when that is the same."""
 
     name: str
     host: str
@@ -38,7 +38,7 @@ class KafkaPlan(NamedTuple):
     settings: KafkaSettings
 
 
-kafka_options = all_of(
+kafka_options = combine_decorators(
     broker_option(
         "--kafka",
         metavar="[NAME=]HOST:PORT|none",
@@ -52,7 +52,7 @@ kafka_options = all_of(
         multiple=True,
         help="Address that Kafka clients are given, if they cannot use the address of --kafka with this name.",
     ),
-    # Given by `--workers` to the processes that it starts.
+    # `--workers` passes this to the processes that it starts.
     click.option("--kafka-default", hidden=True, metavar="HOST:PORT"),
     click.option("--kafka-port-shift", hidden=True, type=click.IntRange(0), default=0),
     broker_option(
@@ -90,21 +90,21 @@ kafka_options = all_of(
 
 
 def kafka_plan_from(arguments: dict[str, Any], *, is_alone: bool, insecure: bool) -> KafkaPlan:
-    """Take the options out of `arguments`. `is_alone`: a cluster of one. Raises `UsageError`."""
+    """Remove these options from `arguments`; return the plan. `is_alone`: a cluster of one. Raises `UsageError`."""
     texts, advertised = arguments.pop("kafka"), arguments.pop("advertise_kafka")
     shift, default = arguments.pop("kafka_port_shift"), arguments.pop("kafka_default")
     settings = KafkaSettings(
         **{name: arguments.pop(f"kafka_{name}") for name in KafkaSettings._fields if name != "auto_create_topics"},
         auto_create_topics=arguments.pop("auto_create_topics"),
     )
-    found = _listeners(texts, default or (KAFKA_DEFAULT if is_alone else KAFKA_OFF), shift)
-    _advertise(found, advertised, shift)
+    found = _parse_listeners(texts, default or (KAFKA_DEFAULT if is_alone else KAFKA_OFF), shift)
+    _set_advertised(found, advertised, shift)
     for listener in found.values():
         _check_reach(listener, insecure)
     return KafkaPlan(tuple(found.values()), not texts, settings)
 
 
-def _listeners(texts: Sequence[str], default: str, shift: int) -> dict[str, KafkaAddresses]:
+def _parse_listeners(texts: Sequence[str], default: str, shift: int) -> dict[str, KafkaAddresses]:
     wanted = texts or (default,)
     if KAFKA_OFF in wanted:
         if len(wanted) > 1:
@@ -114,7 +114,7 @@ def _listeners(texts: Sequence[str], default: str, shift: int) -> dict[str, Kafk
         raise click.UsageError(f"--kafka is given {len(wanted)} times; a broker has at most {LISTENERS_MAX} listeners")
     found: dict[str, KafkaAddresses] = {}
     for text in wanted:
-        name, (host, port) = _split(text, "--kafka", shift if texts else 0)
+        name, (host, port) = _parse_address(text, "--kafka", shift if texts else 0)
         if name in found:
             raise click.UsageError(
                 f"--kafka {text}: two listeners have the name {name!r}; give each a name, such as inside={text}"
@@ -123,10 +123,10 @@ def _listeners(texts: Sequence[str], default: str, shift: int) -> dict[str, Kafk
     return found
 
 
-def _advertise(found: dict[str, KafkaAddresses], texts: Sequence[str], shift: int) -> None:
+def _set_advertised(found: dict[str, KafkaAddresses], texts: Sequence[str], shift: int) -> None:
     """Set the addresses for clients."""
     for text in texts:
-        name, (host, port) = _split(text, "--advertise-kafka", shift)
+        name, (host, port) = _parse_address(text, "--advertise-kafka", shift)
         if name not in found:
             known = ", ".join(found) or "none: give --kafka HOST:PORT"
             raise click.UsageError(
@@ -139,7 +139,7 @@ def _advertise(found: dict[str, KafkaAddresses], texts: Sequence[str], shift: in
         found[name] = found[name]._replace(advertised=join_host_port(host, port))
 
 
-def _split(text: str, flag: str, shift: int) -> tuple[str, tuple[str, int]]:
+def _parse_address(text: str, flag: str, shift: int) -> tuple[str, tuple[str, int]]:
     """Parse `[NAME=]HOST:PORT`; a port other than 0 is raised by `shift`."""
     name, equals, address = text.strip().rpartition("=")
     name = name if equals else NAME_DEFAULT
@@ -157,7 +157,7 @@ def _split(text: str, flag: str, shift: int) -> tuple[str, tuple[str, int]]:
 
 
 def _check_reach(listener: KafkaAddresses, insecure: bool) -> None:
-    """Raise `UsageError` when too many or no other machines can use the address."""
+    """Raise `UsageError` for an address open to other machines without `insecure`, or one unusable for clients."""
     at = join_host_port(listener.host, listener.port)
     if not insecure and not is_loopback(listener.host):
         raise click.UsageError(

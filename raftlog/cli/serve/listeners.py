@@ -11,9 +11,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Listeners:
-    """Listening sockets: HTTP, whose address gossip, the controller and the ready line give, and Kafka.
+    """Listeners of HTTP and Kafka; gossip, the controller and the ready line have the address of HTTP.
 
-    `is_kafka_optional`: an address for Kafka that cannot be had is logged, and the broker starts without it."""
+    `is_kafka_optional`: a Kafka address that cannot be used is logged, and the broker starts without it."""
 
     def __init__(
         self, http: ClientListener, kafka: Sequence[ClientListener] = (), *, is_kafka_optional: bool = False
@@ -35,7 +35,7 @@ class Listeners:
         return next(iter(self.kafka.values()), None)
 
     async def start(self) -> None:
-        """Start all of them; raises `InvalidArgument` of the first that cannot listen. Call `stop` also then."""
+        """Start all listeners; raises `InvalidArgument` of the first that cannot listen. Call `stop` even then."""
         await self._http.start()
         for listener in self._kafka:
             try:
@@ -48,7 +48,7 @@ class Listeners:
                 self.kafka[listener.name] = listener.advertised
 
     async def stop(self, grace_s: float, last_s: float) -> None:
-        """Stop all of them at once, within the same times, also where one fails."""
+        """Stop all listeners concurrently, within the given times, even if one fails."""
         ends = [listener.stop(grace_s, last_s) for listener in self._all]
         failures = [end for end in await asyncio.gather(*ends, return_exceptions=True) if end is not None]
         if failures:

@@ -10,7 +10,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import EventDict, Processor
 
 
-def _stamp(_: logging.Logger, __: str, line: EventDict) -> EventDict:
+def _add_time(_: logging.Logger, __: str, line: EventDict) -> EventDict:
     """Add the time of the log call, in UTC; the line may be written later."""
     record: logging.LogRecord = line["_record"]
     line["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
@@ -22,12 +22,12 @@ _SHARED: tuple[Processor, ...] = (
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.ExtraAdder(),
-    _stamp,
+    _add_time,
 )
 
 
-def formatter(line_format: str) -> logging.Formatter:
-    """Return the formatter: `text` for people, `json` for machines; times are UTC.
+def make_formatter(line_format: str) -> logging.Formatter:
+    """Return a formatter of log lines: `text` for people, `json` for machines; times are UTC.
 
     Tracebacks show no values of variables, since those can be records."""
     last: list[Processor]

@@ -21,7 +21,7 @@ _HELD_MAX = 1_000
 
 
 class _LateFormatter(logging.Formatter):
-    """Fetches the real formatter when there is something to format."""
+    """Formatter that imports the module of the real one at the first line."""
 
     def __init__(self, line_format: str) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class _LateFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         if self._formatter is None:
-            self._formatter = importlib.import_module(_LINES).formatter(self._line_format)
+            self._formatter = importlib.import_module(_LINES).make_formatter(self._line_format)
         assert self._formatter is not None
         return self._formatter.format(record)
 
 
 def configure(level: str, line_format: str) -> None:
-    """Log to stderr from `level` up, as text or as a JSON object a line; events in bounded numbers."""
+    """Log to stderr from `level` up, as text or as a JSON object a line; limit the events per second."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LateFormatter(line_format))
     root = logging.getLogger()
@@ -50,12 +50,12 @@ async def write_when_ready(is_ready: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await is_ready.wait()
-    await asyncio.to_thread(importlib.import_module, _LINES)  # the loop has other things to do just now
-    write_out()
+    await asyncio.to_thread(importlib.import_module, _LINES)  # the import takes long, and the loop is busy at the start
+    write_held()
 
 
-def write_out() -> None:
-    """Write the held lines, and hold none from now on."""
+def write_held() -> None:
+    """Write the held lines; later lines are written at once."""
     root = logging.getLogger()
     for held in [each for each in root.handlers if isinstance(each, MemoryHandler)]:
         assert held.target is not None, "held lines have no handler"

@@ -22,7 +22,7 @@ from raftlog.api.http.listener import HttpListener
 from raftlog.api.http.server.origins import allowed_host
 from raftlog.api.http.server.server import HttpSettings, requests_budget
 from raftlog.api.kafka.listener import KafkaListener
-from raftlog.cli.options import broker_option, defaults_of, settings_option, settings_options, split_address
+from raftlog.cli.options import broker_option, read_defaults, settings_option, settings_options, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.serve import logs
 from raftlog.cli.serve.cluster_options import cluster_options, cluster_settings_from, is_loopback
@@ -96,7 +96,7 @@ _TUNING = {
 }
 
 
-def _allowed_host(text: str) -> str:
+def _parse_allowed_host(text: str) -> str:
     try:
         return allowed_host(text)
     except InvalidArgument as error:
@@ -104,7 +104,7 @@ def _allowed_host(text: str) -> str:
 
 
 _tuning_options = settings_options(
-    defaults_of(BrokerSettings) | HttpSettings._field_defaults, _TUNING, make=broker_option
+    read_defaults(BrokerSettings) | HttpSettings._field_defaults, _TUNING, make=broker_option
 )
 """An option for each bound of the broker and of its HTTP server, with the default that they have there."""
 
@@ -132,7 +132,7 @@ _tuning_options = settings_options(
     "allowed_hosts",
     metavar="HOST",
     multiple=True,
-    callback=lambda _context, _parameter, names: [_allowed_host(name) for name in names],
+    callback=lambda _context, _parameter, names: [_parse_allowed_host(name) for name in names],
     help="Host name that clients may use, besides loopback and advertised addresses; may be repeated. Once it is "
     "given, requests for other hosts are refused on every address; by default only if --http is a loopback address.",
 )
@@ -226,7 +226,7 @@ def serve(
     try:
         uvloop.run(_serve(broker_settings, http_settings, host, port, kafka, log_format))
     finally:
-        logs.write_out()  # before the error that ends the process, which is its last line
+        logs.write_held()  # before the error that ends the process, which is its last line
 
 
 def _raise_open_files() -> None:
@@ -279,10 +279,10 @@ async def _run(
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _handle_loop_error(broker, loop, context))
-    listeners = _listeners(broker, http_settings, host, port, kafka)
+    listeners = _make_listeners(broker, http_settings, host, port, kafka)
     try:
         await listeners.start()
-        if await _begin(broker, listeners, stop):
+        if await _start(broker, listeners, stop):
             collections.settle()
             _print_ready(broker, listeners, line_format)
             is_ready.set()
@@ -292,7 +292,7 @@ async def _run(
         lines.cancel()
 
 
-def _listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
+def _make_listeners(broker: Broker, http_settings: HttpSettings, host: str, port: int, kafka: KafkaPlan) -> Listeners:
     """Make the listeners of a broker, which share file descriptors and the memory for requests and answers."""
     requests = requests_budget(broker)
     http_connections, kafka_connections = divide_connections(
@@ -319,12 +319,12 @@ def _handle_loop_error(broker: Broker, loop: asyncio.AbstractEventLoop, context:
         broker.fail(StorageError(f"broken invariant: {error}; please report it with the log"))
 
 
-async def _begin(broker: Broker, listeners: Listeners, stop: asyncio.Event) -> bool:
+async def _start(broker: Broker, listeners: Listeners, stop: asyncio.Event) -> bool:
     """Start the broker; return False if it is stopped before it is ready, since a cluster may take long to form."""
     starting = asyncio.ensure_future(broker.start(listeners.advertised, listeners.kafka))
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        await _first_of(starting, stopping, broker.ended)
+        await _wait_for_first(starting, stopping, broker.ended)
         if starting.done():
             starting.result()
             return True
@@ -338,13 +338,13 @@ async def _begin(broker: Broker, listeners: Listeners, stop: asyncio.Event) -> b
 async def _wait_for_end(broker: Broker, stop: asyncio.Event) -> None:
     stopping = asyncio.ensure_future(stop.wait())
     try:
-        await _first_of(stopping, broker.ended)
+        await _wait_for_first(stopping, broker.ended)
     finally:
         stopping.cancel()
     _check_alive(broker)
 
 
-async def _first_of(*ends: "asyncio.Future[Any]") -> None:
+async def _wait_for_first(*ends: "asyncio.Future[Any]") -> None:
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -50,7 +50,7 @@ def supervise(given: Mapping[str, Any]) -> None:
     secret = secret_flags(given)
     # The typed arguments stay unchanged; of a repeated flag the later one counts.
     commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each, *secret] for each in flags]
-    asyncio.run(_Supervisor(commands, given["log_format"]).run())
+    asyncio.run(_WorkerSupervisor(commands, given["log_format"]).run())
 
 
 def secret_flags(given: Mapping[str, Any]) -> list[str]:
@@ -62,7 +62,7 @@ def secret_flags(given: Mapping[str, Any]) -> list[str]:
 
 def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
     """Return the flags in which worker `worker` differs from the broker described by `given`. Raises `UsageError`."""
-    rpc = given["rpc"] or _default_rpc_address(given["http"])
+    rpc = given["rpc"] or _find_rpc_address(given["http"])
     node_id = given["node_id"] + NODE_ID_STEP * (worker - 1)
     data_dir = given["data_dir"] if worker == 1 else os.path.join(given["data_dir"], ".raftlog", "workers", str(worker))
     flags = ["--workers", "1", "--node-id", str(node_id), "--data-dir", data_dir]
@@ -85,26 +85,26 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
     return flags
 
 
-def _default_rpc_address(http: str) -> str:
+def _find_rpc_address(http: str) -> str:
     host, port = split_address(http, "--http")
     if port == 0:
         raise click.UsageError("--workers above 1 needs --rpc HOST:PORT, because --http has port 0")
-    return _address_text(host, port + RPC_PORT_STEP)
+    return _format_address(host, port + RPC_PORT_STEP)
 
 
 def _worker_address(address: str, worker: int, flag: str) -> str:
     host, port = split_address(address, flag)
     if port == 0 and flag == "--rpc":
         raise click.UsageError("--workers above 1 needs --rpc with a fixed port instead of 0, to connect the workers")
-    return _address_text(host, port + PORT_STEP * (worker - 1) if port else 0)
+    return _format_address(host, port + PORT_STEP * (worker - 1) if port else 0)
 
 
-def _address_text(host: str, port: int) -> str:
+def _format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class _Supervisor:
-    """Starts the workers, waits, and ends them."""
+class _WorkerSupervisor:
+    """Supervisor of the workers of `raftlog serve --workers`."""
 
     def __init__(self, commands: Sequence[list[str]], line_format: str) -> None:
         self._workers = [Child(f"worker {number}", command) for number, command in enumerate(commands, start=1)]
@@ -123,7 +123,7 @@ class _Supervisor:
     async def _work(self) -> None:
         for worker in self._workers:
             await worker.start()
-        self._print_ready(await asyncio.gather(*(worker.ready_line() for worker in self._workers)))
+        self._print_ready(await asyncio.gather(*(worker.read_ready_line() for worker in self._workers)))
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
@@ -136,7 +136,7 @@ class _Supervisor:
 
         Ctrl-C in a terminal reaches every process, in any order."""
         while (code := await worker.wait()) != 0:
-            how = worker.exit_text()
+            how = worker.describe_exit()
             if code > 0:
                 raise CommandFailed(
                     f"{worker.name} ended ({how}), and so all workers were stopped; see its error above"
@@ -150,7 +150,7 @@ class _Supervisor:
             self._restarts.append(now)
             click.echo(f"{worker.name} ended ({how}); restarting it", err=True)
             await worker.start()
-            await worker.ready_line()
+            await worker.read_ready_line()
         self._stop.set()
 
     def _print_ready(self, lines: Sequence[bytes]) -> None:

@@ -6,7 +6,7 @@ import click
 
 from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option, settings_option
-from raftlog.cli.tables import counted
+from raftlog.cli.tables import format_count
 from raftlog.topic_config import TopicConfig
 
 
@@ -37,7 +37,7 @@ def alter(
         _alter_settings(name, config, resets, yes, verb)
     if partitions is not None:
         verb.ask(lambda client: client.create_partitions(name, partitions))
-        click.echo(f"altered {name}: {counted(partitions, 'partition')}")
+        click.echo(f"altered {name}: {format_count(partitions, 'partition')}")
         click.echo("later records of a key can go to another partition than its earlier ones", err=True)
 
 
@@ -45,14 +45,14 @@ def _alter_settings(name: str, config: dict[str, str], resets: tuple[str, ...], 
     changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
     if not yes:
         known = verb.ask(lambda client: client.describe_topic(name)).configs
-        deleting = deleting_changes(known, changes)
+        deleting = describe_deleting_changes(known, changes)
         if deleting:
             confirm(f"Change {name}, which deletes records within minutes: {', '.join(deleting)}?", yes)
     verb.ask(lambda client: client.alter_topic_config(name, changes))
     click.echo(f"altered {name}: {', '.join(changes)}")
 
 
-def deleting_changes(known: Mapping[str, str], changes: Mapping[str, str | None]) -> list[str]:
+def describe_deleting_changes(known: Mapping[str, str], changes: Mapping[str, str | None]) -> list[str]:
     """Return descriptions of the changes that may delete records kept now. Pure."""
     found = []
     for key in ("retention.ms", "retention.bytes", "cleanup.policy"):
@@ -76,6 +76,6 @@ def delete(name: str, yes: bool, verb: OperatorVerb) -> None:
     """Delete the topic NAME and all its records, on all replicas and for good."""
     if not yes:
         found = verb.ask(lambda client: client.describe_topic(name))
-        confirm(f"Delete {name}, {counted(found.partitions, 'partition')}, and all its records, for good?", yes)
+        confirm(f"Delete {name}, {format_count(found.partitions, 'partition')}, and all its records, for good?", yes)
     verb.ask(lambda client: client.delete_topic(name))
     click.echo(f"deleted {name}")

@@ -10,14 +10,14 @@ from raftlog.cli.consume.position import StartPosition, locate, read_position
 from raftlog.cli.operator_verbs import OperatorVerb, confirm, operator_command, yes_option
 from raftlog.cli.options import option
 from raftlog.cli.outcome import CommandFailed, exit_code_of
-from raftlog.cli.tables import Columns, counted, show, table_of
+from raftlog.cli.tables import Columns, format_count, show, table_of
 from raftlog.client import BrokerClient
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset
 
 
 class _Cut(NamedTuple):
-    """One partition: it begins at `first`, and shall begin at `before`."""
+    """Trim of one partition, whose start moves from `first` to `before`."""
 
     partition: int
     first: Offset
@@ -28,7 +28,7 @@ class _Cut(NamedTuple):
         return max(0, self.before - self.first)
 
 
-def _read_before(context: click.Context, parameter: click.Parameter, text: str) -> StartPosition:
+def _parse_before(context: click.Context, parameter: click.Parameter, text: str) -> StartPosition:
     if text == "start":
         raise click.BadParameter("no record is before the start; give an offset, end, -N or @TIME")
     return read_position(context, parameter, text)
@@ -40,7 +40,7 @@ def _read_before(context: click.Context, parameter: click.Parameter, text: str) 
     "--before",
     required=True,
     metavar="OFFSET|end|-N|@TIME",
-    callback=_read_before,
+    callback=_parse_before,
     help="First offset to keep: offset N, the end (keep nothing), N records before the end, or the first record at "
     "or after TIME.",
 )
@@ -72,31 +72,31 @@ def trim(
     if verb.as_json and not yes:
         raise click.UsageError("--json cannot ask for confirmation: give --yes")
 
-    cuts = verb.ask(lambda client: _cuts(client, name, None if all_partitions else partitions, before))
+    cuts = verb.ask(lambda client: _find_cuts(client, name, None if all_partitions else partitions, before))
     records = sum(cut.records for cut in cuts)
     if records and not yes:
         show(table_of(cuts, _CUT))
-        confirm(f"Delete {counted(records, 'record')} of {name}, for good?", yes)
+        confirm(f"Delete {format_count(records, 'record')} of {name}, for good?", yes)
     done = verb.ask(lambda client: _trim(client, name, cuts))
     if verb.as_json:
         rows = [{"partition": cut.partition, "log_start_offset": cut.before, "deleted": cut.records} for cut in done]
         click.echo(orjson.dumps({"topic": name, "partitions": rows}))
     else:
         for cut in done:
-            fewer = f", {counted(cut.records, 'record')} fewer" if cut.records else " already"
+            fewer = f", {format_count(cut.records, 'record')} fewer" if cut.records else " already"
             click.echo(f"{name}/{cut.partition} begins at {cut.before}{fewer}")
 
 
-async def _cuts(
+async def _find_cuts(
     client: BrokerClient, topic: str, partitions: Sequence[int] | None, before: StartPosition
 ) -> list[_Cut]:
     """Return the cuts of these partitions, or of all."""
     description = await client.describe_topic(topic)
     numbers = range(description.partitions) if partitions is None else sorted({*partitions})
-    return [await _cut(client, topic, number, before) for number in numbers]
+    return [await _find_cut(client, topic, number, before) for number in numbers]
 
 
-async def _cut(client: BrokerClient, topic: str, partition: int, before: StartPosition) -> _Cut:
+async def _find_cut(client: BrokerClient, topic: str, partition: int, before: StartPosition) -> _Cut:
     """Return the cut, counted in offsets (a compacted log has fewer records). Raises `OffsetOutOfRange`."""
     first, end = await client.offsets(topic, partition)
     if before.kind != "offset":

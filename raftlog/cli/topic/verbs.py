@@ -7,7 +7,7 @@ import orjson
 
 from raftlog.cli.operator_verbs import OperatorVerb, operator_command
 from raftlog.cli.options import option, settings_option
-from raftlog.cli.tables import Columns, counted, nodes, red, show, table_of
+from raftlog.cli.tables import Columns, format_count, format_nodes, red, show, table_of
 from raftlog.cli.topic.change import alter, delete
 from raftlog.cli.topic.trim import trim
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
@@ -66,7 +66,7 @@ def create(
     if verb.as_json:
         click.echo(orjson.dumps({**_as_json(description), "created": created}))
     else:
-        click.echo(f"{'created' if created else 'exists:'} {name}, {counted(description.partitions, 'partition')}")
+        click.echo(f"{'created' if created else 'exists:'} {name}, {format_count(description.partitions, 'partition')}")
 
 
 async def _exists(client: BrokerClient, name: str, error: RaftlogError) -> bool:
@@ -92,14 +92,15 @@ def list_topics(verb: OperatorVerb) -> None:
 @click.argument("name")
 def describe(name: str, verb: OperatorVerb) -> None:
     """Show partitions with their leaders, replicas and offsets, and settings of the topic NAME."""
-    description, ranges, overrides = verb.ask(lambda client: _describe(client, name))
+    description, ranges, overrides = verb.ask(lambda client: _fetch_description(client, name))
     rows = list(zip(description.replicas, ranges, strict=True))
     if verb.as_json:
         shown = [_partition_as_json(partition, offsets) for partition, offsets in rows]
         click.echo(orjson.dumps({**_as_json(description), "partitions": shown, "overrides": sorted(overrides)}))
         return
     click.echo(
-        f"{name}: {counted(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
+        f"{name}: {format_count(description.partitions, 'partition')}, "
+        f"replication factor {description.replication_factor}\n"
     )
     has_problems = any(partition.problem for partition, _ in rows)
     show(table_of(rows, _PARTITION_TABLE | _PROBLEM if has_problems else _PARTITION_TABLE))
@@ -112,16 +113,18 @@ def describe(name: str, verb: OperatorVerb) -> None:
     show(table_of(sorted(description.configs.items()), columns))
 
 
-async def _describe(client: BrokerClient, name: str) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
+async def _fetch_description(
+    client: BrokerClient, name: str
+) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
     description = await client.describe_topic(name)
-    return description, await _offsets(client, description), await client.topic_overrides(name)
+    return description, await _fetch_offsets(client, description), await client.topic_overrides(name)
 
 
-async def _offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
+async def _fetch_offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
     """Return the offsets of each partition; None for one that does not answer, so that the others are shown."""
     window = asyncio.Semaphore(OFFSETS_ASKED_MAX)
 
-    async def ask(partition: PartitionDescription) -> OffsetRange | None:
+    async def fetch_range(partition: PartitionDescription) -> OffsetRange | None:
         if partition.leader is None:
             return None
         async with window:
@@ -130,7 +133,7 @@ async def _offsets(client: BrokerClient, description: TopicDescription) -> list[
             except Unavailable:
                 return None
 
-    return list(await asyncio.gather(*map(ask, description.replicas)))
+    return list(await asyncio.gather(*map(fetch_range, description.replicas)))
 
 
 def _as_json(description: TopicDescription) -> dict[str, object]:
@@ -159,7 +162,7 @@ _PARTITION_TABLE: Columns[tuple[PartitionDescription, OffsetRange | None]] = {
     "partition": lambda row: row[0].partition,
     "leader": lambda row: row[0].leader,
     "replicas": lambda row: ", ".join(map(str, row[0].replicas)),
-    "in sync": lambda row: nodes(row[0].in_sync),
+    "in sync": lambda row: format_nodes(row[0].in_sync),
     "first offset": lambda row: row[1] and row[1].beginning,
     "high watermark": lambda row: row[1].end if row[1] is not None else row[0].high_watermark,
     "records": lambda row: row[1] and f"{row[1].end - row[1].beginning:,}",

@@ -1,8 +1,8 @@
 """Partitions that a `Consumer` reads: those assigned by hand, all of its topics, or its share in a consumer group.
 
-Called by `Consumer` alone. A rebalance runs inside `is_settled`, which is part of every poll: the present partitions
-are given up (offsets committed, `on_revoked`), then the group is joined in a task that outlives the poll, and then the
-new assignment is read (`on_assigned`)."""
+Called by `Consumer` alone. A rebalance runs inside `wait_for_assignment`, which is part of every poll: the present
+partitions are given up (offsets committed, `on_revoked`), then the group is joined in a task that outlives the poll,
+and then the new assignment is read (`on_assigned`)."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ class AssignedPartitions:
         handed: HandedRecords,
         commits: Commits | None,
     ) -> None:
-        """Read nothing yet. `commits` are those of the group, if there is one."""
+        """Start without an assignment. `commits` are those of the consumer group; None without a group."""
         self._client, self._metadata, self._settings = client, metadata, settings
         self._fetcher, self._handed, self._commits = fetcher, handed, commits
         self._listener = RebalanceListener()
@@ -90,8 +90,8 @@ class AssignedPartitions:
 
     # during a poll
 
-    async def is_settled(self, ends_at: float) -> bool:
-        """Return whether the assignment is known; wait for it until `ends_at`. Raises the error that prevents it."""
+    async def wait_for_assignment(self, ends_at: float) -> bool:
+        """Wait for the assignment until `ends_at`; return whether it is known. Raises the error that prevents it."""
         if self._member is None:
             if not (self._is_manual or self._topics or self._pattern):
                 raise InvalidArgument("nothing to read; subscribe to topics or assign partitions first")
@@ -152,7 +152,7 @@ class AssignedPartitions:
         await self._fetcher.end(places)
         self._handed.forget()
 
-    async def _subscribed(self) -> tuple[str, ...]:
+    async def _find_topics(self) -> tuple[str, ...]:
         if self._pattern is None:
             return self._topics
         await self._metadata.match(self._pattern)
@@ -160,7 +160,7 @@ class AssignedPartitions:
         return tuple(sorted(self._matched))
 
     async def _join(self, member: GroupSession) -> Assigned:
-        return await member.join(await self._outage.repeat(self._subscribed))
+        return await member.join(await self._outage.repeat(self._find_topics))
 
     async def _read_all(self, ends_at: float) -> bool:
         """Read every partition of the topics, without a group; new partitions are read from their beginning.
@@ -173,7 +173,7 @@ class AssignedPartitions:
         try:
             wanted = {
                 TopicPartition(name, number)
-                for name in await self._subscribed()
+                for name in await self._find_topics()
                 for number in range((await self._metadata.topic(name)).partitions)
             }
         except (Unavailable, OutcomeUnknown) as error:

@@ -1,6 +1,6 @@
 """Offset commits of a `Consumer`, one at a time and so in order; automatic by number of records and by time.
 
-An error of an automatic commit goes to the member; after one that passes, the offsets are part of the next commit."""
+The member gets the error of an automatic commit; after a temporary error the offsets are part of the next commit."""
 
 import asyncio
 import logging
@@ -40,14 +40,14 @@ class Commits:
         if self._count >= records_max:
             self._start()
         if self._timer is None:
-            self._look_again(interval_s)
+            self._start_timer(interval_s)
 
     async def commit(self, positions: Positions) -> None:
         """Commit the offsets that are not committed yet; raises the broker's error."""
         async with self._order:
-            new = self._new(positions)
+            new = self._find_uncommitted(positions)
             if new:
-                member = None if self.member is None else self.member.required()
+                member = None if self.member is None else self.member.require_membership()
                 await self._client.groups.commit(self._group, new, member)
                 self._committed.update(new)
 
@@ -60,7 +60,7 @@ class Commits:
         except RaftlogError as error:
             _log.warning("offsets of group %s are not committed: %s", self._group, error)
             if self.member is not None:
-                self.member.note(error)
+                self.member.note_error(error)
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -69,21 +69,21 @@ class Commits:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _look_again(self, interval_s: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(interval_s, self._look, interval_s)
+    def _start_timer(self, interval_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(interval_s, self._commit_on_timer, interval_s)
 
-    def _look(self, interval_s: float) -> None:
+    def _commit_on_timer(self, interval_s: float) -> None:
         self._start()
-        self._look_again(interval_s)
+        self._start_timer(interval_s)
 
     def _start(self) -> None:
         """Start a commit unless one is in flight; later offsets go with the next."""
         if self._task is not None and not self._task.done():
             return
         self._count = 0
-        new = self._new(self._processed())
+        new = self._find_uncommitted(self._processed())
         if new:
             self._task = asyncio.create_task(self.try_commit(new))
 
-    def _new(self, positions: Positions) -> dict[TopicPartition, Offset]:
+    def _find_uncommitted(self, positions: Positions) -> dict[TopicPartition, Offset]:
         return {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}

@@ -30,11 +30,11 @@ from raftlog.client.consumers.consumer_settings import (
 from raftlog.client.consumers.conversion import Conversion
 from raftlog.client.consumers.fetcher import PartitionFetcher
 from raftlog.client.consumers.handed_records import HandedRecords
-from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, Start, as_partition
+from raftlog.client.consumers.start_positions import AtTimestamp, FromEnd, Start, to_partition
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.metadata import Metadata
 from raftlog.client.serializers import Deserializer, K, V
-from raftlog.client.topic_names import checked_names
+from raftlog.client.topic_names import check_names
 from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
 from raftlog.types import Offset, TopicPartition
 
@@ -64,7 +64,7 @@ class Consumer(Generic[K, V]):
         """Check the settings, and subscribe to the topics, if any. Raises `InvalidArgument`.
 
         docs/CLIENT.md describes each setting."""
-        subscribed = checked_names(topics)
+        subscribed = check_names(topics)
         settings = self.settings = ConsumerSettings(**options)
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, settings.metadata_refresh_s)
@@ -103,7 +103,7 @@ class Consumer(Generic[K, V]):
         """Read these topics (one str is one topic), or those whose whole names match `pattern`.
 
         In a group the consumer reads its assigned share, otherwise every partition. Raises `InvalidArgument`."""
-        self._assigned_partitions.subscribe(checked_names(topics), pattern, listener)
+        self._assigned_partitions.subscribe(check_names(topics), pattern, listener)
 
     async def assign(self, partitions: Iterable[Place] | Starts) -> None:
         """Read exactly these partitions, from the given offsets or the committed offsets of the group.
@@ -112,7 +112,7 @@ class Consumer(Generic[K, V]):
         `InvalidArgument`."""
         given: Mapping[Any, int | None] = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         await self._assigned_partitions.assign(
-            {as_partition(place): None if at is None else Offset(at) for place, at in given.items()}
+            {to_partition(place): None if at is None else Offset(at) for place, at in given.items()}
         )
 
     @property
@@ -131,17 +131,15 @@ class Consumer(Generic[K, V]):
             while not handed.buffered:
                 taken = await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
                 handed.buffered.extend(taken)
-            if found := self._converted(1):
+            if found := self._convert_buffered(1):
                 return found[0]
 
     async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord[K, V]]:
         """Return up to `max_records` records (100), each partition's in order; none if none arrive in `timeout_ms`.
 
         Raises `OffsetOutOfRange` if `auto_offset_reset` is error, `DeserializationFailed`, `FencedInstance`,
-        `Unavailable`
-        after `give_up_after_s` without an answer, and other errors that prevent reading. After an error it can be
-        called
-        again."""
+        `Unavailable` after `give_up_after_s` without an answer, and other errors that prevent reading. After an error
+        it can be called again."""
         count = max_records or self.settings.max_poll_records
         ends_at = time.monotonic() + timeout_ms / 1000
         while True:
@@ -153,11 +151,11 @@ class Consumer(Generic[K, V]):
                     self._handed.last_handed = taken
                     return taken  # type: ignore[return-value]  # K and V are bytes
                 self._handed.buffered.extend(taken)
-            records = self._converted(count)
+            records = self._convert_buffered(count)
             if records or time.monotonic() >= ends_at:
                 return records
 
-    def _converted(self, count: int) -> list[ConsumerRecord[K, V]]:
+    def _convert_buffered(self, count: int) -> list[ConsumerRecord[K, V]]:
         """Convert up to `count` records from `buffered`, until one fails; raise the error if it is the first."""
         handed = self._handed
         if self._conversion.is_identity:
@@ -186,7 +184,7 @@ class Consumer(Generic[K, V]):
             if self._is_closed:
                 raise LogClosed("the consumer is closed")
             arrived.clear()
-            if await self._assigned_partitions.is_settled(ends_at):
+            if await self._assigned_partitions.wait_for_assignment(ends_at):
                 records = self._fetcher.take(count)
                 await self._assigned_partitions.notify_resets()
                 if records:
@@ -210,7 +208,7 @@ class Consumer(Generic[K, V]):
         """Return the offset of the next record to hand out.
 
         Raises the error that prevents its lookup, and `UnknownPartition` if the partition is not assigned."""
-        place = as_partition(partition)
+        place = to_partition(partition)
         if place not in self._fetcher.readings:
             raise UnknownPartition(f"{place} is not assigned to this consumer")
         reading = self._fetcher.readings[place]
@@ -259,11 +257,10 @@ class Consumer(Generic[K, V]):
         """Commit the offsets after the records handed out, or the given offsets.
 
         Raises `UnknownMember`, `StaleGeneration` and `RebalanceInProgress` when the group rebalanced without this
-        member; a
-        lost answer is `OutcomeUnknown`."""
+        member; a lost answer is `OutcomeUnknown`."""
         commits = self._require_commits()
         given: Mapping[Any, int] = self._handed.handed_out() if offsets is None else offsets
-        await commits.commit({as_partition(place): Offset(offset) for place, offset in given.items()})
+        await commits.commit({to_partition(place): Offset(offset) for place, offset in given.items()})
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of the group, from all its members."""
@@ -292,7 +289,7 @@ class Consumer(Generic[K, V]):
         return self._commits
 
     def _seek(self, partitions: Sequence[Place], start: Start) -> None:
-        assigned, others = self._by_assignment(partitions)
+        assigned, others = self._split_by_assignment(partitions)
         for place in assigned:
             self._handed.forget(place)
             self._fetcher.seek(place, start)
@@ -300,14 +297,14 @@ class Consumer(Generic[K, V]):
             self._fetcher.pending.seek(others, start)
 
     def _pause(self, partitions: Sequence[Place], is_paused: bool) -> None:
-        assigned, others = self._by_assignment(partitions)
+        assigned, others = self._split_by_assignment(partitions)
         for place in assigned:
             self._fetcher.pause(place, is_paused)
         if others or not assigned:
             self._fetcher.pending.pause(others, is_paused)
 
-    def _by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    def _split_by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Return the assigned ones among these partitions (without partitions: all), and the others."""
         readings = self._fetcher.readings
-        places = [as_partition(each) for each in partitions] if partitions else list(readings)
+        places = [to_partition(each) for each in partitions] if partitions else list(readings)
         return [place for place in places if place in readings], [place for place in places if place not in readings]

@@ -23,12 +23,12 @@ class Conversion(Generic[K, V]):
     def apply(self, record: ConsumerRecord) -> ConsumerRecord[K, V] | None:
         """Return the converted record, or None if it is left out. Raises `DeserializationFailed`."""
         topic, partition, offset, timestamp, _, _, headers = record
-        key = self._deserialized(self._key, record, record.key, "key")
-        value = self._deserialized(self._value, record, record.value, "value")
+        key = self._deserialize(self._key, record, record.key, "key")
+        value = self._deserialize(self._value, record, record.value, "value")
         converted: ConsumerRecord[K, V] = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
         return converted if self._where is None or self._where(converted) else None
 
-    def _deserialized(
+    def _deserialize(
         self, deserializer: Deserializer[T] | None, record: ConsumerRecord, data: bytes | None, field: str
     ) -> T | None:
         if data is None or deserializer is None:

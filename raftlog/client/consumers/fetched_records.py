@@ -13,14 +13,14 @@ from itertools import islice
 from raftlog.client.answers import Fetched
 from raftlog.client.consumers.consumer_settings import ConsumerRecord
 from raftlog.client.consumers.start_positions import Start
-from raftlog.client.decode import checked_batches
+from raftlog.client.decode import read_batches
 from raftlog.errors import RaftlogError, UndecodableBatch
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Offset, TopicPartition
 
 
 class FetchedRecords:
-    """Held records of a partition; `error`, if there is one, follows them."""
+    """Fetched records of a partition that are not handed out yet; `error`, if there is one, follows them."""
 
     def __init__(self, place: TopicPartition, start: Start) -> None:
         self.place = place
@@ -80,7 +80,7 @@ class FetchedRecords:
     def accept(self, fetched: Fetched) -> None:
         """Hold an answer that was fetched at `next_fetch`; raise `InvalidBatch` if it arrived damaged."""
         self.high_watermark = fetched.high_watermark
-        for header, batch in checked_batches(fetched.body):
+        for header, batch in read_batches(fetched.body):
             self._batches.append((header, batch))
             self.held_bytes += len(batch)
             self.next_fetch = Offset(header.next_offset)
@@ -88,7 +88,7 @@ class FetchedRecords:
     def take(self, count: int) -> list[ConsumerRecord]:
         """Return at most `count` of the held records; the position moves after them.
 
-        Records before an undecodable batch are returned, and then nothing but its error."""
+        Records before an undecodable batch are returned; after them its error is raised."""
         taken: list[ConsumerRecord] = []
         topic, partition = self.place
         make = ConsumerRecord._make

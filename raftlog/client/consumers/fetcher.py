@@ -2,8 +2,8 @@
 
 The next answer is fetched while the records of the last one are handed out; a partition holds at most one answer
 besides the one in flight, and together they are bounded by `prefetch_bytes` (a broker returns a single batch whatever
-its size). Passing errors are retried after 50 ms, with pauses that grow to 5 s. An offset outside the log is handled as
-`auto_offset_reset` sets, and is never skipped silently."""
+its size). Temporary errors are retried after 50 ms, with pauses that grow to 5 s. An offset outside the log is handled
+as `auto_offset_reset` sets, and is never skipped silently."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ ResetNote = tuple[TopicPartition, OffsetOutOfRange, Offset]
 
 
 class PartitionFetcher:
-    """Partitions that are read. `arrived` is set when there may be records or an error to take."""
+    """Fetcher of all assigned partitions. `arrived` is set when there may be records or an error to take."""
 
     def __init__(self, client: BrokerClient, settings: ConsumerSettings, on_stale: Callable[[], None]) -> None:
         self._client, self._settings, self._on_stale = client, settings, on_stale
@@ -85,10 +85,10 @@ class PartitionFetcher:
             records = reading.take(count - len(taken))
             self._make_room(reading)
             if not records and not taken and reading.error is not None:
-                raise self._due_error(reading)
+                raise self._take_error(reading)
             if records:
                 taken += records
-                self.readings[place] = self.readings.pop(place)  # gives others, and their errors, the next turn
+                self.readings[place] = self.readings.pop(place)  # other partitions, and their errors, get the next turn
             if len(taken) >= count:
                 break
         return taken
@@ -98,8 +98,8 @@ class PartitionFetcher:
     def _start(self, reading: FetchedRecords) -> None:
         reading.task = asyncio.create_task(self._read(reading))
 
-    def _due_error(self, reading: FetchedRecords) -> RaftlogError:
-        """Return the error of a partition, and read on after one that passes; other errors last until a seek."""
+    def _take_error(self, reading: FetchedRecords) -> RaftlogError:
+        """Return the error of a partition; after a temporary error continue to read, other errors last until a seek."""
         error = reading.error
         assert error is not None, "there is an error"
         if self._is_temporary(error):
@@ -126,13 +126,13 @@ class PartitionFetcher:
         while reading.error is None:
             try:
                 if reading.position is None:
-                    reading.begin_at(await self._offset_of(reading.place, reading.start))
+                    reading.begin_at(await self._find_offset(reading.place, reading.start))
                 if not reading.room.is_set():
                     await reading.room.wait()
                 await self._fetch(reading)
                 outage.end()
             except OffsetOutOfRange as error:
-                self._out_of_range(reading, error)
+                self._handle_out_of_range(reading, error)
             except RaftlogError as error:
                 if not self._is_temporary(error):
                     self._fail(reading, error)
@@ -155,7 +155,7 @@ class PartitionFetcher:
         if fetched.body:
             self.arrived.set()
 
-    async def _offset_of(self, place: TopicPartition, start: Start) -> Offset:
+    async def _find_offset(self, place: TopicPartition, start: Start) -> Offset:
         if isinstance(start, AtTimestamp):
             found = await self._client.offset_for_timestamp(*place, start.timestamp_ms)
             if found is not None:
@@ -171,7 +171,7 @@ class PartitionFetcher:
             return start
         return first if start == "earliest" else end
 
-    def _out_of_range(self, reading: FetchedRecords, error: OffsetOutOfRange) -> None:
+    def _handle_out_of_range(self, reading: FetchedRecords, error: OffsetOutOfRange) -> None:
         error.args = (f"{reading.place}: {error}",)
         if self._settings.auto_offset_reset == "error":
             reading.fail(error)

@@ -49,14 +49,14 @@ Assigned: TypeAlias = Mapping[TopicPartition, Offset | None]
 
 
 class GroupSession:
-    """Membership in one group; `woken` is called when one of `needs_join`, `is_lost`, `fatal` changes."""
+    """Membership in one consumer group; `on_change` is called when `needs_join`, `is_lost` or `fatal` changes."""
 
     def __init__(
-        self, client: BrokerClient, metadata: Metadata, settings: ConsumerSettings, woken: Callable[[], None]
+        self, client: BrokerClient, metadata: Metadata, settings: ConsumerSettings, on_change: Callable[[], None]
     ) -> None:
         assert settings.group is not None, "a member has a group"
         self._group: str = settings.group
-        self._client, self._metadata, self._settings, self._woken = client, metadata, settings, woken
+        self._client, self._metadata, self._settings, self._on_change = client, metadata, settings, on_change
         self._state = MemberProtocol()
         self._beating: asyncio.Task[None] | None = None
         self._owned: tuple[TopicPartition, ...] = ()
@@ -77,11 +77,11 @@ class GroupSession:
                     partitions = await self._join_once(topics)
                     break
                 except (UnknownMember, StaleGeneration) as error:
-                    self._state.refused(error)
+                    self._state.handle_error(error)
                 except (Unavailable, OutcomeUnknown) as error:
                     await outage.pause(error)
             self._owned = partitions
-            committed = await self._committed(outage)
+            committed = await self._fetch_committed(outage)
         return {place: committed[place].offset if place in committed else None for place in partitions}
 
     @property
@@ -89,8 +89,8 @@ class GroupSession:
         """Whether its partitions may belong to other members by now."""
         return self.is_lost or self.fatal is not None
 
-    def required(self) -> Membership:
-        """Return the membership for a commit; raise `UnknownMember` while it belongs to no generation."""
+    def require_membership(self) -> Membership:
+        """Return the membership for a commit; raise `UnknownMember` while the member belongs to no generation."""
         if self._state.generation < 0:
             raise UnknownMember(f"this consumer is not a member of the group {self._group} now; poll to join it")
         return Membership(self._state.member_id, self._state.generation, self._settings.instance_id)
@@ -98,7 +98,7 @@ class GroupSession:
     def note_topics(self) -> None:
         """Rejoin after a metadata refresh if a topic that this leader assigned has another number of partitions."""
         for name, count in self._counts.items():
-            known = self._metadata.known(name)
+            known = self._metadata.get_cached(name)
             if (known.partitions if known is not None else 0) != count:
                 self.rejoin()
                 return
@@ -106,18 +106,18 @@ class GroupSession:
     def rejoin(self) -> None:
         """Rejoin at the next poll, because the subscription or the topics have changed."""
         self.needs_join = True
-        self._woken()
+        self._on_change()
 
-    def note(self, error: RaftlogError) -> None:
-        """Update the membership after a refused commit or heartbeat."""
-        step = self._state.refused(error)
+    def note_error(self, error: RaftlogError) -> None:
+        """Update the membership after the error of a commit or heartbeat."""
+        step = self._state.handle_error(error)
         if step is NextStep.REJOIN:
             self.needs_join = True
         elif step is NextStep.LOST:
             self.needs_join = self.is_lost = True
         elif step is NextStep.FATAL:
             self.fatal = error
-        self._woken()
+        self._on_change()
 
     async def leave(self) -> None:
         """Leave the group at once; a static member stays until its session ends, for its restart (KIP-345)."""
@@ -149,12 +149,12 @@ class GroupSession:
         synced = await self._client.groups.sync(
             self._group, member, assignments, timeout_ms=settings.rebalance_timeout_ms
         )
-        self._state.joined(member.member_id, member.generation)
+        self._state.note_join(member.member_id, member.generation)
         self.last_poll_s = time.monotonic()
         self._beating = asyncio.create_task(self._send_heartbeats(member))
         return decode_assignment(synced.assignment).partitions
 
-    async def _committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
+    async def _fetch_committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
         while True:
             try:
                 return await self._client.groups.committed(self._group)
@@ -185,10 +185,10 @@ class GroupSession:
                 await self._client.groups.heartbeat(self._group, member, wait_ms=round(pause_s * 1000))
                 outage.end()
             except RebalanceInProgress as error:
-                self.note(error)
+                self.note_error(error)
                 await asyncio.sleep(pause_s)
             except RaftlogError as error:
-                self.note(error)
+                self.note_error(error)
                 await outage.pause(error)
 
     async def _leave_idle(self) -> None:
@@ -196,7 +196,7 @@ class GroupSession:
         self._beating = None
         await self.leave()
         self.needs_join = self.is_lost = True
-        self._woken()
+        self._on_change()
 
     async def _stop_heartbeats(self) -> None:
         if self._beating is not None:

@@ -5,9 +5,9 @@
     async with HandlerLoop(BROKERS, "orders", group="billing", handler=bill, dead_letter_topic="orders-dead") as loop:
         await loop.run()
 
-Records are handled at least once. Up to `concurrency` handlers run at a time; `order` says which records wait for each
-other. An offset is committed when all records before it are handled or stored as dead letters. Partitions are given up
-in a rebalance only when their handlers have ended.
+Records are handled at least once. Up to `concurrency` handlers run at a time; `order` determines which records wait for
+each other. An offset is committed when all records before it are handled or stored as dead letters. Partitions are
+given up in a rebalance only when their handlers have ended.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class HandlerFailed(RequestError):
 
 
 class _Partition:
-    """Progress of the handlers in one assignment of a partition. Unused once the partition is revoked."""
+    """Progress of the handlers in one assignment of a partition, unused after the partition is revoked."""
 
     def __init__(self) -> None:
         self.progress = HandledOffsets()
@@ -125,7 +125,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
         self._is_stopping = self._is_paused = False
         self._consumer = Consumer(bootstrap, group=group, auto_commit=False, **options)
         revoke_timeout_s = min(stop_timeout_s, self._consumer.settings.rebalance_timeout_ms / 2000)
-        self._consumer.subscribe(topics, listener=_Rebalances(self._give_up, revoke_timeout_s))
+        self._consumer.subscribe(topics, listener=_HandlerRebalances(self._give_up, revoke_timeout_s))
         self._producer = Producer(bootstrap) if dead_letter_topic is not None else None
         self._dead_letters: DeadLetters | None = None
         if self._producer is not None and dead_letter_topic is not None:
@@ -151,7 +151,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             raise self._failure
 
     def stop(self) -> None:
-        """Let `run` return when the handlers that run now have ended; other records are not begun."""
+        """Make `run` return once the running handlers have ended; begin no other records."""
         self._is_stopping = True
         self._changed.set()
 
@@ -178,7 +178,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
         for record in await self._consumer.poll(count, 1 if is_full else _POLL_MS):
             self._begin(record)
         if is_full and self._pending >= self._pending_max:
-            await _until(self._changed, _POLL_MS / 1000)
+            await _wait_until(self._changed, _POLL_MS / 1000)
 
     def _begin(self, record: ConsumerRecord) -> None:
         place = TopicPartition(record.topic, record.partition)
@@ -221,7 +221,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             self._changed.set()
 
     async def _handle(self, record: ConsumerRecord, is_ending: asyncio.Event) -> bool:
-        """Call the handler until it returns; return False if the partition is given up before.
+        """Call the handler until it succeeds; return False if the partition is given up first.
 
         After the last attempt the record becomes a dead letter; without a dead-letter topic raises `HandlerFailed`."""
         backoff = Backoff(PAUSE_S_MIN, self._retry_pause_s_max)
@@ -232,7 +232,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
                 converted = self._conversion.apply(record)
                 if converted is not None:
                     async with self._slots:
-                        await self._call(converted)
+                        await self._call_handler(converted)
                 return True
             except Exception as error:  # noqa: BLE001 – error of the user's code: retried, then a dead letter
                 if attempt >= self._attempts or isinstance(error, RejectRecord | DeserializationFailed):
@@ -240,10 +240,10 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
                     return True
                 place = f"{record.topic}-{record.partition} offset {record.offset}"
                 _log.warning("%s: attempt %d of %d failed: %r", place, attempt, self._attempts, error)
-            await _until(is_ending, backoff.next_s())
+            await _wait_until(is_ending, backoff.next_pause_s())
         return False
 
-    async def _call(self, record: ConsumerRecord[K, V]) -> None:
+    async def _call_handler(self, record: ConsumerRecord[K, V]) -> None:
         is_async = inspect.iscoroutinefunction(self._handler)
         returned = self._handler(record) if is_async else await asyncio.to_thread(self._handler, record)
         if inspect.isawaitable(returned):
@@ -284,7 +284,7 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             await self._commit(list(self._partitions))
 
     async def _commit(self, places: Collection[TopicPartition]) -> None:
-        """Commit finished records. Those that cannot be committed now are later, or are handled by another member."""
+        """Commit finished records; after an error a later commit has them, or another member handles them again."""
         partitions = {place: self._partitions[place] for place in places if place in self._partitions}
         positions = {place: partition.progress.to_commit() for place, partition in partitions.items()}
         offsets = {place: offset for place, offset in positions.items() if offset is not None}
@@ -316,8 +316,8 @@ class HandlerLoop(AsyncClosedAtExit, Generic[K, V]):
             self._partitions.pop(place, None)
 
 
-class _Rebalances(RebalanceListener):
-    """`give_up(partitions, timeout_s)` ends the handlers of partitions."""
+class _HandlerRebalances(RebalanceListener):
+    """Rebalance listener that ends the handlers of partitions with `give_up(partitions, timeout_s)`."""
 
     def __init__(
         self, give_up: Callable[[Collection[TopicPartition], float], Awaitable[None]], timeout_s: float
@@ -331,7 +331,7 @@ class _Rebalances(RebalanceListener):
         await self._give_up(partitions, 0.0)
 
 
-async def _until(event: asyncio.Event, timeout_s: float) -> None:
+async def _wait_until(event: asyncio.Event, timeout_s: float) -> None:
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

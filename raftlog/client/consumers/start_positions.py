@@ -10,7 +10,7 @@ Reset: TypeAlias = Literal["earliest", "latest", "error"]
 
 
 class FromEnd(NamedTuple):
-    """Position that many offsets before the end, but not before the first record."""
+    """Position `offsets` before the end, but not before the first record."""
 
     offsets: int
 
@@ -35,7 +35,7 @@ class PendingStarts:
         self._are_all_paused = False
 
     def seek(self, places: Iterable[TopicPartition], start: Start) -> None:
-        """Keep the start of these partitions, or without any, of the next assignment."""
+        """Store a start position for these partitions, or without any, for the whole next assignment."""
         given = dict.fromkeys(places, start)
         if given:
             self._starts.update(given)
@@ -57,7 +57,7 @@ class PendingStarts:
         self._starts.pop(place, None)
 
     def take(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Start | None, bool]]:
-        """Return and drop start and pause of partitions that are assigned now."""
+        """Remove and return start and pause of partitions that are assigned now."""
         taken = {
             place: (self._starts.pop(place, self._start_of_all), self._paused.pop(place, self._are_all_paused))
             for place in places
@@ -67,7 +67,7 @@ class PendingStarts:
         return taken
 
 
-def as_partition(place: object) -> TopicPartition:
+def to_partition(place: object) -> TopicPartition:
     """Return a pair of topic and number as `TopicPartition`. Raises `InvalidArgument`."""
     if (
         isinstance(place, Sequence)

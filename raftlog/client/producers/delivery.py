@@ -33,10 +33,8 @@ class Batch(Struct, eq=False):
     """Records of one partition.
 
     `number` counts the partition's sent batches; `sequence` is that of the first record, -1 before it is sent and
-    without
-    idempotence. `maybe_stored` is set for good when an answer was lost: from then on only the broker can report that
-    the
-    batch was not stored."""
+    without idempotence. `maybe_stored` is set for good when an answer was lost: from then on only the broker can report
+    that the batch was not stored."""
 
     place: TopicPartition
     created_s: float
@@ -93,7 +91,7 @@ class Batch(Struct, eq=False):
             return
         if isinstance(result, RaftlogError):
             self.done.set_exception(result)
-            self.done.exception()  # avoids asyncio's warning about errors that are never retrieved
+            self.done.exception()  # avoids the warning of asyncio about errors that are never retrieved
         else:
             self.done.set_result(result)
 
@@ -131,7 +129,7 @@ class Delivery:
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int:
-    """Return a bound on the size of a record in an uncompressed batch, in bytes."""
+    """Return an upper bound on the bytes of a record in an uncompressed batch."""
     size = RECORD_OVERHEAD_BYTES + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
     for name, content in headers:
         size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + (len(content) if content is not None else 0)

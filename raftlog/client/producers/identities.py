@@ -9,7 +9,7 @@ from raftlog.client.broker import BrokerClient
 
 
 class Identities:
-    """Ids of one producer; `current` is the id for new lanes, set by the first `have`."""
+    """Ids of one producer; `current` is the id for new lanes, set by the first `wait_for_id`."""
 
     def __init__(self, client: BrokerClient, timeout_ms: int) -> None:
         """Start without an id. `timeout_ms` bounds one request for an id."""
@@ -22,17 +22,17 @@ class Identities:
         assert self._current is not None, "a lane begins when there is a producer id"
         return self._current
 
-    async def have(self) -> None:
+    async def wait_for_id(self) -> None:
         """Wait until there is an id; raises `Unavailable`."""
-        await self._other_than(None)
+        await self._get_other(None)
 
-    async def newer_than(self, left: ProducerIdentity, *, is_fresh: bool = False) -> ProducerIdentity:
-        """Return an id other than `left`: one that another lane obtained meanwhile, or a new one. Raises as `have`.
+    async def replace(self, left: ProducerIdentity, *, is_fresh: bool = False) -> ProducerIdentity:
+        """Return an id other than `left`: that of another lane, or a new one. Raises as `wait_for_id`.
 
         `is_fresh`: a partition has expired the id `left`, and may have expired others of its age."""
-        return await self._other_than(left, is_fresh=is_fresh)
+        return await self._get_other(left, is_fresh=is_fresh)
 
-    async def _other_than(self, left: ProducerIdentity | None, *, is_fresh: bool = False) -> ProducerIdentity:
+    async def _get_other(self, left: ProducerIdentity | None, *, is_fresh: bool = False) -> ProducerIdentity:
         async with self._asking:
             current = self._current
             if current is None or current == left:

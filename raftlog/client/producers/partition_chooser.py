@@ -1,4 +1,4 @@
-"""Choice of the partition for a record: the one that it names, that of its key, or one batch after another."""
+"""Choice of the partition for a record: the named one, that of its key, or for records without a key in turn."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,7 +7,7 @@ from raftlog.client.metadata import TopicMetadata
 from raftlog.client.producers.producer_lane import ProducerLane
 from raftlog.client.producers.producer_settings import ROUND_ROBIN, ProducerSettings
 from raftlog.errors import InvalidArgument, UnknownPartition
-from raftlog.records.partitioner import hash_by_name
+from raftlog.records.partitioner import find_hash
 
 _KEYS_REMEMBERED = 1 << 14
 
@@ -20,16 +20,16 @@ class PartitionChooser:
     ) -> None:
         self._name, self.topic, self._lane_of = name, topic, lane_of
         self._lanes: dict[int, ProducerLane] = {}
-        self._by_key = None if settings.partitioner == ROUND_ROBIN else hash_by_name(settings.partitioner)
+        self._by_key = None if settings.partitioner == ROUND_ROBIN else find_hash(settings.partitioner)
         self._batch_records = settings.batch_records
         self._turn = -1
-        self._hashed = lru_cache(maxsize=_KEYS_REMEMBERED)(self._partition_of_key)
+        self._hashed = lru_cache(maxsize=_KEYS_REMEMBERED)(self._hash_key)
 
-    def lane(self, partition: int | None, key: bytes | None) -> ProducerLane:
-        """Return the lane of a record; raise `UnknownPartition`, and `InvalidArgument` if it is no number."""
+    def choose(self, partition: int | None, key: bytes | None) -> ProducerLane:
+        """Return the lane for a record; raises `UnknownPartition`, or `InvalidArgument` if `partition` is no int."""
         if partition is None:
             if key is None or self._by_key is None:
-                return self._next_lane()
+                return self._choose_next()
             partition = self._hashed(key)
         lane = self._lanes.get(partition)
         if lane is None:
@@ -41,11 +41,11 @@ class PartitionChooser:
             lane = self._lanes[partition] = self._lane_of(self._name, partition)
         return lane
 
-    def _partition_of_key(self, key: bytes) -> int:
+    def _hash_key(self, key: bytes) -> int:
         assert self._by_key is not None
         return self._by_key(key) % self.topic.partitions
 
-    def _next_lane(self) -> ProducerLane:
+    def _choose_next(self) -> ProducerLane:
         """Return the lane for records without a key: one for a whole batch (KIP-480), so that batches are full."""
         lane = self._lanes.get(self._turn)
         if lane is not None:
@@ -53,4 +53,4 @@ class PartitionChooser:
             if batch is not None and batch.count < self._batch_records:
                 return lane
         self._turn = (self._turn + 1) % self.topic.partitions
-        return self.lane(self._turn, None)
+        return self.choose(self._turn, None)

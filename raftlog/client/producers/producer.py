@@ -26,8 +26,8 @@ from raftlog.client.producers.identities import Identities
 from raftlog.client.producers.partition_chooser import PartitionChooser
 from raftlog.client.producers.producer_lane import ProducerLane
 from raftlog.client.producers.producer_settings import BATCH_BYTES_MAX, ProducerOptions, ProducerSettings
-from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
-from raftlog.client.topic_names import checked_name
+from raftlog.client.serializers import K, Serializer, V, describe_argument, serialize
+from raftlog.client.topic_names import check_name
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
 from raftlog.records import Compression, NewRecord, build_columns
 from raftlog.records.header import HEADER_SIZE
@@ -58,7 +58,7 @@ class Producer(Generic[K, V]):
         self._identities = (
             Identities(self._client, self.settings.request_timeout_ms) if self.settings.idempotent else None
         )
-        self._spreadings: dict[str, PartitionChooser] = {}
+        self._choosers: dict[str, PartitionChooser] = {}
         self._lanes: dict[TopicPartition, ProducerLane] = {}
         self._records = 0
         self._bytes = 0
@@ -77,7 +77,7 @@ class Producer(Generic[K, V]):
             return
         try:
             await self.close(0.0 if isinstance(error, asyncio.CancelledError) else None)
-        except RaftlogError as failure:  # the error that ended the block is more important
+        except RaftlogError as failure:  # the error that ended the block takes precedence
             error.add_note(f"besides, the producer could not deliver everything: {failure}")
 
     async def send(
@@ -90,10 +90,10 @@ class Producer(Generic[K, V]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Take a record; waits only while the buffer is full, and for the topic's description at its first record.
+        """Accept a record; wait only while the buffer is full, and for the metadata of a topic at its first record.
 
-        Raises what is wrong with the record before anything is done: `InvalidArgument`, `RecordTooLarge`,
-        `UnknownTopic`, `UnknownPartition`; `Unavailable` when the topic, or a producer id, could not be asked for.
+        Raises errors of the record before anything is sent: `InvalidArgument`, `RecordTooLarge`, `UnknownTopic`,
+        `UnknownPartition`; `Unavailable` when no broker returned the metadata of the topic or a producer id.
         """
         record_headers = list(headers) if headers else _NO_HEADERS
         if timestamp_ms is None:
@@ -101,28 +101,26 @@ class Producer(Generic[K, V]):
         value_bytes: bytes | None = value  # type: ignore[assignment]  # bytes are checked below
         key_bytes: bytes | None = key  # type: ignore[assignment]
         if self._value_serializer is not None:
-            value_bytes = serialized(self._value_serializer, value, "value")
+            value_bytes = serialize(self._value_serializer, value, "value")
         if self._key_serializer is not None:
-            key_bytes = serialized(self._key_serializer, key, "key")
-        _check(value_bytes, key_bytes, timestamp_ms, record_headers)
+            key_bytes = serialize(self._key_serializer, key, "key")
+        _check_record(value_bytes, key_bytes, timestamp_ms, record_headers)
         size = size_of(value_bytes, key_bytes, record_headers)
-        spreading = self._spreadings.get(topic)
-        if spreading is None:
-            spreading = await self._chooser(topic)
-        limit = spreading.topic.message_bytes_max
+        chooser = self._choosers.get(topic)
+        if chooser is None:
+            chooser = await self._get_chooser(topic)
+        limit = chooser.topic.message_bytes_max
         if size + HEADER_SIZE > limit:
-            _require_fitting(
-                [value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.codec, topic, limit
-            )
-        await self._until_room(size)
-        lane = spreading.lane(partition, key_bytes)
+            _check_fits([value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.codec, topic, limit)
+        await self._wait_for_room(size)
+        lane = chooser.choose(partition, key_bytes)
         if lane.failure is not None:
             raise lane.failure
         delivery = lane.add(value_bytes, key_bytes, timestamp_ms, record_headers, size)
         self._records += 1
         self._bytes += size
         if delivery.number_in_batch + 1 == self.settings.batch_records:
-            await asyncio.sleep(0)  # lets a full batch be sent, even if the caller never yields
+            await asyncio.sleep(0)  # lets the loop send a full batch, even if the caller never yields
         return delivery
 
     async def send_and_wait(
@@ -142,18 +140,18 @@ class Producer(Generic[K, V]):
         return await delivery
 
     async def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
-        """Take many records of one partition as a batch, or as several if they do not fit into one.
+        """Accept many records of one partition as a batch, or as several if they do not fit into one.
 
         Records are values alone or `NewRecord`s; both hold bytes, since serializers are not called. Returns the
         delivery of the last record of each batch. Raises as `send`."""
         if not records:
             return []
-        spreading = self._spreadings.get(topic) or await self._chooser(topic)
-        lane = spreading.lane(partition, None)
-        limit = spreading.topic.message_bytes_max
-        batches = self._batches(TopicPartition(topic, partition), records, limit)
+        chooser = self._choosers.get(topic) or await self._get_chooser(topic)
+        lane = chooser.choose(partition, None)
+        limit = chooser.topic.message_bytes_max
+        batches = self._make_batches(TopicPartition(topic, partition), records, limit)
         for batch in batches:
-            await self._until_room(batch.size_bytes)
+            await self._wait_for_room(batch.size_bytes)
             if lane.failure is not None:
                 raise lane.failure
             self._records += batch.count
@@ -161,7 +159,7 @@ class Producer(Generic[K, V]):
             lane.put(batch)
         return [Delivery(batch, batch.count - 1) for batch in batches]
 
-    def _batches(self, place: TopicPartition, records: Sequence[NewRecord | bytes], limit: int) -> list[Batch]:
+    def _make_batches(self, place: TopicPartition, records: Sequence[NewRecord | bytes], limit: int) -> list[Batch]:
         loop = asyncio.get_running_loop()
         batch = Batch(place, loop.time(), loop.create_future())
         batch.fill(records, time.time_ns() // 1_000_000)
@@ -169,12 +167,12 @@ class Producer(Generic[K, V]):
             return [batch]
         if batch.count == 1:
             columns = batch.values, batch.keys, batch.timestamps, batch.headers
-            _require_fitting(*columns, self.settings.codec, place.topic, limit)
+            _check_fits(*columns, self.settings.codec, place.topic, limit)
             return [batch]
         half = batch.count // 2
-        return self._batches(place, records[:half], limit) + self._batches(place, records[half:], limit)
+        return self._make_batches(place, records[:half], limit) + self._make_batches(place, records[half:], limit)
 
-    async def _until_room(self, size: int) -> None:
+    async def _wait_for_room(self, size: int) -> None:
         while self._records and (
             self._records >= self.settings.buffer_records or self._bytes + size > self.settings.buffer_bytes
         ):
@@ -186,24 +184,23 @@ class Producer(Generic[K, V]):
     async def flush(self) -> None:
         """Wait until every record that was sent before has a result.
 
-        Raises the error of the first that was not delivered among those whose delivery nobody has looked at; a note
-        on it says how many there are.
+        Raises the first error among failed records whose delivery was not read; a note on it has their number.
         """
-        await self._until_ended(None)
+        await self._wait_until_ended(None)
         self._raise_unreported()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flush and end; `timeout_s` bounds it, and by itself the delivery timeout does.
+        """Flush and close, within `timeout_s`, or else within the delivery timeout.
 
-        What has no end by then gets one: failed where it was not sent, otherwise unknown. Raises as `flush`, and says
-        how many records were not delivered.
+        Records without a result by then fail if they were not sent, and end as unknown otherwise. Raises as `flush`,
+        with the number of records that were not delivered.
         """
         if self._is_closed:
             return
         self._is_closed = True
         self._room.set()
         try:
-            await self._until_ended(timeout_s)
+            await self._wait_until_ended(timeout_s)
             for lane in self._lanes.values():
                 await lane.abandon()
         finally:
@@ -213,30 +210,30 @@ class Producer(Generic[K, V]):
 
     # parts of `send`
 
-    async def _chooser(self, topic: str) -> PartitionChooser:
+    async def _get_chooser(self, topic: str) -> PartitionChooser:
         """Return the chooser of a topic's partitions; at first use request its description and a producer id."""
-        checked_name(topic)
+        check_name(topic)
         with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
             while True:
                 try:
                     if self._identities is not None:
-                        await self._identities.have()
+                        await self._identities.wait_for_id()
                     described = await self._metadata.topic(topic)
                     break
                 except (Unavailable, OutcomeUnknown) as error:  # an unused producer id costs nothing
                     if self._is_closed:
                         raise LogClosed("the producer is closed") from None
                     await outage.pause(error)
-        found = self._spreadings.get(topic)
+        found = self._choosers.get(topic)
         if found is None:
-            found = self._spreadings[topic] = PartitionChooser(topic, described, self.settings, self._lane)
+            found = self._choosers[topic] = PartitionChooser(topic, described, self.settings, self._get_lane)
         return found
 
-    def _lane(self, topic: str, partition: int) -> ProducerLane:
+    def _get_lane(self, topic: str, partition: int) -> ProducerLane:
         place = TopicPartition(topic, partition)
         lane = self._lanes.get(place)
         if lane is None:
-            described = self._metadata.known(topic)
+            described = self._metadata.get_cached(topic)
             limit = self.settings.batch_bytes
             if described is not None:
                 limit = min(limit, described.message_bytes_max - HEADER_SIZE)
@@ -245,12 +242,12 @@ class Producer(Generic[K, V]):
         return lane
 
     def _note_metadata(self) -> None:
-        for name, spreading in list(self._spreadings.items()):
-            described = self._metadata.known(name)
+        for name, chooser in list(self._choosers.items()):
+            described = self._metadata.get_cached(name)
             if described is None:
-                del self._spreadings[name]
-            elif described != spreading.topic:
-                self._spreadings[name] = PartitionChooser(name, described, self.settings, self._lane)
+                del self._choosers[name]
+            elif described != chooser.topic:
+                self._choosers[name] = PartitionChooser(name, described, self.settings, self._get_lane)
 
     def _note_result(self, batch: Batch) -> None:
         self._records -= batch.count
@@ -266,7 +263,7 @@ class Producer(Generic[K, V]):
         if len(self._unseen) < _UNSEEN_MAX:
             self._unseen.append(batch)
 
-    async def _until_ended(self, timeout_s: float | None) -> None:
+    async def _wait_until_ended(self, timeout_s: float | None) -> None:
         batches = [batch.done for lane in self._lanes.values() for batch in lane.send_now()]
         if batches:
             await asyncio.wait(batches, timeout=timeout_s)
@@ -286,7 +283,7 @@ class Producer(Generic[K, V]):
         raise first
 
 
-def _require_fitting(
+def _check_fits(
     values: list[bytes | None],
     keys: list[bytes | None],
     timestamps: list[int],
@@ -295,7 +292,7 @@ def _require_fitting(
     topic: str,
     limit: int,
 ) -> None:
-    """Build a record that may be too large alone, and raise an error if it is."""
+    """Build a record that may be too large on its own, and raise `RecordTooLarge` if it is."""
     size = len(build_columns(values, keys, timestamps, headers, compression))
     if size > limit:
         raise RecordTooLarge(
@@ -308,15 +305,15 @@ def _is_unknown(error: BaseException | None) -> bool:
     return isinstance(error, OutcomeUnknown)
 
 
-def _check(value: object, key: object, timestamp_ms: object, headers: RecordHeaders) -> None:
-    """Raise `InvalidArgument` for values that a record cannot hold, before it joins a batch."""
+def _check_record(value: object, key: object, timestamp_ms: object, headers: RecordHeaders) -> None:
+    """Raise `InvalidArgument` for values that a record cannot hold, before it is added to a batch."""
     if type(value) is not bytes and value is not None:
-        raise InvalidArgument(_not_bytes("value", value))
+        raise InvalidArgument(_describe_not_bytes("value", value))
     if type(key) is not bytes and key is not None:
-        raise InvalidArgument(_not_bytes("key", key))
+        raise InvalidArgument(_describe_not_bytes("key", key))
     if type(timestamp_ms) is not int or not 0 <= timestamp_ms < 1 << 62:
         raise InvalidArgument(
-            f"timestamp_ms is {shown_argument(timestamp_ms)}; it is in milliseconds since 1970, an int"
+            f"timestamp_ms is {describe_argument(timestamp_ms)}; it is in milliseconds since 1970, an int"
         )
     for header in headers:
         if not (
@@ -328,10 +325,10 @@ def _check(value: object, key: object, timestamp_ms: object, headers: RecordHead
             raise InvalidArgument(f"{header!r} is not a header of a record: a pair of str, and bytes or None")
 
 
-def _not_bytes(argument: str, given: object) -> str:
+def _describe_not_bytes(argument: str, given: object) -> str:
     """Return an error text that names the argument, and how to pass it."""
     hint = f"encode it ({argument}.encode()), or" if isinstance(given, str) else "serialize it, or"
     return (
-        f"{argument} is {shown_argument(given)}; send() takes bytes or None. "
+        f"{argument} is {describe_argument(given)}; send() takes bytes or None. "
         f"{hint[0].upper()}{hint[1:]} create the producer with {argument}_serializer=…"
     )

@@ -38,7 +38,7 @@ RETRY_PAUSE_S_MAX = 1.0
 
 
 class ProducerLane:
-    """Lane to one partition; `settled` is called with every batch that has a result."""
+    """Lane to one partition; `on_result` is called with every batch that has a result."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class ProducerLane:
         settings: ProducerSettings,
         identities: Identities | None,
         batch_bytes: int,
-        settled: Callable[[Batch], None],
+        on_result: Callable[[Batch], None],
     ) -> None:
         """Start an empty lane, which is not idempotent without `identities`."""
         self._place, self._client, self._settings = place, client, settings
-        self._identities, self._settled = identities, settled
+        self._identities, self._on_result = identities, on_result
         self._identity: ProducerIdentity | None = None
         self._left: ProducerIdentity | None = None
         """Abandoned id, whose chain is broken; no batch is sent until there is another."""
@@ -91,22 +91,22 @@ class ProducerLane:
         if batch is None or batch.size_bytes + size_bytes > self._batch_bytes:
             batch = self._open = Batch(self._place, self._loop.time(), self._loop.create_future())
             self._waiting.append(batch)
-            self._wake()
+            self._schedule_sending()
         delivery = batch.add(value, key, timestamp_ms, headers, size_bytes)
         if batch.count == self._batch_records:
-            self._wake()
+            self._schedule_sending()
         return delivery
 
     def put(self, batch: Batch) -> None:
         """Add a complete batch, which gets no more records."""
         self._open = None
         self._waiting.append(batch)
-        self._wake()
+        self._schedule_sending()
 
     def send_now(self) -> list[Batch]:
         """Send waiting batches as soon as possible; return all batches without a result."""
         self._is_hurried = True
-        self._wake()
+        self._schedule_sending()
         return [*self._unsettled, *self._waiting]
 
     async def abandon(self) -> None:
@@ -119,17 +119,17 @@ class ProducerLane:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, deque()
         for batch in (*self._unsettled, *waiting):
-            self._end(batch, _closed_error(batch, batch.maybe_stored or batch in under_way))
+            self._end(batch, _make_closed_error(batch, batch.maybe_stored or batch in under_way))
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # sending of batches
 
-    def _wake(self) -> None:
+    def _schedule_sending(self) -> None:
         if not self._is_awake:
             self._is_awake = True
-            self._loop.call_soon(self._pump)
+            self._loop.call_soon(self._send_waiting)
 
-    def _pump(self) -> None:
+    def _send_waiting(self) -> None:
         self._is_awake = False
         if self._recovery is not None:
             return
@@ -139,7 +139,7 @@ class ProducerLane:
             batch.number, self._departed = self._departed, self._departed + 1
             if batch is self._open:
                 self._open = None
-            self._number(batch)
+            self._set_sequence(batch)
             self._unsettled.append(batch)
             task = self._loop.create_task(self._send_first(batch))
             self._under_way.add(task)
@@ -147,8 +147,8 @@ class ProducerLane:
         if not self._waiting:
             self._is_hurried = False
         elif self._has_window() and self._wakes_at <= now_s:
-            self._wakes_at = self._send_time(self._waiting[0])
-            self._timer = self._loop.call_at(self._wakes_at, self._wake)
+            self._wakes_at = self._find_send_time(self._waiting[0])
+            self._timer = self._loop.call_at(self._wakes_at, self._schedule_sending)
 
     def _has_window(self) -> bool:
         """Return whether another batch may be sent while the broker still remembers the oldest unsettled one.
@@ -163,14 +163,14 @@ class ProducerLane:
             or self._is_hurried
             or first is not self._open
             or first.count >= self._batch_records
-            or now_s >= self._send_time(first)
+            or now_s >= self._find_send_time(first)
         )
 
-    def _send_time(self, batch: Batch) -> float:
+    def _find_send_time(self, batch: Batch) -> float:
         return batch.created_s + self._settings.linger_ms / 1000
 
-    def _number(self, batch: Batch) -> None:
-        """Set the sequence of a batch that is sent, or sent again under another id."""
+    def _set_sequence(self, batch: Batch) -> None:
+        """Set the sequence of a batch that is sent for the first time, or again under another producer id."""
         if self._identities is None:
             return
         if self._identity is None:
@@ -184,15 +184,15 @@ class ProducerLane:
         try:
             await self._send(batch)
         except RaftlogError as error:
-            # It may have overtaken others in flight; then it is sent again after them.
+            # The batch may have overtaken others in flight; then it is sent again after them.
             is_overtaking = isinstance(error, OutOfOrderSequence | UnknownProducer)
             batch.last_error = None if is_overtaking else error
             if self._recovery is None:
                 self._recovery = self._loop.create_task(self._recover())
 
     async def _send(self, batch: Batch) -> None:
-        """Make one attempt, and end the batch if it is stored; raise the reason if it is not, or may not be."""
-        left_ms = round((self._ends_at(batch) - self._loop.time()) * 1000)
+        """Make one attempt, and end the batch if it is stored; raise the error if it is not, or perhaps not."""
+        left_ms = round((self._find_deadline(batch) - self._loop.time()) * 1000)
         body = self._build(batch)
         try:
             produced = await self._client.produce_batches(
@@ -221,15 +221,15 @@ class ProducerLane:
             base_sequence=batch.sequence,
         )
 
-    def _ends_at(self, batch: Batch) -> float:
+    def _find_deadline(self, batch: Batch) -> float:
         return batch.created_s + self._settings.delivery_timeout_ms / 1000
 
     def _end(self, batch: Batch, how: Produced | RaftlogError) -> None:
         if batch in self._unsettled:
             self._unsettled.remove(batch)
         batch.end(how)
-        self._settled(batch)
-        self._wake()
+        self._on_result(batch)
+        self._schedule_sending()
 
     # recovery after a failed attempt
 
@@ -238,17 +238,17 @@ class ProducerLane:
             await asyncio.wait(self._under_way)
         with Outage(f"records for {self._place}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:
             while self._unsettled or self._left is not None:
-                error = await self._step()
+                error = await self._retry_first()
                 if error is None:
                     outage.end()
                 else:
                     self._expire_waiting(error)
                     await outage.pause(error)
         self._recovery = None
-        self._wake()
+        self._schedule_sending()
 
-    async def _step(self) -> RaftlogError | None:
-        """Give up the first unsettled batch, or send it again; return None, or the error of the attempt."""
+    async def _retry_first(self) -> RaftlogError | None:
+        """Give up the first unsettled batch, or send it again; return the error of the attempt, or None."""
         batch = self._unsettled[0] if self._unsettled else None
         if batch is not None and batch.last_error is not None:
             if self._is_over(batch, batch.last_error):
@@ -267,8 +267,8 @@ class ProducerLane:
         return None
 
     def _is_over(self, batch: Batch, error: RaftlogError) -> bool:
-        """Return whether sending the batch again cannot store it any more."""
-        if self._loop.time() >= self._ends_at(batch):
+        """Return whether another attempt can no longer store the batch."""
+        if self._loop.time() >= self._find_deadline(batch):
             return True
         if isinstance(error, UnknownProducer):
             return batch.maybe_stored
@@ -277,7 +277,7 @@ class ProducerLane:
         return not isinstance(error, Unavailable)
 
     def _give_up(self, batch: Batch, error: RaftlogError) -> None:
-        is_late = self._loop.time() >= self._ends_at(batch)
+        is_late = self._loop.time() >= self._find_deadline(batch)
         is_expired = isinstance(error, UnknownProducer)
         # A jump of the sequence proves that the batch is not stored: the broker would have detected a duplicate.
         is_unsure = batch.maybe_stored and not isinstance(error, OutOfOrderSequence)
@@ -301,7 +301,7 @@ class ProducerLane:
             self._end(batch, kind(f"{batch.count} records for {self._place} follow a batch that failed: {error}"))
 
     def _break_chain(self, cause: RaftlogError, *, is_expired: bool) -> None:
-        """Abandon the id: with their present sequences later batches could be taken for duplicates."""
+        """Abandon the producer id: with their present sequences later batches could be taken for duplicates."""
         if self._identities is None:
             return
         if self._identity is not None:
@@ -314,16 +314,16 @@ class ProducerLane:
     async def _renew_identity(self) -> None:
         if self._identities is None or self._left is None:
             return
-        self._identity = await self._identities.newer_than(self._left, is_fresh=self._is_expired)
+        self._identity = await self._identities.replace(self._left, is_fresh=self._is_expired)
         self._next_sequence = 0
         self._left = None
         for batch in self._unsettled:
-            self._number(batch)
+            self._set_sequence(batch)
 
     def _expire_waiting(self, cause: RaftlogError) -> None:
         """Fail batches that were never sent and have waited too long."""
         now_s = self._loop.time()
-        while self._waiting and now_s >= self._ends_at(self._waiting[0]):
+        while self._waiting and now_s >= self._find_deadline(self._waiting[0]):
             batch = self._waiting.popleft()
             if batch is self._open:
                 self._open = None
@@ -334,7 +334,7 @@ class ProducerLane:
                 self._stop(error)
 
 
-def _closed_error(batch: Batch, is_sent: bool) -> RaftlogError:
+def _make_closed_error(batch: Batch, is_sent: bool) -> RaftlogError:
     if is_sent:
         return OutcomeUnknown(f"the producer was closed while {batch.count} records for {batch.place} were in flight")
     return Unavailable(f"the producer was closed before {batch.count} records for {batch.place} were sent")

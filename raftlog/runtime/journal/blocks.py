@@ -1,8 +1,8 @@
-"""Blocks and frames: how bytes of the journal lie in its files.
+"""Blocks and frames: layout of the bytes of the journal in its files.
 
-A frame is what one write carries: 1 to `WRITE_BLOCKS_MAX` blocks of 4 KiB, consecutive in sequence, each with a header
-of 48 bytes and up to 4048 bytes of payload; all but the last are full. A frame is written only after the sync of the
-frame before it returned, so a block of a later frame proves that every earlier frame was durable.
+A frame is the content of one write: 1 to `WRITE_BLOCKS_MAX` blocks of 4 KiB, consecutive in sequence, each with a
+header of 48 bytes and up to 4048 bytes of payload; all but the last are full. A frame is written only after the sync of
+the frame before it returned, so a block of a later frame proves that every earlier frame was durable.
 
     part < parts ≤ WRITE_BLOCKS_MAX,   number of a frame = sequence − part of any of its blocks
     start ≤ sequence,                  sequence grows by 1 from block to block, across files
@@ -42,7 +42,7 @@ assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
 
 
 class BlockHeader(NamedTuple):
-    """A block's header as it stands in the bytes."""
+    """Header of a block as it is in the bytes."""
 
     magic: bytes
     checksum: int
@@ -64,7 +64,7 @@ class BlockHeader(NamedTuple):
 
 
 class BlockRange(NamedTuple):
-    """`count` blocks of a frame, in one file from block `block` on, in its use `use`."""
+    """Consecutive `blocks` of a frame in one file, from block `block` on, during use `use` of the file."""
 
     use: int
     block: int
@@ -78,8 +78,8 @@ def checksum_seed(disk_uuid: uuid.UUID) -> int:
     return int(crc32c(disk_uuid.bytes))
 
 
-def blocks_for(payload_bytes: int) -> int:
-    """Return the number of blocks of a frame with so much payload; a frame without any has one."""
+def count_blocks(payload_bytes: int) -> int:
+    """Return the number of blocks of a frame with `payload_bytes`; a frame without payload has one block."""
     return -(-payload_bytes // PAYLOAD_SIZE) or 1
 
 
@@ -87,7 +87,7 @@ def build_frame(
     payload: Buffer, sequence: int, start: int, chain: int, places: Sequence[BlockRange], seed: int
 ) -> tuple[bytearray, int]:
     """Return the bytes of a frame whose first block has `sequence`, and the checksum of its last block."""
-    parts = blocks_for(len(payload))
+    parts = count_blocks(len(payload))
     assert parts <= WRITE_BLOCKS_MAX, f"frame {sequence} would have {parts} > {WRITE_BLOCKS_MAX} blocks"
     assert parts == sum(place.blocks for place in places), (parts, places)
     out = bytearray(parts * BLOCK_SIZE)
@@ -110,7 +110,7 @@ def build_frame(
 
 
 def is_intact(block: Buffer, header: BlockHeader, number: int, seed: int) -> bool:
-    """Return whether 4096 bytes read at block `number` of a file are a block that was written there by this disk."""
+    """Return whether the 4096 bytes read at block `number` of a file are a block that this disk wrote there."""
     return (
         header.magic == BLOCK_MAGIC
         and header.block == number

@@ -1,4 +1,4 @@
-"""Settings of the journal, and the error that says that it lost something."""
+"""Settings of the journal."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -11,7 +11,7 @@ There are two files from the beginning: a checkpoint can only give back files th
 one alone a full disk would stop the journal for good.
 
 Writes come from `Journal`, which asks for room before it takes an operation: a full disk refuses the operation, and
-never stops a write half way.
+never interrupts a write.
 """
 
 from collections.abc import Sequence
@@ -35,14 +35,14 @@ def file_name(number: int) -> str:
     return f"{number:08d}{SUFFIX}"
 
 
-def journal_files(disk: Disk, path: str) -> list[str]:
+def list_journal_files(disk: Disk, path: str) -> list[str]:
     """Return paths of the journal's files, by number."""
     if not disk.exists(path):
         return []
-    return [f"{path}/{name}" for name in disk.list_directory(path) if _number_of(name) is not None]
+    return [f"{path}/{name}" for name in disk.list_directory(path) if _parse_number(name) is not None]
 
 
-def _number_of(name: str) -> int | None:
+def _parse_number(name: str) -> int | None:
     stem = name.removesuffix(SUFFIX)
     return int(stem) if stem != name and stem.isdecimal() else None
 
@@ -79,7 +79,7 @@ class FramePlaces(NamedTuple):
 
 
 class JournalFiles:
-    """The files of one journal. Not thread-safe; blocking calls are said to be so."""
+    """The files of one journal. Not thread-safe; comments and docstrings name the blocking calls."""
 
     def __init__(self, disk: Disk, path: str, file_blocks: int, spare_files_max: int) -> None:
         self.path = path
@@ -101,7 +101,7 @@ class JournalFiles:
     # opening; all of it blocking
 
     def begin(self, leftover: Sequence[File]) -> None:
-        """Make the first file of a journal that holds nothing; `leftover` are files of an interrupted creation."""
+        """Create the first files of an empty journal; `leftover` are files of an interrupted creation."""
         self._continue_numbers(leftover)
         for file in leftover:
             self._unlink(file)
@@ -113,7 +113,7 @@ class JournalFiles:
         self.sync_all()
 
     def adopt(self, valid_range: ValidRange, last_frame: int, others: Sequence[File]) -> None:
-        """Take the files of a journal that was read; makes its end writable, and every block behind it zero or old."""
+        """Take over the files of a journal that was read; make its end writable, and each later block zero or old."""
         for live in valid_range.live:
             blocks = live.file.size() // BLOCK_SIZE
             self._live.append(
@@ -128,12 +128,12 @@ class JournalFiles:
             if all(spare.file is not file for spare in self._spares):
                 self._unlink(file)
         self._rewrite_last_frame(last_frame, valid_range.end)
-        self._complete()
+        self._complete_files()
         self._note_room()
         self.sync_all()
 
     def _continue_numbers(self, files: Sequence[File]) -> None:
-        numbers = [_number_of(file.path.rpartition("/")[2]) or 0 for file in files]
+        numbers = [_parse_number(file.path.rpartition("/")[2]) or 0 for file in files]
         self._next_number = max(numbers, default=-1) + 1
 
     def _erase(self, stray: Sequence[BlockSpan]) -> None:
@@ -150,8 +150,8 @@ class JournalFiles:
                 position = (first - live.first_sequence) * BLOCK_SIZE
                 live.file.write(position, [live.file.read(position, (last - first) * BLOCK_SIZE)])
 
-    def _complete(self) -> None:
-        """Fill up a current file whose preallocation did not survive, and have a spare, as far as the disk has room."""
+    def _complete_files(self) -> None:
+        """Fill up the current file if its preallocation was lost, and create a spare, if the disk has room."""
         current = self._live[-1]
         try:
             while current.blocks < self._file_blocks:
@@ -172,7 +172,7 @@ class JournalFiles:
     # room
 
     def _note_room(self) -> None:
-        """Update `room_end`; called after every change of the current file and the spares.
+        """Update `room_end`; called after every change of the current file or the spares.
 
         A spare that becomes current changes nothing."""
         self.room_end = self._live[-1].end_sequence + sum(spare.blocks for spare in self._spares)
@@ -182,7 +182,7 @@ class JournalFiles:
         return self.room_end - sequence
 
     def make_room(self, sequence: int, blocks: int) -> None:
-        """Make sure of so many blocks; blocking only when writing outruns `prepare`.
+        """Ensure room for `blocks` blocks; blocking only when writes outrun `prepare`.
 
         Raises `StorageFull` and `DescriptorsExhausted`.
         """
@@ -203,7 +203,7 @@ class JournalFiles:
                 ) from None
 
     def prepare(self, sequence: int, blocks: int, at_once: int) -> JournalFile | None:
-        """Fill another slice of a new file while there is less room than `blocks`; returns the file once it is whole.
+        """Fill another slice of a new file while there is less room than `blocks`; return the file once it is full.
 
         The caller then syncs the file and the directory. A full disk or missing descriptors are no error here.
         """
@@ -274,7 +274,7 @@ class JournalFiles:
         return spare
 
     def recycle(self, start: int) -> None:
-        """Recovery begins at `start` from now on, durably: files with older blocks only become spare, or go."""
+        """Recycle or unlink files with only blocks before `start`, where recovery durably begins now."""
         while len(self._live) > 1 and self._live[1].first_sequence <= start:
             old = self._live.pop(0)
             if old.blocks == self._file_blocks and len(self._spares) < self._spare_files_max:
@@ -287,7 +287,7 @@ class JournalFiles:
     def _unlink(self, file: File) -> None:
         """Close and unlink a file without a sync.
 
-        If its name returns after a crash, its old blocks count for nothing."""
+        If its name returns after a crash, its old blocks are ignored."""
         file.close()
         self._disk.unlink(file.path)
 

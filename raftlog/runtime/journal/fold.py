@@ -1,12 +1,12 @@
 """State of every group according to the journal: its operations folded in order, cuts applied.
 
-The fold holds no entry bytes, only their addresses (32 bytes for each append that no later cut took back), so its size
+The fold holds no entry bytes, only their addresses (32 bytes for each append that no later cut removed), so its size
 is bounded by the journal's. For a group:
 
     keep_to ≤ index of `end`        entries up to keep_to are in the segments, as the checkpoint left them
     extents: first ≤ last, each first > keep_to and > the last before it
 
-The extents that follow `keep_to` without a gap are what the segments must be made equal to; entries behind a gap were
+Recovery makes the segments equal to the extents that follow `keep_to` without a gap; entries behind a gap were
 never promised (a large append whose id is missing), and are dropped. Pure: `recovery` hands in the frames."""
 
 import struct
@@ -41,7 +41,8 @@ _IDS: Final = 1 << 63
 class Extent(NamedTuple):
     """Entries `first` to `last`, whose bytes (or rows, with `is_ids`) begin at `address`.
 
-    `length` counts what was written there; a cut may have left less of it: `Fold.batches` and `Fold.rows` look.
+    `length` counts what was written there; a cut may have removed a part, which `Fold.read_batches` and
+    `Fold.read_rows` leave out.
     """
 
     first: Index
@@ -53,7 +54,7 @@ class Extent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FoldedGroup:
-    """One group as the journal leaves it. Moved by the fold only."""
+    """State of one Raft group after the journal. Only the fold changes it."""
 
     group: GroupKey
     mark: Mark = Mark.NONE
@@ -64,14 +65,14 @@ class FoldedGroup:
     """Commit index as last journaled; not yet clamped to the log's end."""
     configuration_index: Index | None = Index(0)
     """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
-    took back the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
+    removed the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
     never opened here and may hold a later one."""
     voting_position: LostEnd | None = None
-    """The id of the lost entry that the group votes by."""
+    """Id of the lost entry with which the group votes."""
     end: LogEnd | None = None
     """Last entry at the checkpoint, creation or installation, with its file and position."""
     keep_to: Index = Index(0)
-    """Last entry of the segments that no cut took back; at most the index of `end`."""
+    """Last entry of the segments that no cut removed; at most the index of `end`."""
     tail: Index = Index(0)
     """Last entry of `end` or of any extent; `keep_to ≤ tail`."""
     dropped: int = 0
@@ -79,7 +80,7 @@ class FoldedGroup:
     _extents: "array[int]" = field(default_factory=lambda: array("Q"))
     """Four numbers each: first, last, address, and the length with the bit `_IDS` for `is_ids`."""
     note: Callable[[int], None] = field(init=False)
-    """The fold's hot path notes with it the four numbers of an extent that begins behind `tail`."""
+    """Appends one number of an extent that begins behind `tail`; for the hot path of the fold."""
     _has_gap: bool = False
     """Whether an append came without its predecessor; it may have come since."""
 
@@ -99,10 +100,10 @@ class FoldedGroup:
             yield Extent(Index(first), Index(last), address, length & ~_IDS, bool(length & _IDS))
 
     def add(self, first: int, last: int, address: int, length: int, is_ids: bool) -> str | None:
-        """Take an append; return the reason when it contradicts the fold, else None.
+        """Add an append; return the reason if it contradicts the fold, else None.
 
         The ids of a large append may come after smaller appends that follow it, and after a checkpoint whose `end`
-        covers some of them: the checkpoint has synced those, and nothing is to be made equal."""
+        covers some of them: the checkpoint has synced those, so they need no recovery."""
         if is_ids and first <= self.keep_to:
             covered = min(last, self.keep_to) + 1 - first
             first, address, length = first + covered, address + covered * ROW_SIZE, length - covered * ROW_SIZE
@@ -145,7 +146,7 @@ class FoldedGroup:
         self.keep_to = self.tail = Index(end.id.index if end else 0)
 
     def drop_behind_gap(self) -> None:
-        """Drop the entries without a predecessor; the last step of a fold."""
+        """Drop the entries behind a gap; the last step of a fold."""
         if not self._has_gap:
             return
         cells = self._extents
@@ -159,7 +160,7 @@ class FoldedGroup:
         self.tail = Index(reached)
 
     def set_hard_state(self, term: int, vote: RollMember | None) -> str | None:
-        """Take term and vote; return the reason when they are invalid, else None.
+        """Set term and vote; return the reason if they are invalid, else None.
 
         Terms never fall, and there is one vote in a term."""
         if term < self.term:
@@ -170,7 +171,7 @@ class FoldedGroup:
         return None
 
     def load(self, state: GroupState) -> None:
-        """Take the group's state from a checkpoint."""
+        """Set the state of the group from a checkpoint."""
         self.restart_at(state.end, state.log_start_offset, state.configuration_index)
         self.voting_position = LostEnd(*state.voting_position) if state.voting_position else None
         self.mark, self.term, self.vote, self.commit_hint = state.mark, state.term, state.vote, state.commit_hint
@@ -196,7 +197,7 @@ class Fold:
         self._reader = reader
         self._loading = True
 
-    def batches(self, extent: Extent) -> list[memoryview]:
+    def read_batches(self, extent: Extent) -> list[memoryview]:
         """Return the batches of the extent's entries, one for each index. Raises `JournalDamaged`."""
         assert not extent.is_ids, f"{extent} has rows, no batches"
         data = memoryview(self._reader.read(extent.address, extent.length))
@@ -209,7 +210,7 @@ class Fold:
         assert at <= len(data), f"{extent} needs {at} bytes"
         return found
 
-    def rows(self, extent: Extent) -> bytes:
+    def read_rows(self, extent: Extent) -> bytes:
         """Return the index rows of a large append's entries, which the segment must match. Raises `JournalDamaged`."""
         assert extent.is_ids, f"{extent} has batches, no rows"
         return self._reader.read(extent.address, (extent.last - extent.first + 1) * ROW_SIZE)
@@ -217,7 +218,7 @@ class Fold:
     # folding
 
     def take(self, frame: FrameTable) -> None:
-        """Fold one frame. Raises `FormatError` for operations that cannot follow.
+        """Fold the operations of one frame. Raises `FormatError` for operations that cannot follow.
 
         Recovery spends most of its time in this loop: four calls of an array's `append` cost less than one of `extend`.
         """
@@ -240,15 +241,15 @@ class Fold:
                 else:
                     self._check(frame, group.add(a, b, address, length, False))
             else:
-                self._take_other(frame, kind, key, a, b, address, length)
+                self._fold_other(frame, kind, key, a, b, address, length)
             address += length
         self.last_frame = frame.number
         self.operations += len(frame.heads) // OPERATION_HEAD.size
         self._check(frame, None if address <= frame.end else "its operations are longer than itself")
 
-    def _take_other(self, frame: FrameTable, kind: int, key: GroupKey, a: int, b: int, at: int, length: int) -> None:
+    def _fold_other(self, frame: FrameTable, kind: int, key: GroupKey, a: int, b: int, at: int, length: int) -> None:
         if kind in _BORDERS:
-            self._take_border(frame, kind, a)
+            self._fold_border(frame, kind, a)
             return
         if kind == OperationKind.GROUP_STATE:
             if self._loading:
@@ -261,7 +262,7 @@ class Fold:
             try:
                 vote = decode_vote(self._reader.read(at, length))
             except struct.error as error:
-                raise self._wrong(frame, str(error)) from None
+                raise self._make_error(frame, str(error)) from None
             self._check(frame, group.set_hard_state(a, vote))
         elif kind == OperationKind.APPEND_IDS:
             self._check(frame, group.add(a, b, at, length, True))
@@ -282,9 +283,11 @@ class Fold:
         elif kind == OperationKind.COMMIT_HINT:
             group.commit_hint = max(group.commit_hint, Index(a))
         else:
-            raise self._wrong(frame, f"operation kind {kind} is unknown: use the release that wrote it, or a newer one")
+            raise self._make_error(
+                frame, f"operation kind {kind} is unknown: use the release that wrote it, or a newer one"
+            )
 
-    def _take_border(self, frame: FrameTable, kind: int, count: int) -> None:
+    def _fold_border(self, frame: FrameTable, kind: int, count: int) -> None:
         """Handle a checkpoint's begin or end.
 
         A checkpoint that was not completed repeats the fold's state and is skipped."""
@@ -299,7 +302,7 @@ class Fold:
         try:
             state = decode_group_state(key, term, log_start, self._reader.read(at, length))
         except (struct.error, ValueError) as error:
-            raise self._wrong(frame, f"a checkpoint's state cannot be read: {error}") from None
+            raise self._make_error(frame, f"a checkpoint's state cannot be read: {error}") from None
         group = self.groups[key] = FoldedGroup(key)
         group.load(state)
 
@@ -312,10 +315,10 @@ class Fold:
 
     def _check(self, frame: FrameTable, reason: str | None) -> None:
         if reason:
-            raise self._wrong(frame, reason)
+            raise self._make_error(frame, reason)
 
     @staticmethod
-    def _wrong(frame: FrameTable, reason: str) -> FormatError:
+    def _make_error(frame: FrameTable, reason: str) -> FormatError:
         return FormatError(f"frame {frame.number} of the journal cannot be folded: {reason}")
 
 

@@ -9,7 +9,7 @@ The number of a frame is known from the beginning because frames before it are c
 from collections import deque
 from collections.abc import Sequence
 
-from raftlog.runtime.journal.blocks import FIRST_SEQUENCE, JournalSequence, blocks_for
+from raftlog.runtime.journal.blocks import FIRST_SEQUENCE, JournalSequence, count_blocks
 from raftlog.runtime.journal.operations import FRAME_HEAD, FRAME_HEAD_SIZE, OPERATION_HEAD_SIZE, Encoded
 from raftlog.types import Buffer
 
@@ -33,7 +33,7 @@ class PendingFrame:
     @property
     def end(self) -> int:
         """The sequence after its last block."""
-        return self.number + blocks_for(self.size)
+        return self.number + count_blocks(self.size)
 
     def add(self, encoded: Sequence[Encoded], size: int) -> None:
         """Add operations that have `size` bytes together."""
@@ -84,7 +84,7 @@ class FrameQueue:
         return frame
 
     def take(self, encoded: Sequence[Encoded], size: int) -> JournalSequence:
-        """Add operations to the last frame, and to new ones when it is full; return the last one's number."""
+        """Add operations to the last frame, and to new frames when it is full; return the number of the last frame."""
         self.pending_bytes += size
         frame = self.frames[-1] if self.frames else self.begin_frame()
         if frame.size + size <= self._payload_bytes_max:
@@ -99,7 +99,7 @@ class FrameQueue:
         return frame.number
 
     def pop(self) -> PendingFrame:
-        """Remove and return the frame to write next; one without operations when none waits."""
+        """Remove and return the frame to write next; if none waits, return a frame without operations."""
         if not self.frames:
             self.begin_frame()
         frame = self.frames.popleft()

@@ -1,18 +1,18 @@
 """The journal: one ordered list of operations for all groups of a process, made durable by one sync for all that wait.
 
-`append` takes operations in memory, `flush` writes what waits as one frame and submits one sync; what is appended
-meanwhile goes with the next frame. One frame is under way at a time, and its sync is never tried again: a journal
-whose sync failed accepts no further operation. No threads, no clock: completions come through the disk.
+`append` takes operations in memory, `flush` writes the waiting ones as one frame and submits one sync; operations that
+are appended meanwhile are part of the next frame. One frame is in flight at a time, and its sync is never retried: a
+journal whose sync failed accepts no further operation. No threads, no clock: completions come through the disk.
 
     durable sequence < next sequence to write ≤ number of any frame that waits
     start ≤ durable sequence once the first frame is durable
 
 The caller is the driver. It writes segments at the same moment, syncs them only at a checkpoint, and keeps the rules
 that the journal cannot see: ids of a large append follow their segment's sync, a cut is durable before a byte that it
-frees is touched, nothing rests on an operation before `durable_sequence` reached it.
+frees is touched, nothing depends on an operation before `durable_sequence` has reached it.
 
 A checkpoint has two halves, because syncing segments takes long and operations go on meanwhile: `begin_checkpoint`
-journals the state of every group as it is now, `complete_checkpoint` says that the segments hold all of it. Recovery
+journals the state of every group as it is now, `complete_checkpoint` records that the segments hold all of it. Recovery
 then begins there, and older files are used again.
 """
 
@@ -28,9 +28,9 @@ from raftlog.runtime.journal.blocks import (
     FIRST_SEQUENCE,
     PAYLOAD_SIZE,
     JournalSequence,
-    blocks_for,
     build_frame,
     checksum_seed,
+    count_blocks,
 )
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.files import FILL_BLOCKS_MAX, FramePlaces, JournalFile, JournalFiles
@@ -65,13 +65,15 @@ _ENTRIES: Final = (Append, AppendIds)
 
 
 class _Checkpoint(NamedTuple):
+    """Frames of a checkpoint that has begun."""
+
     number: JournalSequence
     """Number of the frame that the checkpoint begins with."""
     last: JournalSequence
     """Number of the frame that the checkpoint ends in."""
 
 
-def _nothing(_: object) -> None:
+def _ignore(_: object) -> None:
     return None
 
 
@@ -81,9 +83,9 @@ class Journal:
     def __init__(self, disk: Disk, path: str, seed: int, config: JournalConfig, read: ReadJournal) -> None:
         self.path = path
         self.config = config
-        self.on_durable: Callable[[JournalSequence], None] = _nothing
+        self.on_durable: Callable[[JournalSequence], None] = _ignore
         """Called with `durable_sequence` whenever it moved, in the context of the disk's completions."""
-        self.on_failure: Callable[[RaftlogError], None] = _nothing
+        self.on_failure: Callable[[RaftlogError], None] = _ignore
         """Called once, when a write or a sync failed."""
         self.failure: RaftlogError | None = None
         """Set when a write or a sync failed, or when the journal was closed: every call raises it."""
@@ -153,7 +155,7 @@ class Journal:
         self._begun = None
 
     def _cut_dropped(self, fold: Fold) -> None:
-        """Cut the entries that the fold dropped: were their predecessor appended anew, they would count again."""
+        """Cut the entries that the fold dropped; a new append of their predecessor would make them count again."""
         cuts = [encode(Cut(key, Index(group.tail + 1))) for key, group in fold.groups.items() if group.dropped]
         if cuts:
             self._make_room(0)
@@ -169,13 +171,13 @@ class Journal:
         unless others took more than the reserve in between."""
         try:
             self._check_usable()
-            self._admit(OPERATION_HEAD_SIZE + size_bytes, may_use_reserve=False)
+            self._check_admission(OPERATION_HEAD_SIZE + size_bytes, may_use_reserve=False)
         except RaftlogError as refusal:
             return refusal
         return None
 
     def append(self, operations: Iterable[Operation], *, may_use_reserve: bool = False) -> JournalSequence:
-        """Take operations in order, all or none; they are durable once `durable_sequence` reaches the number returned.
+        """Take operations in order, all or none; they are durable once `durable_sequence` reaches the returned number.
 
         Nothing is written before `flush`. Buffers must not change until then. Operations without entries may use the
         reserve; entries only with `may_use_reserve`, for those that were admitted before or that the Raft core made.
@@ -192,11 +194,11 @@ class Journal:
             encoded.append(each)
             size += OPERATION_HEAD_SIZE + each[2]
             has_entries = has_entries or kind in _ENTRIES
-        self._admit(size, may_use_reserve=may_use_reserve or not has_entries)
+        self._check_admission(size, may_use_reserve=may_use_reserve or not has_entries)
         return self._waiting.take(encoded, size)
 
     def hint_commit(self, hint: CommitHint) -> None:
-        """Note a group's commit index; it goes with a frame that is written for another reason."""
+        """Note the commit index of a group; it is added to a frame that is written for another reason."""
         if self.failure:
             raise self.failure
         self._hints[hint.group] = hint.index
@@ -206,7 +208,7 @@ class Journal:
         """Bytes of operations that wait for their frame to be written; bounded by the configuration."""
         return self._waiting.pending_bytes
 
-    def _admit(self, size: int, *, may_use_reserve: bool) -> None:
+    def _check_admission(self, size: int, *, may_use_reserve: bool) -> None:
         config, reserve_bytes, reserve_blocks = self.config, 0, self._reserve_blocks
         if may_use_reserve:
             reserve_bytes, reserve_blocks = config.reserve_bytes, 0
@@ -216,16 +218,16 @@ class Journal:
             raise Overloaded(
                 f"{self.path}: {self.live_bytes} bytes of journal wait for a checkpoint; try again when it is complete"
             )
-        self._make_room(self._blocks_at_most(size) + reserve_blocks)
+        self._make_room(self._bound_blocks(size) + reserve_blocks)
 
-    def _blocks_at_most(self, size: int) -> int:
-        """Return the most blocks that `size` bytes of operations need.
+    def _bound_blocks(self, size: int) -> int:
+        """Return an upper bound on the blocks that `size` bytes of operations need.
 
         Each frame may waste part of a block, and two neighbours are together larger than the largest frame."""
         return size // PAYLOAD_SIZE + 4 + 4 * (size // self._frame_payload_max)
 
     def _make_room(self, blocks: int) -> None:
-        """Make sure that so many blocks can be written behind the waiting ones; raises `StorageFull`."""
+        """Ensure that `blocks` blocks can be written behind the waiting ones; raises `StorageFull`."""
         end = self._waiting.end + blocks + MARGIN_BLOCKS
         if end <= self._files.room_end:
             return
@@ -262,7 +264,7 @@ class Journal:
             self._fail(SyncFailed(f"{self.path}: a write failed: {error}; restart the process"))
             return
         directories = [self.path] if placed.unsynced else []
-        synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed, stopwatch())
+        synced = partial(self._handle_sync, JournalSequence(self._next - 1), self._start, placed, stopwatch())
         self._disk.submit_sync(placed.files, directories, synced)
 
     def _write(self, frame: PendingFrame) -> FramePlaces:
@@ -274,7 +276,7 @@ class Journal:
             assert self._completed is not None
             self._start, self._completed = self._completed.number, None
         payload = frame.payload()
-        placed = self._files.place(self._next, blocks_for(len(payload)))
+        placed = self._files.place(self._next, count_blocks(len(payload)))
         data, self._chain = build_frame(payload, self._next, self._start, self._chain, placed.places, self._seed)
         view, at = memoryview(data), 0
         for journal_file, place in placed.pieces:
@@ -285,12 +287,12 @@ class Journal:
         return placed
 
     def _add_hints(self, frame: PendingFrame) -> None:
-        """Add hints as far as they fit into blocks that are written anyway; the rest waits, bounded by the groups."""
-        room = blocks_for(frame.size) * PAYLOAD_SIZE - frame.size
+        """Add the hints that fit into blocks which are written anyway; the others wait, at most one for each group."""
+        room = count_blocks(frame.size) * PAYLOAD_SIZE - frame.size
         for group in list(self._hints)[: room // OPERATION_HEAD_SIZE]:
             frame.add((encode_bare(OperationKind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
 
-    def _synced(
+    def _handle_sync(
         self, last: JournalSequence, start: int, placed: FramePlaces, began: float, error: OSError | None
     ) -> None:
         if self.failure:
@@ -316,7 +318,7 @@ class Journal:
             self._fail(SyncFailed(f"{self.path}: an old file cannot be removed: {error}"))
 
     def _prepare_files(self, at_once: int) -> None:
-        """Keep room ahead of `append`, a slice at a time; four times the bytes written outruns the writing."""
+        """Prepare room ahead of `append`, a slice at a time; four times the written bytes outrun the writes."""
         ahead = max(self.config.file_blocks // 2, 2 * self.config.write_bytes_max // BLOCK_SIZE)
         wanted = self._reserve_blocks + MARGIN_BLOCKS + ahead
         try:
@@ -325,9 +327,9 @@ class Journal:
             self._fail(SyncFailed(f"{self.path}: a new file cannot be written: {error}"))
             return
         if grown:
-            self._disk.submit_sync([grown.file], [self.path], partial(self._file_synced, grown))
+            self._disk.submit_sync([grown.file], [self.path], partial(self._handle_file_sync, grown))
 
-    def _file_synced(self, grown: JournalFile, error: OSError | None) -> None:
+    def _handle_file_sync(self, grown: JournalFile, error: OSError | None) -> None:
         if error:
             self._fail_sync(error)
         else:
@@ -350,7 +352,7 @@ class Journal:
 
     @property
     def live_bytes(self) -> int:
-        """Journal that recovery would fold."""
+        """Bytes of the journal that recovery would fold."""
         return (self._next - self._start) * BLOCK_SIZE
 
     @property
@@ -367,26 +369,26 @@ class Journal:
 
     @property
     def lacks_descriptors(self) -> bool:
-        """Whether the room is missing for want of a file descriptor, and not of space."""
+        """Whether the room is missing because of a lack of file descriptors, and not of space."""
         return self._files.lacks_descriptors
 
     def make_reserve(self) -> None:
-        """Look for the room that the reserve should have, if the disk has any by now."""
+        """Prepare room for the reserve, if the disk has space by now."""
         if self.failure is None and not self._is_writing:
             self._prepare_files(FILL_BLOCKS_MAX)
 
     def begin_checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
         """Journal every group's state as it is after all operations taken so far, in memory until the next `flush`.
 
-        A group that is not named is forgotten. Returns the number for `complete_checkpoint`. A second begin replaces
-        one that was not completed. Raises `StorageFull` and the failure that ended the journal."""
+        The journal drops groups that are not in `states`. Returns the number for `complete_checkpoint`. A second begin
+        replaces one that was not completed. Raises `StorageFull` and the failure that ended the journal."""
         return self.begin_encoded_checkpoint([encode(state) for state in states])
 
     def begin_encoded_checkpoint(self, states: Sequence[Encoded]) -> JournalSequence:
-        """Do the same as `begin_checkpoint` for states that are encoded, as of groups which do not change."""
+        """Begin a checkpoint as `begin_checkpoint` does, from states that are encoded already."""
         self._check_usable()
         encoded, size = encode_checkpoint(states)
-        self._make_room(self._blocks_at_most(size))
+        self._make_room(self._bound_blocks(size))
         self._keep_reserve(size)
         number = self._waiting.begin_frame().number
         self._begun = _Checkpoint(number, self._waiting.take(encoded, size))
@@ -412,7 +414,7 @@ class Journal:
         return self._completed is not None and self._completed.last <= self.durable_sequence
 
     def _keep_reserve(self, checkpoint_bytes: int) -> None:
-        self._reserve_blocks = max(self.config.reserve_blocks, 2 * blocks_for(checkpoint_bytes))
+        self._reserve_blocks = max(self.config.reserve_blocks, 2 * count_blocks(checkpoint_bytes))
 
     # the end
 

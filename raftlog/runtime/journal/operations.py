@@ -32,7 +32,7 @@ _NO_ENTRY: Final = (0, 0)
 
 
 class OperationKind(IntEnum):
-    """The numbers are part of the format and are never reused."""
+    """Kind of an operation. The numbers are part of the format and are never reused."""
 
     HARD_STATE = 1
     APPEND = 2
@@ -50,7 +50,7 @@ class OperationKind(IntEnum):
 
 
 class Mark(IntEnum):
-    """Whether a group was created here, or removed; kept until its topic is deleted."""
+    """Mark of a group that was created here, or removed; kept until its topic is deleted."""
 
     NONE = 0
     CREATED = 1
@@ -58,7 +58,7 @@ class Mark(IntEnum):
 
 
 class LogEnd(NamedTuple):
-    """The last entry that a group's segments are known to hold: the file's base offset, and the entry's index row."""
+    """Last entry that the segments of a group are known to hold: base offset of the file, index row of the entry."""
 
     segment: Offset
     row: bytes
@@ -70,7 +70,7 @@ class LogEnd(NamedTuple):
 
 
 class LostEnd(NamedTuple):
-    """The id of a last entry that was lost to damage: the replica votes by it until its log reaches that far again."""
+    """Id of a last entry that was lost to damage: the replica votes with it until its log is as fresh again."""
 
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     term: Term
@@ -109,14 +109,14 @@ class Cut(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """The log start moves up. `a` log start offset. Unlinking follows once it is durable."""
+    """Rise of the log start. `a` log start offset. Segments are unlinked once it is durable."""
 
     group: GroupKey
     log_start_offset: Offset
 
 
 class Install(NamedTuple):
-    """Segments that were received, and synced, are the whole log now. `a` log start, `b` segment; body: last row."""
+    """Replacement of the log by received and synced segments. `a` log start, `b` segment; body: last row."""
 
     group: GroupKey
     log_start_offset: Offset
@@ -124,7 +124,7 @@ class Install(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The group's directory and meta file, and its first roll if it has one, are synced. Bytes as `Install`."""
+    """Creation of a group: directory, meta file and first roll, if any, are synced. Bytes as `Install`."""
 
     group: GroupKey
     log_start_offset: Offset
@@ -133,7 +133,7 @@ class Created(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The group was removed from this disk; its term, its vote and its voting position stay."""
+    """Removal of the group from this disk; its term, its vote and its voting position stay."""
 
     group: GroupKey
 
@@ -146,7 +146,7 @@ class CommitHint(NamedTuple):
 
 
 class VotingPosition(NamedTuple):
-    """The group votes by this id of a lost entry. `a` index, `b` term; index 0 and term 0: by its log again.
+    """Id of a lost entry with which the group votes. `a` index, `b` term; index 0 and term 0: with its log again.
 
     It stays through checkpoints, cuts, installations and removals, until another one.
     """
@@ -170,7 +170,7 @@ class GroupState(NamedTuple):
     configuration_index: Index = Index(0)
     """The latest configuration entry in the log, at most the index of `end`; 0 when only a roll has it."""
     voting_position: tuple[Index, Term] | None = None
-    """Index and term of the lost entry that the group votes by, if there is one."""
+    """Index and term of the lost entry with which the group votes, if there is one."""
 
 
 Operation: TypeAlias = (
@@ -266,7 +266,7 @@ def encode(operation: Operation) -> Encoded:
 def encode_bare(kind: OperationKind, a: int = 0, group: GroupKey = NO_GROUP) -> Encoded:
     """Return the bytes of an operation without a body.
 
-    Such are commit hints, and the borders of a checkpoint (`a` counts its groups)."""
+    Commit hints have none, and the borders of a checkpoint (`a` counts its groups)."""
     return (_pack(kind, group, a, 0, 0), (), 0)
 
 

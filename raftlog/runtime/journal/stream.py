@@ -1,4 +1,4 @@
-"""Payload of the journal: frame after frame for recovery, and any stretch of it by address.
+"""Payload of the journal: frame after frame for recovery, and any range of it by address.
 
 The payload of block s begins at address s · 4048 (`blocks`), so one number names bytes of the journal in whichever file
 they lie. Every block is checked again when its payload is read."""
@@ -24,7 +24,7 @@ _CHUNK_BLOCKS: Final = 256
 
 
 class FrameTable(NamedTuple):
-    """The heads of one frame's operations; their bodies follow from `bodies` on."""
+    """Heads of the operations of one frame; their bodies begin at `bodies`."""
 
     number: int
     heads: Buffer
@@ -48,19 +48,19 @@ class PayloadReader:
         sequence, skip = divmod(address, PAYLOAD_SIZE)
         if skip + length <= PAYLOAD_SIZE:
             if self._cached[0] != sequence:
-                self._cached = (sequence, self._payloads(sequence, 1)[0])
+                self._cached = (sequence, self._read_payloads(sequence, 1)[0])
             return bytes(self._cached[1][skip : skip + length])
         parts = []
         wanted = skip + length
         while wanted > 0:
             blocks = min(-(-wanted // PAYLOAD_SIZE), _CHUNK_BLOCKS)
-            pieces = self._payloads(sequence, blocks)
+            pieces = self._read_payloads(sequence, blocks)
             parts += pieces
             sequence += len(pieces)
             wanted -= len(pieces) * PAYLOAD_SIZE
         return b"".join(parts)[skip : skip + length]
 
-    def _payloads(self, sequence: int, count: int) -> list[memoryview]:
+    def _read_payloads(self, sequence: int, count: int) -> list[memoryview]:
         """Return the payload fields of up to `count` blocks that lie in one file. Raises `JournalDamaged`."""
         number = bisect_right(self._live, sequence, key=lambda live: live.first_sequence) - 1
         assert number >= 0, f"block {sequence} lies before the journal"
@@ -81,7 +81,7 @@ class PayloadReader:
             block += 1
         return found
 
-    def frames(self, start: int, end: int) -> Iterator[FrameTable]:
+    def read_frames(self, start: int, end: int) -> Iterator[FrameTable]:
         """Yield the frames from number `start` on, below `end`; reads only blocks with heads."""
         sequence = start
         for number, (file, _, first_sequence) in enumerate(self._live):
@@ -91,10 +91,10 @@ class PayloadReader:
                 count = min(_CHUNK_BLOCKS, min(after, end) - first)
                 chunk = file.read((first - first_sequence) * BLOCK_SIZE, count * BLOCK_SIZE)
                 while sequence < first + count:
-                    table, sequence = self._table(chunk, sequence, sequence - first)
+                    table, sequence = self._read_table(chunk, sequence, sequence - first)
                     yield table
 
-    def _table(self, chunk: bytes, sequence: int, block: int) -> tuple[FrameTable, int]:
+    def _read_table(self, chunk: bytes, sequence: int, block: int) -> tuple[FrameTable, int]:
         """Return the table of the frame that begins at block `block` of the chunk, and the next frame's number."""
         at = block * BLOCK_SIZE
         part, parts = BLOCK_HEADER.unpack_from(chunk, at)[5:7]

@@ -1,8 +1,8 @@
 """State of each block of one journal file: intact, zero, or neither.
 
 Intact blocks are gathered into runs (each block follows the one before it in place, use, sequence and chain), so a
-sound file of any size is one or two of them: memory does not grow with the journal. Recovery judges runs; this module
-does not decide what is torn and what is damaged."""
+sound file of any size has one or two runs: memory does not grow with the journal. Recovery evaluates runs; this
+module does not decide which blocks are torn and which are damaged."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +26,7 @@ _NO_MAGIC: Final = bytes(4)
 
 @dataclass(slots=True)
 class BlockRun:
-    """Intact blocks of one file, each following the one before it. All but the first four fields move at its end."""
+    """Intact blocks of one file, each following the one before it. Each new block changes the fields from `end` on."""
 
     file: File
     block: int
@@ -89,7 +89,7 @@ class FileSurvey:
 
 
 def survey_file(file: File, seed: int) -> FileSurvey:
-    """Look at every block of the file. Raises `FormatError` for blocks of a newer version."""
+    """Check every block of the file. Raises `FormatError` for blocks of a newer version."""
     size = file.size()
     survey = FileSurvey(file, -(-size // BLOCK_SIZE))
     for first in range(0, survey.blocks, _CHUNK_BLOCKS):

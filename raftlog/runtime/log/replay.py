@@ -52,7 +52,7 @@ def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator
         if extent.last < first:
             continue
         if extent.is_ids:
-            packed = fold.rows(extent)
+            packed = fold.read_rows(extent)
             for at in range(0, len(packed), ROW_SIZE):
                 row = unpack_row(packed[at : at + ROW_SIZE])
                 if row.index >= first:
@@ -60,7 +60,7 @@ def journal_entries(folded: FoldedGroup, fold: Fold, first: int = 0) -> Iterator
                         Index(row.index), Term(row.term), Offset(row.offset), None, packed[at : at + ROW_SIZE]
                     )
         else:
-            for index, batch in enumerate(fold.batches(extent), start=extent.first):
+            for index, batch in enumerate(fold.read_batches(extent), start=extent.first):
                 if index >= first:
                     header = read_header(batch)
                     yield JournalEntry(Index(index), Term(header.leader_epoch), Offset(header.base_offset), batch)
@@ -74,8 +74,8 @@ def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
     if last is None or fold is None:
         return None
     if last.is_ids:
-        return Term(unpack_row(fold.rows(last)[-ROW_SIZE:]).term)
-    return Term(read_header(fold.batches(last)[-1]).leader_epoch)
+        return Term(unpack_row(fold.read_rows(last)[-ROW_SIZE:]).term)
+    return Term(read_header(fold.read_batches(last)[-1]).leader_epoch)
 
 
 def find_first_roll(

@@ -83,4 +83,4 @@ class Outbox:
 
 
 def _is_notice(message: Heartbeat) -> bool:
-    return message.sequence == 0 and message.sleep_at is None
+    return message.sequence == 0 and message.quiesce_at is None

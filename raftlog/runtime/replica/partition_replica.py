@@ -92,7 +92,7 @@ class PartitionReplica(ReadableReplica):
         """Whether the journal holds a voting position of this replica."""
         self.cut_sequence: JournalSequence | None = None
         """Journal sequence of the newest cut, while its bytes must not be touched."""
-        self.rolls = Rolls(group_id, log, GroupLimits.of(host.config))
+        self.rolls = Rolls(group_id, log, GroupLimits.from_config(host.config))
         self.high_watermark = max(log.offset_of(Index(core.committed_index + 1)), log.segments.log_start_offset)
         """Offset after the last committed record that is durable here; never falls."""
         self.applied_index = core.committed_index

@@ -144,7 +144,7 @@ class Peer:
             except (OSError, RaftlogError) as error:
                 self._note_failure(error)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._backoff.next_s()):
+                async with asyncio.timeout(self._backoff.next_pause_s()):
                     await self._is_address_new.wait()
 
     async def _connect(self) -> None:

@@ -91,7 +91,7 @@ class CatchUp:
         try:
             async with self._transfers:
                 event(_logger, "catch_up_begun", group=group.name, leader=node)
-                if group.core.wants_install(fetching.offer.boundary):
+                if group.core.needs_install(fetching.offer.boundary):
                     await self._install(group, fetching)
                 await fetching.run()
                 event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why="done")

@@ -47,7 +47,7 @@ class Installation:
         result = await send_request(self._port, self._source, LogRequest(self._group.key))
         if not isinstance(result, LogResult):
             raise Unavailable(f"node {self._source} answered with {type(result).__name__}")
-        if not self._group.core.wants_install(result.boundary):
+        if not self._group.core.needs_install(result.boundary):
             return
         copying = FileCopy(self._port, self._group, self._source)
         files = await copying.request_files(result.base_offset) if result.files else None
@@ -89,7 +89,7 @@ class Installation:
         port, group = self._port, self._group
         while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
             await asyncio.sleep(port.config.tick_ms / 1000)
-        if group.is_closed or port.failure or not group.core.wants_install(result.boundary):
+        if group.is_closed or port.failure or not group.core.needs_install(result.boundary):
             return
         await self._replacement.replace_and_restart(start, end, None, result.first.index)
         _logger.info("%s restarts at offset %s, where the leader's log begins", group.path, start)

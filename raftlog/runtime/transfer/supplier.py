@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from raftlog.errors import CorruptBatch, Unavailable
 from raftlog.raft import EntryId, ReplicaId
-from raftlog.raft.supply import SupplyRequest, Unsupplied
+from raftlog.raft.supply import SupplyRefusal, SupplyRequest
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.log.boundary import entry_before, find_first_uncompacted
@@ -192,9 +192,9 @@ class Supplier:
             no_sender, request.term, request.sequence, request.after, _ENTRIES_MAX, self._limit_size(request.bytes_max)
         )
         supplied = group.core.supply(wanted)
-        if supplied is Unsupplied.PARTED:
+        if supplied is SupplyRefusal.PARTED:
             return LogsDiverge()
-        if isinstance(supplied, Unsupplied):
+        if isinstance(supplied, SupplyRefusal):
             raise Unavailable(f"{group.path} on node {self._port.me.node_id}: {supplied.value}")
         self._count(group, node, sum(entry.size_bytes for entry in supplied.entries))
         return FetchResult(supplied.committed, group.log.last_index, supplied.entries)

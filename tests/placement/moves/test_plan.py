@@ -30,7 +30,7 @@ def entered(configuration: Configuration, **how: object) -> Configuration:
     assert change is not None
     assert change.replaces_index == configuration.index
     assert change_error(change) is None
-    after = configuration.changed(change, Index(configuration.index + 1))
+    after = configuration.begin_change(change, Index(configuration.index + 1))
     return after.leave_joint(Index(after.index + 1)) if after.is_joint else after
 
 
@@ -115,7 +115,7 @@ def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[Replic
         if change is None:
             continue
         assert change_error(change) is None
-        before, configuration = configuration, configuration.changed(change, Index(configuration.index + 1))
+        before, configuration = configuration, configuration.begin_change(change, Index(configuration.index + 1))
         if configuration.is_joint:
             configuration = configuration.leave_joint(Index(configuration.index + 1))
         assert len(configuration.voters) >= least

@@ -16,7 +16,7 @@ from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.api.kafka.api import ApiKey
 from raftlog.api.kafka.error_codes import ErrorCode
 from raftlog.api.kafka.wire import schemas
-from raftlog.client.decode import checked_batches
+from raftlog.client.decode import read_batches
 from raftlog.types import Offset
 
 LIST_SHARE: Final = 0.15
@@ -68,7 +68,7 @@ class KafkaReader(KafkaRole):
             await asyncio.sleep(RETRY_S)
             return
         self.watch.observe_end(topic.key(self._number), str(partition), Offset(found.high_watermark))
-        batches = [batch for _, batch in checked_batches(bytes(found.records or b""))]
+        batches = [batch for _, batch in read_batches(bytes(found.records or b""))]
         fetched, after = decode(partition, batches, position)
         self._check(fetched, found, batches)
         self.recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))
