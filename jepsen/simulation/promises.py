@@ -145,11 +145,12 @@ class Promises:
     def _check_candidate(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
         """Check that a voter grants no vote to a candidate that may lack the voter's durable entries (thesis 3.6.1).
 
-        Entries of a later term than the vote's came after it: a slow sync can release both together, in any order."""
+        Entries of the vote's term or a later one came after it: one sync can release the vote and their acknowledgement
+        together, in any order."""
         last = self._candidates.get((candidate, term))
         held = self._durable.get(voter)
         for entry in (self._former.get(voter), held.entry if held is not None else None):
-            if last is None or entry is None or entry.term > term:
+            if last is None or entry is None or entry.term >= term:
                 continue
             if not is_as_fresh(last, entry):
                 numbers = {"group": self.name, "replica": voter, "term": term, "for": candidate, "which_ends_at": last}
